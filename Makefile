@@ -1,0 +1,102 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+# Everything that a target makes stays in .cache, .venv and .ansible of this checkout.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+PYTHON := .venv/bin/python
+BIN := .venv/bin
+VERSION := $(shell sed -n 's/^version: //p' galaxy.yml)
+IMAGE := localhost/purelb/purelb:$(VERSION)
+ARCHIVE := .cache/image.tar
+TREE := .ansible/collections/ansible_collections/purelb/purelb
+IMAGE_SOURCES := agent/Dockerfile .dockerignore agent/requirements.txt $(wildcard agent/bin/*) \
+	$(wildcard agent/purelb_agent/*.py) $(wildcard plugins/module_utils/purelb/core/*.py)
+
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+export ANSIBLE_HOME := $(CURDIR)/.ansible
+export ANSIBLE_REMOTE_TMP := $(CURDIR)/.ansible/tmp
+export ANSIBLE_LOCALHOST_WARNING := false
+export ANSIBLE_INVENTORY_UNPARSED_WARNING := false
+export PYTHONPATH := $(CURDIR)/lab:$(CURDIR)/.cache/tree
+
+.PHONY: help setup packages demo test lint sanity molecule coverage unit integration lab-up lab-down clean
+
+help: ## show this help
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
+
+setup: packages .venv/done $(TREE) ## install packages and build programs; quick when all is there
+
+demo: setup ## bring up the lab, install, lose a pod and a node, audit
+	@if [ -z "$${KUBECONFIG:-}" ]; then $(MAKE) $(ARCHIVE); fi
+	@$(PYTHON) demo/demo.py --image $${PURELB_IMAGE:-$(IMAGE)} --archive $(ARCHIVE)
+
+# pytest comes last, and its closing line with it.
+test: setup lint sanity coverage $(ARCHIVE) ## run all checks and all tests
+	@trap 'lab/lab down >/dev/null' EXIT; \
+	lab/lab down && lab/lab up --nodes 3 && $(MAKE) molecule && \
+	$(PYTHON) -m pytest tests/unit tests/integration
+
+lint: setup ## ruff, mypy, import-linter, ansible-lint, yamllint, documentation and changelog
+	@echo "== ruff" && ruff check . && ruff format --check .
+	@echo "== mypy" && MYPYPATH=.cache/tree:agent:lab mypy -p purelb_agent -p labkit \
+		-p ansible_collections.purelb.purelb.plugins.module_utils.purelb
+	@echo "== import-linter" && PYTHONPATH=.cache/tree:agent lint-imports
+	@echo "== ansible-lint" && ansible-lint --offline && \
+		yamllint galaxy.yml meta roles playbooks changelogs tests extensions plugins demo
+	@echo "== antsibull" && antsibull-changelog lint && \
+		antsibull-docs lint-collection-docs --plugin-docs --validate-collection-refs=self .
+
+sanity: setup ## ansible-test sanity
+	@echo "== ansible-test sanity" && tests/sanity/run
+
+molecule: setup $(ARCHIVE) ## molecule scenarios alone, on a lab that is up
+	@lab/lab load $(ARCHIVE)
+	@export KUBECONFIG=$$(lab/lab kubeconfig) PURELB_IMAGE=$(IMAGE); cd extensions; \
+	for scenario in default crds; do \
+		echo "== molecule $$scenario"; molecule test --scenario-name $$scenario; done
+
+coverage: setup ## the core's own tests reach each of its branches
+	@echo "== coverage of the core"
+	@coverage run --data-file .cache/coverage -m pytest --quiet tests/unit/core
+	@coverage report --data-file .cache/coverage --fail-under 100 --skip-covered --show-missing
+
+unit: setup ## unit tests alone
+	@$(PYTHON) -m pytest tests/unit
+
+integration: setup $(ARCHIVE) ## integration tests alone, on a lab that is brought up if need be
+	@lab/lab up --nodes 3
+	@$(PYTHON) -m pytest tests/integration
+
+lab-up: setup ## bring up the lab
+	@lab/lab up --nodes 3
+
+lab-down: ## end the lab and everything of it
+	@lab/lab down
+
+clean: lab-down ## remove what was installed and built in this checkout
+	rm -rf .cache .venv .ansible .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+
+.venv/done: requirements-dev.txt | packages
+	@python3 -c 'import ensurepip' 2>/dev/null || apt-get install --quiet --yes python3-venv
+	@python3 -m venv .venv
+	@echo "installing Python packages into .venv (about a minute without a cache)"
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --requirement requirements-dev.txt
+	@touch $@
+
+packages:
+	@lab/lab setup
+
+# The collection under its full name, for every Ansible tool; and for tools that read Python.
+$(TREE):
+	@mkdir -p $(dir $@) .cache/tree/ansible_collections/purelb
+	@ln -sfn $(CURDIR) $@
+	@ln -sfn $(CURDIR) .cache/tree/ansible_collections/purelb/purelb
+
+$(ARCHIVE): $(IMAGE_SOURCES) | setup
+	@lab/lab image build --tag $(IMAGE) --file agent/Dockerfile --context . --output $@ \
+		--build-arg BASE_IMAGE=localhost/lab/python:1 \
+		--build-arg BUILD_IMAGE=localhost/lab/python-build:1

@@ -1,0 +1,135 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Prometheus metrics of both programs. Series of an address or Service go with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Generic, TypeVar, cast
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+_ELECTION = "purelb_election"
+_AGENT = "purelb_lbnodeagent"
+_POOL = "purelb_address_pool"
+
+
+M = TypeVar("M", bound=Counter | Gauge)
+
+
+class LabelSets(Generic[M]):
+    """The series of one metric, of which only those of existing objects are kept."""
+
+    def __init__(self, metric: M) -> None:
+        self._metric = metric
+        self._owners: dict[tuple[str, ...], str] = {}
+
+    def of(self, owner: str, *labels: str) -> M:
+        """The series with these labels, which is to go when the owner goes."""
+        self._owners[labels] = owner
+        return cast("M", self._metric.labels(*labels))
+
+    def retain(self, owners: Iterable[str]) -> None:
+        """Remove the series of all other owners."""
+        kept = set(owners)
+        for labels in [labels for labels, owner in self._owners.items() if owner not in kept]:
+            self._metric.remove(*labels)
+            del self._owners[labels]
+
+
+class NodeMetrics:
+    """What the node agent counts."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(name, text, labels, registry=registry)
+
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(name, text, labels, registry=registry)
+
+        self.config_loaded = gauge(
+            "purelb_k8s_client_config_loaded_bool", "1 once everything has been listed."
+        )
+        self.lease_healthy = gauge(
+            f"{_ELECTION}_lease_healthy", "1 while the own Lease gives the right to announce."
+        )
+        self.renewals = counter(f"{_ELECTION}_lease_renewals_total", "Good renewals of the Lease.")
+        self.renewal_failures = counter(
+            f"{_ELECTION}_lease_renewal_failures_total", "Failed renewals of the Lease."
+        )
+        self.winner_changes = LabelSets(
+            counter(
+                f"{_ELECTION}_winner_changes_total",
+                "Changes of the winner of an address.",
+                "service",
+                "ip",
+                "old_winner",
+                "new_winner",
+            )
+        )
+        self.member_count = gauge(f"{_ELECTION}_member_count", "Nodes with a live Lease.")
+        self.subnet_count = gauge(f"{_ELECTION}_subnet_count", "Subnets in live Leases.")
+        self.local_subnet_count = gauge(
+            f"{_ELECTION}_local_subnet_count", "Subnets in the own Lease."
+        )
+        self.candidates = LabelSets(
+            gauge(f"{_ELECTION}_candidates", "Nodes with a live Lease in a subnet.", "subnet")
+        )
+        self.garp_sent = counter(f"{_AGENT}_garp_sent_total", "ARP announcements sent.")
+        self.garp_errors = counter(f"{_AGENT}_garp_errors_total", "ARP announcements not sent.")
+        self.na_sent = counter(f"{_AGENT}_na_sent_total", "Neighbour advertisements sent.")
+        self.na_errors = counter(f"{_AGENT}_na_errors_total", "Neighbour advertisements not sent.")
+        self.address_renewals = counter(
+            f"{_AGENT}_address_renewals_total", "Lifetimes of addresses set anew."
+        )
+        self.address_renewal_errors = counter(
+            f"{_AGENT}_address_renewal_errors_total", "Lifetimes of addresses not set anew."
+        )
+        self.address_renewals_active = gauge(
+            f"{_AGENT}_address_renewals_active", "Addresses whose lifetimes are being kept."
+        )
+        self.address_renewal_latency = Histogram(
+            f"{_AGENT}_address_renewal_latency_seconds",
+            "Time to set all lifetimes anew after a renewal of the Lease.",
+            buckets=(0.0001, 0.001, 0.01, 0.1, 1.0),
+            registry=registry,
+        )
+        self.additions = counter(f"{_AGENT}_address_additions_total", "Addresses added.")
+        self.withdrawals = counter(f"{_AGENT}_address_withdrawals_total", "Addresses removed.")
+        self.watchdog_recoveries = counter(
+            f"{_AGENT}_address_watchdog_recoveries_total",
+            "Addresses put back that had gone from an interface while this node held them.",
+        )
+        self.election_wins = counter(f"{_AGENT}_election_wins_total", "Addresses won.")
+        self.election_losses = counter(f"{_AGENT}_election_losses_total", "Addresses lost.")
+        self.selector_state = gauge(
+            f"{_AGENT}_selector_state", "1 for how this node came by its configuration.", "state"
+        )
+        self.announced = LabelSets(
+            gauge(f"{_AGENT}_announced", "1 for each announced address.", "service", "node", "ip")
+        )
+
+
+class AllocatorMetrics:
+    """What the allocator counts."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.config_loaded = Gauge(
+            "purelb_k8s_client_config_loaded_bool",
+            "1 once everything has been listed.",
+            registry=registry,
+        )
+        self.size = LabelSets(
+            Gauge(f"{_POOL}_size", "Addresses in a pool.", ("pool",), registry=registry)
+        )
+        self.in_use = LabelSets(
+            Gauge(f"{_POOL}_addresses_in_use", "Addresses given out.", ("pool",), registry=registry)
+        )
+        self.rejected = LabelSets(
+            Counter(
+                f"{_POOL}_allocation_rejected_total",
+                "Services that got no address.",
+                ("pool", "reason"),
+                registry=registry,
+            )
+        )

@@ -1,0 +1,254 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps the node's own Lease: the only writer of it, and of the right that it gives.
+
+A renewal is one request, a replacement of the Lease as last seen. What the answers mean is decided
+by the renewal machine in the core.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core import codec
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.leases import (
+    Renewal,
+    RenewalState,
+)
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import (
+    Lease,
+    Network,
+)
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.names import lease_name
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.settings import LeaseTiming
+
+from . import clock, log
+from .kube import CONFLICT, NOT_FOUND, ApiError, Kube
+from .metrics import NodeMetrics
+from .store import NodeStore
+
+# An interface that flaps makes one write of the Lease, not one for each flap.
+SUBNET_DEBOUNCE = 2.0
+_POLL = 0.05
+_DELETE_ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who this agent is: its node, its pod, and the namespace that holds the Leases."""
+
+    node: str
+    instance: str
+    namespace: str
+
+
+class Renewer:
+    """The own Lease, from its first write to its deletion."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        store: NodeStore,
+        identity: Identity,
+        *,
+        timing: LeaseTiming,
+        metrics: NodeMetrics,
+    ) -> None:
+        self._kube = kube
+        self._store = store
+        self._identity = identity
+        self._timing = timing
+        self._metrics = metrics
+        self._renewal = Renewal(timing)
+        self._subnets: tuple[Network, ...] | None = None
+        self._written: tuple[Network, ...] | None = None
+        self._subnets_due = math.inf
+        self._body: dict[str, Any] | None = None
+        self._node_uid = ""
+        self._kick = asyncio.Event()
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{identity.namespace}/leases"
+        self._collection, self._path = path, f"{path}/{lease_name(identity.node)}"
+
+    @property
+    def node(self) -> str:
+        """Name of the own node."""
+        return self._identity.node
+
+    def set_subnets(self, subnets: tuple[Network, ...], *, at_once: bool) -> None:
+        """Say which subnets the Lease is to carry; a change is written at once or after a rest."""
+        if subnets == self._subnets:
+            return
+        if self._subnets is not None:
+            log.info("subnetsChanged", subnets=",".join(map(str, subnets)))
+        self._subnets = subnets
+        changed = self._written is not None and subnets != self._written
+        rest = 0.0 if at_once else SUBNET_DEBOUNCE
+        self._subnets_due = clock.now() + rest if changed else math.inf
+        self._kick.set()
+
+    async def run(self) -> None:
+        """Renew until stopped."""
+        await self._wait_until_ready()
+        while self._renewal.state is not RenewalState.RELEASED:
+            self._renewal = self._renewal.at(clock.now())
+            self._publish()
+            if clock.now() >= min(self._renewal.next_attempt, self._subnets_due):
+                await self._attempt()
+            else:
+                await self._rest()
+        await asyncio.Event().wait()  # the guard takes a task that ends for a fault
+
+    async def _wait_until_ready(self) -> None:
+        """Hold back the first Lease until everything is listed and every other Lease is judged.
+
+        Peers let go of addresses when they see the Lease, so by then this node must be able to
+        take them at once, and must agree with them who else is alive.
+        """
+        while self._subnets is None:  # which the loop finds out after everything is listed
+            self._kick.clear()
+            await self._kick.wait()
+        # It settles by time as well as by news.
+        while self._settles_at() is not None:  # noqa: ASYNC110
+            await asyncio.sleep(_POLL)
+
+    def _settles_at(self) -> float | None:
+        others = self._store.leases.membership.forget(self._identity.node)
+        return others.settles_at(clock.now())
+
+    async def _rest(self) -> None:
+        now = clock.now()
+        wake = [self._renewal.next_attempt, self._subnets_due]
+        right = self._renewal.right
+        if right is not None:
+            wake.append(right.announce_until)
+        self._kick.clear()
+        try:
+            async with asyncio.timeout(max(0.0, min(wake) - now)):
+                await self._kick.wait()
+        except TimeoutError:
+            return
+
+    async def _attempt(self) -> None:
+        sent_at = clock.now()
+        self._subnets_due = math.inf
+        subnets = self._subnets or ()
+        lease = Lease(
+            node=self._identity.node,
+            subnets=subnets,
+            instance=self._identity.instance,
+            holder=self._identity.node,
+            duration=self._timing.duration,
+            renew_time=clock.wall_time(),
+        )
+        try:
+            async with asyncio.timeout(self._timing.retry_period):
+                body = await self._write(lease)
+        except (ApiError, TimeoutError) as problem:
+            self._failed(problem)
+            return
+        if self._renewal.state is RenewalState.RELEASED:
+            return
+        self._body, self._written = body, subnets
+        self._renewal = self._renewal.succeeded(sent_at, clock.now())
+        self._metrics.renewals.inc()
+        # Not only through the watch: the own Lease counts from the moment that it is written.
+        self._store.leases.put(body)
+        self._publish()
+
+    def _failed(self, problem: Exception) -> None:
+        if self._renewal.state is RenewalState.RELEASED:
+            return
+        self._renewal = self._renewal.failed(clock.now())
+        self._metrics.renewal_failures.inc()
+        text = str(problem) or f"no answer within {self._timing.retry_period:g} s"
+        log.warning("leaseRenewalFailed", failures=self._renewal.failures, error=text)
+        self._publish()
+
+    def _publish(self) -> None:
+        before = self._store.right
+        self._store.grant(self._renewal.right)
+        if (before is None) != (self._store.right is None):
+            log.info("leaseState", state=self._renewal.state.value)
+        self._metrics.lease_healthy.set(self._store.right is not None)
+
+    async def _write(self, lease: Lease) -> dict[str, Any]:
+        """Replace the Lease, or create it; a Lease that somebody else changed is taken over."""
+        seconds = self._timing.retry_period
+        if self._renewal.state is RenewalState.LOST:
+            # While this node saw nothing, its peers' Leases ended for it. It must know who is there
+            # before it takes part again, or it would take every address for its own.
+            asked_at = clock.now()
+            listed = await self._kube.request("GET", self._collection, seconds=seconds)
+            self._store.leases.replace(listed["items"], asked_at=asked_at)
+        if not self._node_uid:
+            node = await self._kube.request(
+                "GET", f"/api/v1/nodes/{self._identity.node}", seconds=seconds
+            )
+            self._node_uid = node["metadata"]["uid"]
+            self._store.own_addresses = codec.node_addresses(node)
+        wanted = codec.lease_body(
+            lease, namespace=self._identity.namespace, node_uid=self._node_uid
+        )
+        if self._body is None:
+            self._body = await self._found(seconds)
+        if self._body is None:
+            return await self._kube.request("POST", self._collection, wanted, seconds=seconds)
+        # The UID too: the API server would create a Lease that is gone, for a Node that is gone.
+        for field in ("resourceVersion", "uid"):
+            wanted["metadata"][field] = self._body["metadata"][field]
+        try:
+            return await self._kube.request("PUT", self._path, wanted, seconds=seconds)
+        except ApiError as problem:
+            if problem.status not in (NOT_FOUND, CONFLICT):
+                raise
+            log.warning("leaseChangedByOthers", lease=lease_name(lease.node), error=str(problem))
+            # A Node that was deleted and came back has another UID, and took the Lease with it.
+            self._body, self._node_uid = None, ""
+            return await self._write(lease)
+
+    async def _found(self, seconds: float) -> dict[str, Any] | None:
+        try:
+            return await self._kube.request("GET", self._path, seconds=seconds)
+        except ApiError as problem:
+            if problem.status == NOT_FOUND:
+                return None
+            raise
+
+    def leave(self) -> None:
+        """Leave the election: from here on this node has no right to any address."""
+        self._renewal = self._renewal.stopped()
+        self._kick.set()
+        self._publish()
+
+    async def delete(self) -> None:
+        """Delete the Lease if it is still this pod's, so that peers take over at once."""
+        for _attempt in range(_DELETE_ATTEMPTS):
+            try:
+                deleted = await self._delete_once()
+            except ApiError as problem:
+                # A renewal that was under way may still land in between.
+                if problem.status == CONFLICT:
+                    continue
+                log.warning("leaseNotDeleted", error=str(problem))
+                return
+            if deleted:
+                log.info("leaseDeleted", lease=lease_name(self._identity.node))
+            return
+
+    async def _delete_once(self) -> bool:
+        body = await self._found(self._timing.retry_period)
+        lease = codec.lease_of(body) if body else None
+        if body is None or lease is None or lease.instance != self._identity.instance:
+            return False
+        meta = body["metadata"]
+        exactly = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
+        await self._kube.request(
+            "DELETE",
+            self._path,
+            {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": exactly},
+            seconds=self._timing.retry_period,
+        )
+        return True

@@ -1,0 +1,224 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""The whole story once: install, serve, lose a pod, lose a node, audit."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.addresses import (
+    parse_address,
+)
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.election import rank
+from labkit.errors import LabError, StepFailed
+from labkit.lab import Lab
+from labkit.prober import Answer, Prober
+from labkit.progress import run_step
+from report import report
+
+ROOT = Path(__file__).resolve().parents[1]
+LOGS = ROOT / ".cache/demo"
+AGENTS = "/api/v1/namespaces/purelb-system/pods"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/purelb-system/leases"
+SERVICE = "/api/v1/namespaces/default/services/demo"
+# A crashed or cut-off node's addresses may be down for the life of its Lease, and a little.
+TAKEOVER_SECONDS = 30.0
+
+
+def playbook(step: str, kubeconfig: str, *arguments: str) -> None:
+    """Run a playbook as a step with a log of its own."""
+    log = LOGS / f"{step}.log"
+    log.unlink(missing_ok=True)
+    environ = {**os.environ, "KUBECONFIG": kubeconfig, "ANSIBLE_NOCOLOR": "1"}
+    command = [str(Path(sys.executable).with_name("ansible-playbook")), *arguments]
+    begin = time.monotonic()
+    try:
+        run_step(step, command, log=log, cwd=ROOT, env=environ)
+    except StepFailed as problem:
+        messages = re.findall(r'"msg": ("(?:[^"\\]|\\.)*")', log.read_text())
+        if not messages:
+            raise
+        where = log.relative_to(ROOT)
+        raise LabError(f"{step} failed: {json.loads(messages[-1])} (log: {where})") from problem
+    print(f"  {step}: done in {time.monotonic() - begin:.1f} s", flush=True)
+
+
+def audit(kubeconfig: str) -> dict[str, Any]:
+    """Run purelb_lease_info and return its result."""
+    result = LOGS / "audit.json"
+    playbook("audit", kubeconfig, "demo/audit.yml", "-e", f"demo_report={result}")
+    answer: dict[str, Any] = json.loads(result.read_text())
+    return answer
+
+
+def holder(lab: Lab, vip: str) -> str:
+    """The one node that has the address on an interface."""
+    deadline = time.monotonic() + TAKEOVER_SECONDS
+    while time.monotonic() < deadline:
+        holders = lab.holders(vip)
+        if len(holders) == 1:
+            return holders.pop()
+        time.sleep(0.02)
+    raise TimeoutError(f"{vip} is not on exactly one node, but on {lab.holders(vip) or 'none'}")
+
+
+def agent_pod(lab: Lab, node: str) -> str:
+    """Path of the node agent's pod on a node."""
+    pods = lab.api.items(
+        AGENTS, labelSelector="component=lbnodeagent", fieldSelector=f"spec.nodeName={node}"
+    )
+    return f"{AGENTS}/{pods[0]['metadata']['name']}"
+
+
+def next_holder(lab: Lab, vip: str, *, instead_of: str) -> tuple[str, float]:
+    """Who has the address next, and when (monotonic)."""
+    deadline = time.monotonic() + TAKEOVER_SECONDS
+    while time.monotonic() < deadline:
+        others = lab.holders(vip) - {instead_of}
+        if others:
+            return others.pop(), time.monotonic()
+        time.sleep(0.005)
+    raise TimeoutError(f"nobody took {vip} over from {instead_of}")
+
+
+def lose_pod(lab: Lab, prober: Prober, vip: str) -> None:
+    """Delete the winner's agent pod, and show what the client noticed."""
+    loser = holder(lab, vip)
+    print(f"  deleting the agent pod on {loser} ...", flush=True)
+    start = time.monotonic()
+    lab.api.delete(agent_pod(lab, loser))
+    winner, taken = next_holder(lab, vip, instead_of=loser)
+    prober.wait_for_answer(vip, after=taken, seconds=TAKEOVER_SECONDS)
+    show(f"agent pod on {loser} deleted", vip, loser, winner, taken - start)
+    pause = prober.longest_gap(vip, since=start)
+    print(f"      longest time without an answer: {pause * 1000:.0f} ms", flush=True)
+
+
+def lose_node(lab: Lab, prober: Prober, vip: str) -> None:
+    """Pull the winner's cable, show when the client had an answer again, and put it back."""
+    loser = holder(lab, vip)
+    print(f"  cutting {loser} off; its Lease ends within 10 s ...", flush=True)
+    start = time.monotonic()
+    lab.cut(loser)
+    try:
+        winner, taken = next_holder(lab, vip, instead_of=loser)
+        answer: Answer = prober.wait_for_answer(vip, after=taken, seconds=TAKEOVER_SECONDS)
+        show(f"{loser} cut off the network", vip, loser, winner, taken - start)
+        again = answer.ended - start
+        print(f"      the client had an answer again after {again * 1000:.0f} ms", flush=True)
+    finally:
+        lab.mend(loser)
+
+
+def show(what: str, vip: str, loser: str, winner: str, seconds: float) -> None:
+    """One takeover."""
+    print(f"  {what}: {vip} moved from {loser} to {winner} in {seconds * 1000:.0f} ms", flush=True)
+
+
+def service_addresses(lab: Lab) -> list[str]:
+    """Addresses that the Service has, once it has both and each is on a node."""
+
+    def complete(service: dict[str, Any] | None) -> bool:
+        ingress = ((service or {}).get("status", {}).get("loadBalancer", {})).get("ingress", [])
+        return len(ingress) == len(("IPv4", "IPv6"))
+
+    service = lab.api.wait(SERVICE, complete, what="address of both families", seconds=30)
+    return [entry["ip"] for entry in service["status"]["loadBalancer"]["ingress"]]
+
+
+def story(lab: Lab, image: str) -> None:
+    """Everything from the installed cluster on."""
+    kubeconfig = str(lab.kubeconfig)
+    playbook("deploy", kubeconfig, "demo/deploy.yml", "-e", f"demo_image={image}")
+    vips = service_addresses(lab)
+    with Prober(lab, *vips) as prober:
+        begin = time.monotonic()
+        for vip in vips:
+            answer = prober.wait_for_answer(vip, after=begin, seconds=TAKEOVER_SECONDS)
+            print(f"  {vip} is on {holder(lab, vip)}; pod {answer.body} answered the client")
+        for lose in (lose_pod, lose_node):
+            for vip in vips:
+                settle(lab)
+                lose(lab, prober, vip)
+        settle(lab)
+    print("\n" + report(audit(kubeconfig)), flush=True)
+
+
+def is_settled(lab: Lab) -> bool:
+    """Whether every node takes part, and each address is on its winner and the Service says so."""
+    leases = lab.api.items(LEASES, labelSelector="app.kubernetes.io/component=lbnodeagent")
+    service = lab.api.get(SERVICE)
+    vips = [entry["ip"] for entry in service["status"]["loadBalancer"]["ingress"]]
+    announced = " ".join(
+        value
+        for key, value in service["metadata"]["annotations"].items()
+        if key.startswith("purelb.io/announcing-")
+    ).split()
+    winners = {vip: rank(lab.nodes, parse_address(vip))[0] for vip in vips}
+    return (
+        len(leases) == len(lab.nodes)
+        and all(lab.holders(vip) == {winner} for vip, winner in winners.items())
+        and sorted(announced) == sorted(f"{node},eth0,{vip}" for vip, node in winners.items())
+    )
+
+
+def settle(lab: Lab) -> None:
+    """Wait until all is well again, so that the next fault meets a whole cluster."""
+    deadline = time.monotonic() + TAKEOVER_SECONDS
+    while not is_settled(lab):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"the cluster is not whole again after {TAKEOVER_SECONDS:g} s")
+        time.sleep(0.1)
+
+
+def lab_up(image: str, archive: Path) -> Lab:
+    """A lab without faults, with the image on its nodes."""
+    subprocess.run([ROOT / "lab/lab", "up", "--nodes", "3"], check=True)
+    lab = Lab.load()
+    for node in lab.nodes:
+        # What an earlier run that was interrupted may have left.
+        lab.mend(node)
+        lab.heal(node)
+    lab.load_image(archive)
+    print(f"  {image} is on every node", flush=True)
+    return lab
+
+
+def main() -> None:
+    """Run the demo; one line says what failed and where its log is."""
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        epilog="With KUBECONFIG set, installs in that cluster and audits it; no lab is made.",
+    )
+    parser.add_argument("--image", required=True, help="name of the image to install")
+    parser.add_argument("--archive", type=Path, help="archive with the image, for the lab's nodes")
+    options = parser.parse_args()
+    LOGS.mkdir(parents=True, exist_ok=True)
+    install = ("purelb.purelb.install", "-e", f"purelb_install_image={options.image}")
+    given = os.environ.get("KUBECONFIG")
+    try:
+        if given:
+            playbook("install", given, *install)
+            print("\n" + report(audit(given)), flush=True)
+        else:
+            lab = lab_up(options.image, options.archive)
+            playbook("install", str(lab.kubeconfig), *install)
+            story(lab, options.image)
+    except LabError as problem:
+        sys.exit(f"demo: {problem}")
+    except TimeoutError as problem:
+        sys.exit(f"demo: {problem}: `lab/lab logs` lists the logs of every component and pod")
+    except subprocess.CalledProcessError as problem:
+        sys.exit(problem.returncode)  # lab up has said why
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""The result of purelb_lease_info as tables that a person can read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def table(title: str, header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    """Columns as wide as their widest cell."""
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    lines = [
+        "  " + "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
+        for row in (header, tuple("-" * w for w in widths), *rows)
+    ]
+    return "\n".join([title, *lines])
+
+
+def report(result: dict[str, Any]) -> str:
+    """Leases, addresses and findings."""
+    return "\n\n".join([_leases(result), _vips(result), _findings(result)])
+
+
+def _leases(result: dict[str, Any]) -> str:
+    rows = [
+        (
+            lease["node"],
+            lease["reason"],
+            "never" if lease["age"] is None else f"{lease['age']:.1f} s",
+            f"{lease['duration']:.0f} s",
+            " ".join(lease["subnets"]),
+        )
+        for lease in result["leases"]
+    ]
+    return table("LEASES", ("node", "state", "renewed", "duration", "subnets"), rows)
+
+
+def _vips(result: dict[str, Any]) -> str:
+    rows = [
+        (
+            vip["address"],
+            " ".join(vip["services"]),
+            vip["winner"] or f"none: {vip['reason']}",
+            " ".join(f"{a['node']}/{a['interface']}" for a in vip["announcing"]) or "-",
+            " > ".join(vip["candidates"]),
+        )
+        for vip in result["vips"]
+    ]
+    header = ("address", "service", "winner", "announced by", "candidates, in order")
+    return table("ADDRESSES", header, rows)
+
+
+def _findings(result: dict[str, Any]) -> str:
+    findings = [
+        f"  {f['severity']}: {f['object']}: {f['message']}\n    -> {f['mend']}"
+        for f in result["findings"]
+    ]
+    return "\n".join(["FINDINGS", *(findings or ["  none"])])

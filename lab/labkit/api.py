@@ -1,0 +1,163 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A small client of the API server, as cluster admin. Standard library only, synchronous.
+
+Objects are plain JSON. Where an object goes follows from its apiVersion and kind, which the API
+server itself is asked about once; nothing here knows a resource by name.
+"""
+
+import http.client
+import json
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from labkit.errors import LabError
+from labkit.topology import API_PORT, API_V4
+
+Json = dict[str, Any]
+
+_MERGE = "application/merge-patch+json"
+_APPLY = "application/apply-patch+yaml"  # JSON is YAML
+NOT_FOUND = 404
+
+
+class ApiError(LabError):
+    """The API server's refusal."""
+
+    def __init__(self, status: int, text: str) -> None:
+        """Keep the status; the text is the server's own message where it sent one."""
+        self.status = status
+        try:
+            text = json.loads(text)["message"]
+        except (ValueError, KeyError, TypeError):
+            text = text[:500]
+        super().__init__(f"API server: {status}: {text}")
+
+
+class Api:
+    """One connection for each call: calls may come from any thread, before and after an outage."""
+
+    def __init__(self, pki: Path) -> None:
+        """Take the authority and the admin's certificate from the lab's folder."""
+        self._tls = ssl.create_default_context(cafile=str(pki / "ca.crt"))
+        self._tls.load_cert_chain(pki / "admin.crt", pki / "admin.key")
+        self._resources: dict[str, dict[str, Json]] = {}
+
+    def call(
+        self, method: str, path: str, body: Any = None, *, kind: str = "", timeout: float = 10
+    ) -> Any:
+        """Make one request; the answer is parsed JSON, or text where it is none."""
+        connection = http.client.HTTPSConnection(
+            API_V4, API_PORT, timeout=timeout, context=self._tls
+        )
+        headers = {"Content-Type": kind or "application/json", "Accept": "application/json"}
+        try:
+            data = None if body is None else json.dumps(body).encode()
+            connection.request(method, path, data, headers)
+            answer = connection.getresponse()
+            text = answer.read().decode(errors="replace")
+        finally:
+            connection.close()
+        if answer.status >= http.client.BAD_REQUEST:
+            raise ApiError(answer.status, text)
+        is_json = (answer.getheader("Content-Type") or "").startswith("application/json")
+        return json.loads(text) if is_json else text
+
+    def get(self, path: str, **query: str) -> Any:
+        """Read an object or a list."""
+        return self.call("GET", f"{path}?{urlencode(query)}" if query else path)
+
+    def items(self, path: str, **query: str) -> list[Json]:
+        """Read the objects of a list."""
+        found: list[Json] = self.get(path, **query)["items"]
+        return found
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such an object."""
+        try:
+            self.get(path)
+        except ApiError as error:
+            if error.status == NOT_FOUND:
+                return False
+            raise
+        return True
+
+    def create(self, thing: Mapping[str, Any]) -> Json:
+        """Create an object where its kind belongs."""
+        made: Json = self.call("POST", self.collection_of(thing), thing)
+        return made
+
+    def apply(self, thing: Mapping[str, Any], *, manager: str = "lab") -> Json:
+        """Create or change an object by server-side apply."""
+        path = f"{self.path_of(thing)}?fieldManager={manager}&force=true"
+        applied: Json = self.call("PATCH", path, thing, kind=_APPLY)
+        return applied
+
+    def merge_patch(self, path: str, patch: Mapping[str, Any]) -> Json:
+        """Change fields of an object; None removes one."""
+        patched: Json = self.call("PATCH", path, patch, kind=_MERGE)
+        return patched
+
+    def delete(self, path: str, **options: Any) -> bool:
+        """Delete an object, or all of a list; tell whether there was one."""
+        try:
+            self.call("DELETE", path, options or None)
+        except ApiError as error:
+            if error.status == NOT_FOUND:
+                return False
+            raise
+        return True
+
+    def wait(
+        self,
+        path: str,
+        condition: Callable[[Any], bool] = bool,
+        *,
+        what: str = "",
+        seconds: float = 30,
+    ) -> Any:
+        """Poll an object (None while there is none) until the condition holds; return it."""
+        deadline = time.monotonic() + seconds
+        while True:
+            seen = self.get(path) if self.exists(path) else None
+            if condition(seen):
+                return seen
+            if time.monotonic() > deadline:
+                hope = what or f"{path} as hoped for"
+                state = json.dumps(seen.get("status") if isinstance(seen, dict) else seen)
+                raise LabError(f"no {hope} after {seconds:.0f} s; its status: {state[:600]}")
+            time.sleep(0.05)
+
+    def is_ready(self) -> bool:
+        """Whether the API server answers and says that it is ready."""
+        try:
+            return bool(self.call("GET", "/readyz", timeout=2) == "ok")
+        except (OSError, http.client.HTTPException, ApiError):
+            return False
+
+    def path_of(self, thing: Mapping[str, Any]) -> str:
+        """Return the path of an object."""
+        return f"{self.collection_of(thing)}/{thing['metadata']['name']}"
+
+    def collection_of(self, thing: Mapping[str, Any]) -> str:
+        """Return the path of the list that an object belongs to."""
+        version: str = thing["apiVersion"]
+        root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        resource = self._resource(root, thing["kind"])
+        namespace = thing["metadata"].get("namespace", "default")
+        middle = f"/namespaces/{namespace}" if resource["namespaced"] else ""
+        return f"{root}{middle}/{resource['name']}"
+
+    def _resource(self, root: str, kind: str) -> Json:
+        if kind not in self._resources.get(root, {}):
+            known = self.get(root)["resources"]
+            main = {r["kind"]: r for r in known if "/" not in r["name"]}
+            self._resources[root] = main
+        if kind not in self._resources[root]:
+            raise LabError(f"the API server knows no {kind} in {root}: is its CRD there?")
+        return self._resources[root][kind]

@@ -1,0 +1,64 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Things that are built once and kept, named by the hash of what goes into them.
+
+A build works in a scratch folder that is renamed at its end, so a half-finished one never counts.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+Make = Callable[[Path, Path], None]  # gets the scratch folder and the log
+
+_SOURCES = {".go", ".mod", ".sum", ".py", ".Dockerfile"}
+
+
+@dataclass(frozen=True)
+class Build:
+    """One artefact: a folder whose name carries the hash of its inputs."""
+
+    name: str
+    seconds: int  # to expect on two cores, cold
+    folder: Path
+    make: Make
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the artefact is there, from just these inputs."""
+        return self.folder.is_dir()
+
+    def ensure(self, *, logs: Path) -> None:
+        """Build it unless it is there."""
+        if self.is_done:
+            return
+        print(f"{self.name}: building, about {self.seconds} s the first time", flush=True)
+        start = time.monotonic()
+        # By pid: what a killed setup started may still be writing to its own.
+        scratch = self.folder.with_name(f"{self.folder.name}.part-{os.getpid()}")
+        scratch.mkdir(parents=True)
+        log = logs / f"build-{self.name}.log"
+        log.unlink(missing_ok=True)
+        self.make(scratch, log)
+        scratch.rename(self.folder)
+        print(f"{self.name}: done in {time.monotonic() - start:.0f} s", flush=True)
+
+
+def content_hash(paths: Iterable[Path], *extra: str) -> str:
+    """Hash names and contents of source files, and whatever else decides about the result."""
+    digest = sha256()
+    for path in sorted(p for root in paths for p in _files(root)):
+        digest.update(f"{path.name}\0{sha256(path.read_bytes()).hexdigest()}\0".encode())
+    for text in extra:
+        digest.update(f"{text}\0".encode())
+    return digest.hexdigest()[:16]
+
+
+def _files(root: Path) -> list[Path]:
+    if root.is_file():
+        return [root]
+    return [p for p in root.iterdir() if p.is_file() and p.suffix in _SOURCES]

@@ -1,0 +1,53 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The lab's control groups: one parent in each hierarchy, a folder of it for each node.
+
+Kubelets put their pods below it, so that a lab's containers are told from any other's by path.
+Works with version 1 (a hierarchy for each controller) and version 2 (one for all).
+"""
+
+import contextlib
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from labkit.errors import StepFailed
+from labkit.processes import POLL
+
+_ROOT = Path("/sys/fs/cgroup")
+
+
+def hierarchies() -> list[Path]:
+    """Return the top of each hierarchy of this machine."""
+    if (_ROOT / "cgroup.controllers").exists():
+        return [_ROOT]
+    return [top for top in _ROOT.iterdir() if (top / "cgroup.procs").exists()]
+
+
+def make(parent: str, nodes: Sequence[str]) -> None:
+    """Make the groups that the kubelets expect to find."""
+    for top in hierarchies():
+        for node in nodes:
+            (top / parent / node).mkdir(parents=True, exist_ok=True)
+
+
+def groups(parent: str) -> list[Path]:
+    """List the groups that exist, the deepest first."""
+    tops = [top / parent for top in hierarchies()]
+    return [
+        Path(folder) for top in tops if top.is_dir() for folder, _, _ in os.walk(top, topdown=False)
+    ]
+
+
+def remove(parent: str) -> None:
+    """Remove all of them; a group is busy while its last process is being reaped."""
+    deadline = time.monotonic() + 5
+    while left := groups(parent):
+        for folder in left:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        if time.monotonic() > deadline:
+            raise StepFailed("down", f"cgroups stay busy: {left[0]}")
+        time.sleep(POLL)

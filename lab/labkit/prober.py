@@ -1,0 +1,134 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A client that asks the same addresses again and again, and remembers when it got an answer.
+
+The asking is done by a process of its own in the host's network namespace (this file, run as a
+script); `Prober` starts it and reads what it saw. Times are of the monotonic clock, which all
+processes of a machine share.
+"""
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from labkit.lab import Lab
+
+# A request that takes longer has met a dead address; a new one finds the next holder sooner than
+# the kernel's repeated SYN would.
+_TIMEOUT = 0.2
+_PAUSE = 0.02
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One request: when it was sent and ended, and the body; None if there was no answer."""
+
+    address: str
+    sent: float
+    ended: float
+    body: str | None
+
+
+class Prober:
+    """Asks `http://<address>:<port>/` for each address until closed; a context manager."""
+
+    def __init__(self, lab: "Lab", *addresses: str, host: str = "client", port: int = 80) -> None:
+        """Ask from a host of the lab."""
+        argv = [sys.executable, "-I", str(Path(__file__)), str(port), *addresses]
+        self._process = lab.popen_in(host, argv, stdout=subprocess.PIPE, text=True)
+        self._answers: list[Answer] = []
+        self._reader = threading.Thread(target=self._read, args=[self._process.stdout], daemon=True)
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        self._reader.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End the process and wait for it."""
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+
+    def _read(self, lines: IO[str]) -> None:
+        with lines:
+            for line in lines:
+                self._answers.append(Answer(**json.loads(line)))
+
+    @property
+    def answers(self) -> tuple[Answer, ...]:
+        """All requests that have ended by now."""
+        return tuple(self._answers)
+
+    def wait_for_answer(self, address: str, *, after: float, seconds: float) -> Answer:
+        """Return the first answer to a request sent at `after` or later; TimeoutError if none."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            for answer in self.answers:
+                if answer.address == address and answer.sent >= after and answer.body is not None:
+                    return answer
+            time.sleep(0.01)
+        raise TimeoutError(f"no answer from {address} within {seconds:g} s")
+
+    def longest_gap(self, address: str, *, since: float) -> float:
+        """Return the longest time in seconds without an answer, from `since` to the last answer."""
+        ends = [since] + [
+            a.ended
+            for a in self.answers
+            if a.address == address and a.body is not None and a.ended > since
+        ]
+        return max((later - earlier for earlier, later in pairwise(ends)), default=float("inf"))
+
+
+async def _fetch(address: str, port: int) -> str:
+    reader, writer = await asyncio.open_connection(address, port)
+    try:
+        writer.write(f"GET / HTTP/1.0\r\nHost: {address}\r\n\r\n".encode())
+        answer = await reader.read()
+    finally:
+        writer.transport.abort()
+    return answer.decode(errors="replace").partition("\r\n\r\n")[2].strip()
+
+
+async def _ask(address: str, port: int) -> None:
+    while True:
+        sent, body = time.monotonic(), None
+        try:
+            async with asyncio.timeout(_TIMEOUT):
+                body = await _fetch(address, port)
+        except (OSError, TimeoutError):
+            body = None
+        record: dict[str, Any] = {
+            "address": address,
+            "sent": sent,
+            "ended": time.monotonic(),
+            "body": body or None,
+        }
+        print(json.dumps(record), flush=True)
+        await asyncio.sleep(_PAUSE)
+
+
+async def _ask_all(port: int, addresses: list[str]) -> None:
+    await asyncio.gather(*(_ask(address, port) for address in addresses))
+
+
+if __name__ == "__main__":
+    # Whoever reads this may be killed: then end, and say nothing.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    asyncio.run(_ask_all(int(sys.argv[1]), sys.argv[2:]))

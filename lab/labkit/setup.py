@@ -1,0 +1,65 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""`lab setup`: what the lab needs of the machine, fetched and built once.
+
+Everything but Debian packages goes to the cache. A second run finds all in place and says so.
+"""
+
+import os
+import shutil
+import time
+from collections.abc import Sequence
+
+from labkit import images, preflight, programs, state
+from labkit.builds import Build
+from labkit.places import Places
+from labkit.progress import run_step
+
+
+def setup(at: Places) -> None:
+    """Install, build, report; one at a time."""
+    preflight.check_tun()
+    with state.locked(at.cache / "setup.lock", "setup"):
+        _setup(at)
+
+
+def _setup(at: Places) -> None:
+    builds = [*programs.builds(at), *images.builds(at)]
+    start = time.monotonic()
+    install_packages(at)
+    if not all(b.is_done for b in builds):
+        preflight.check_go()
+        preflight.check_disk(at.cache, gib=preflight.MIN_FREE_SETUP)
+    preflight.check_kernel()
+    for build in builds:
+        build.ensure(logs=at.cache / "logs")
+    if not at.run.exists():
+        prune(builds)
+    for tag in images.BASES:
+        size = images.archive(at, tag).stat().st_size
+        print(f"{tag}: {size / 1e6:.0f} MB, {images.archive(at, tag)}")
+    print(f"ready to go up; this took {time.monotonic() - start:.1f} s")
+
+
+def prune(builds: Sequence[Build]) -> None:
+    """Remove what earlier states of the sources built."""
+    wanted = {b.folder for b in builds}
+    for parent in {b.folder.parent for b in builds}:
+        for old in set(parent.iterdir()) - wanted:
+            shutil.rmtree(old)
+
+
+def install_packages(at: Places) -> None:
+    """Install the missing Debian packages, one by one: a failure then names the culprit."""
+    missing = preflight.missing_packages()
+    if not missing:
+        return
+    env = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+    log = at.cache / "logs" / "apt.log"
+    print(f"Debian packages: {', '.join(missing)}; about 5 s each", flush=True)
+    run_step("apt-get update", ["apt-get", "update", "-q"], log=log, env=env)
+    for package in missing:
+        argv = ["apt-get", "install", "-q", "-y", "--no-install-recommends", package]
+        run_step(f"install {package}", argv, log=log, env=env)
+        print(f"{package}: installed", flush=True)

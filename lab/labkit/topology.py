@@ -1,0 +1,198 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Which hosts the lab has, on which lans, with which names and addresses. Pure: no I/O, no state.
+
+Every address is a function of the lan's and the host's number, so that a test can tell from an
+address where it belongs: 172.28.<lan>.<host> and fd28:0:0:<lan>::<host>, MACs likewise.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from labkit.errors import Problem
+
+MAX_NODES = 200  # hosts .11 to .210, which leaves the rest of a /24 to VIP pools
+MAX_LANS = 9
+FIRST_NODE = 10
+API_PORT = 6443
+
+POD_V4, POD_V6 = "10.244.0.0/16", "fd00:244::/48"
+SERVICE_V4, SERVICE_V6 = "10.96.0.0/16", "fd00:96::/112"
+HOST_LINK_V4, HOST_LINK_V6 = "172.28.255.1/30", "fd28:0:0:ff::1/126"
+CONTROL_LINK_V4, CONTROL_LINK_V6 = "172.28.255.2/30", "fd28:0:0:ff::2/126"
+API_V4, API_V6 = (a.partition("/")[0] for a in (CONTROL_LINK_V4, CONTROL_LINK_V6))
+
+_PLACE = re.compile(r"(?P<node>n[1-9]\d*)=(?P<lans>lan[1-9](?:,lan[1-9])*)")
+
+
+@dataclass(frozen=True)
+class Interface:
+    """A cable's end in a host; `port` is the name of its other end, at the switch."""
+
+    name: str
+    lan: str
+    v4: str
+    v6: str
+    mac: str
+    port: str
+
+
+@dataclass(frozen=True)
+class Host:
+    """A network namespace with cables; a node also has a number, and pod subnets from it."""
+
+    name: str
+    netns: str
+    interfaces: tuple[Interface, ...]
+    number: int = 0
+
+    @property
+    def is_node(self) -> bool:
+        """Whether a kubelet runs here."""
+        return self.number > 0
+
+    @property
+    def v4(self) -> str:
+        """The address on the first lan: the node's InternalIP."""
+        return self.interfaces[0].v4
+
+    @property
+    def v6(self) -> str:
+        """The IPv6 address on the first lan."""
+        return self.interfaces[0].v6
+
+    @property
+    def pods_v4(self) -> str:
+        """The addresses of this node's pods."""
+        return f"10.244.{self.number}.0/24"
+
+    @property
+    def pods_v6(self) -> str:
+        """The IPv6 addresses of this node's pods."""
+        return f"fd00:244:0:{self.number:x}::/64"
+
+    def on(self, lan: str) -> Interface | None:
+        """Return the interface on that lan, if there is one."""
+        return next((i for i in self.interfaces if i.lan == lan), None)
+
+
+@dataclass(frozen=True)
+class Topology:
+    """The whole plan."""
+
+    prefix: str
+    lans: tuple[str, ...]
+    hosts: tuple[Host, ...]
+
+    @property
+    def switch(self) -> str:
+        """The namespace with the bridges, one for each lan."""
+        return f"{self.prefix}switch"
+
+    @property
+    def host_link(self) -> str:
+        """The one link in the machine's own namespace."""
+        return f"{self.prefix}host"
+
+    @property
+    def nodes(self) -> tuple[Host, ...]:
+        """The hosts with a kubelet."""
+        return tuple(h for h in self.hosts if h.is_node)
+
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        """Every network namespace that the lab makes under its own name."""
+        return (self.switch, *(h.netns for h in self.hosts))
+
+    def host(self, name: str) -> Host:
+        """Find a host by name."""
+        for host in self.hosts:
+            if host.name == name:
+                return host
+        known = ", ".join(h.name for h in self.hosts)
+        raise Problem(f"there is no host {name!r} in this lab: use one of {known}")
+
+    def node(self, name: str) -> Host:
+        """Find a node by name."""
+        for node in self.nodes:
+            if node.name == name:
+                return node
+        known = ", ".join(n.name for n in self.nodes)
+        raise Problem(f"there is no node {name!r} in this lab: use one of {known}")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data for the state file."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> "Topology":
+        """Read what `to_json` wrote."""
+        hosts = (
+            Host(
+                name=h["name"],
+                netns=h["netns"],
+                number=h["number"],
+                interfaces=tuple(Interface(**i) for i in h["interfaces"]),
+            )
+            for h in data["hosts"]
+        )
+        return Topology(prefix=data["prefix"], lans=tuple(data["lans"]), hosts=tuple(hosts))
+
+
+def v4_of(lan: str, number: int) -> str:
+    """Return the IPv4 address of host `number` on a lan."""
+    return f"172.28.{lan.removeprefix('lan')}.{number}"
+
+
+def v6_of(lan: str, number: int) -> str:
+    """Return the IPv6 address of host `number` on a lan; it ends in the same digits as the v4."""
+    return f"fd28:0:0:{lan.removeprefix('lan')}::{number}"
+
+
+def parse_placements(texts: Iterable[str], *, nodes: int) -> dict[str, tuple[str, ...]]:
+    """Read `n3=lan2` or `n2=lan1,lan2`; the first lan is the one with the default route."""
+    placed: dict[str, tuple[str, ...]] = {}
+    for text in texts:
+        match = _PLACE.fullmatch(text)
+        if not match:
+            raise Problem(f"--place {text!r} is not NODE=LAN[,LAN], such as n2=lan1,lan2")
+        node, lans = match["node"], tuple(match["lans"].split(","))
+        if int(node[1:]) > nodes:
+            raise Problem(f"--place {text!r}: the lab would have nodes n1 to n{nodes} only")
+        if node in placed or len(set(lans)) != len(lans):
+            raise Problem(f"--place {text!r}: name each node once, and each of its lans once")
+        placed[node] = lans
+    return placed
+
+
+def plan(*, prefix: str, nodes: int, placements: Iterable[str] = ()) -> Topology:
+    """Lay out control, router and client, and `nodes` nodes, on lan1 unless placed elsewhere."""
+    if not 1 <= nodes <= MAX_NODES:
+        raise Problem(f"--nodes {nodes}: a lab has 1 to {MAX_NODES} nodes")
+    placed = parse_placements(placements, nodes=nodes)
+    lans = tuple(sorted({"lan1", *(lan for lans in placed.values() for lan in lans)}))
+
+    def host(name: str, number: int, on: tuple[str, ...], node: int = 0) -> Host:
+        cables = tuple(_interface(name, i, lan, number) for i, lan in enumerate(on))
+        return Host(name=name, netns=f"{prefix}{name}", interfaces=cables, number=node)
+
+    hosts = [host("control", 2, ("lan1",)), host("router", 1, lans), host("client", 3, ("lan1",))]
+    hosts += [
+        host(f"n{i}", FIRST_NODE + i, placed.get(f"n{i}", ("lan1",)), i)
+        for i in range(1, nodes + 1)
+    ]
+    return Topology(prefix=prefix, lans=lans, hosts=tuple(hosts))
+
+
+def _interface(host: str, index: int, lan: str, number: int) -> Interface:
+    return Interface(
+        name=f"eth{index}",
+        lan=lan,
+        v4=v4_of(lan, number),
+        v6=v6_of(lan, number),
+        mac=f"02:1b:00:00:{int(lan[3:]):02x}:{number:02x}",
+        port=f"{host}-eth{index}",
+    )

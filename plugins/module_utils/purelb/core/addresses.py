@@ -1,0 +1,75 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Text to address, range and subnet: the one parser of what people write into pools and leases."""
+
+from __future__ import annotations
+
+from ipaddress import IPv6Address, ip_address, ip_network
+from typing import Iterable, Optional, Tuple
+
+from .model import Address, AddressRange, Network
+
+_SHORTEST_MASK = 8
+_MAX_PREFIX = {4: 32, 6: 128}
+
+
+def parse_address(text: str) -> Address:
+    """Read one address into its canonical form; ValueError names the text.
+
+    An IPv4 address written in IPv6 clothes is that IPv4 address, as it is for Go's net.IP: a winner
+    must not depend on the spelling.
+    """
+    address = ip_address(text.strip())
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    return address
+
+
+def parse_subnets(texts: Iterable[str]) -> Tuple[Tuple[Network, ...], Tuple[str, ...]]:
+    """Networks of all texts that are CIDRs (host bits are dropped), and the texts that are not."""
+    good, bad = [], []
+    for text in texts:
+        try:
+            good.append(ip_network(text, strict=False))
+        except ValueError:
+            bad.append(text)
+    return tuple(good), tuple(bad)
+
+
+def subnet_order(network: Network) -> Tuple[int, int, int]:
+    """Key to sort networks of both families by."""
+    return network.version, int(network.network_address), network.prefixlen
+
+
+def _ends(pool: str) -> Tuple[Address, Address]:
+    """First and last address of `first-last` or a CIDR."""
+    if "-" in pool:
+        first, _dash, last = pool.partition("-")
+        return parse_address(first), parse_address(last)
+    network = ip_network(pool.strip(), strict=True)
+    return network.network_address, network.broadcast_address
+
+
+def _aggregation(text: str, version: int) -> Optional[int]:
+    if text == "default":
+        return None
+    length = int(text.removeprefix("/")) if text.startswith("/") else -1
+    if not _SHORTEST_MASK <= length <= _MAX_PREFIX[version]:
+        raise ValueError(
+            f"aggregation {text!r} must be 'default' or a mask from /8 to /{_MAX_PREFIX[version]}"
+        )
+    return length
+
+
+def parse_range(pool: str, subnet: str, aggregation: str = "default") -> AddressRange:
+    """Read one entry of a pool; ValueError says what is wrong with it and what to write."""
+    first, last = _ends(pool)
+    network = ip_network(subnet.strip(), strict=False)
+    if not first.version == last.version == network.version:
+        raise ValueError(f"pool {pool!r} and subnet {subnet!r} must be of one IP family")
+    if int(last) < int(first):
+        raise ValueError(f"pool {pool!r} ends before it starts; write it as first-last")
+    if first not in network or last not in network:
+        raise ValueError(f"pool {pool!r} must lie inside its subnet {network}")
+    return AddressRange(first, last, network, _aggregation(aggregation, network.version))

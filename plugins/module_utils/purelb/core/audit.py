@@ -1,0 +1,259 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What an auditor sees from the Leases and the Services alone, without asking a node.
+
+The audit asks the very election that the agents obey. It judges a Lease by the wall clock, because
+it looks only once; an agent judges by its own clock since it saw the Lease change.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Dict, Iterable, List, Optional, Tuple
+
+from .election import Decision, Electorate, Member, elect, rank
+from .model import Address, Lease, PoolType, Reason, Service
+from .names import FAMILIES, lease_name
+from .vips import Vip, vips_of
+
+
+class Severity(str, Enum):
+    """How bad a finding is: an error is an address that does not work as it should."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+class LeaseState(str, Enum):
+    """Why a Lease counts, or does not."""
+
+    LIVE = "live"
+    EXPIRED = "expired"
+    NEVER_RENEWED = "neverRenewed"
+    FROM_THE_FUTURE = "fromTheFuture"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that is not as it should be, and what to do about it."""
+
+    severity: Severity
+    code: str
+    object: str
+    message: str
+    mend: str
+
+
+@dataclass(frozen=True)
+class LeaseReport:
+    """A Lease at the moment of the audit; `age` in seconds since its renewal."""
+
+    lease: Lease
+    state: LeaseState
+    age: Optional[float]
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the node takes part in elections."""
+        return self.state in (LeaseState.LIVE, LeaseState.FROM_THE_FUTURE)
+
+
+@dataclass(frozen=True)
+class VipReport:
+    """An address of Services: who should have it, and (in `vip.announcing`) who says to have it."""
+
+    vip: Vip
+    decision: Decision
+
+    @property
+    def ranked(self) -> List[str]:
+        """Candidates, the winner first."""
+        return rank(self.decision.candidates, self.vip.address)
+
+
+@dataclass(frozen=True)
+class Report:
+    """The whole audit."""
+
+    leases: Tuple[LeaseReport, ...]
+    vips: Tuple[VipReport, ...]
+    findings: Tuple[Finding, ...]
+
+
+def audit(leases: Iterable[Lease], services: Iterable[Service], *, wall_time: float) -> Report:
+    """Judge Leases and Services as they were listed at `wall_time` (seconds since the epoch)."""
+    lease_reports = tuple(
+        _lease_report(lease, wall_time) for lease in sorted(leases, key=lambda one: one.node)
+    )
+    known = tuple(services)
+    members = tuple(Member(r.lease.node, r.lease.subnets) for r in lease_reports if r.is_live)
+    electorate = Electorate(members)
+    vips = tuple(VipReport(vip, elect(vip.address, electorate)) for vip in vips_of(known))
+    findings = [finding for report in lease_reports for finding in _lease_findings(report)]
+    findings += _service_findings(known)
+    live = frozenset(member.node for member in members)
+    findings += [finding for vip in vips for finding in _vip_findings(vip, live)]
+    findings.sort(key=lambda f: (f.severity is not Severity.ERROR, f.code, f.object))
+    return Report(lease_reports, vips, tuple(findings))
+
+
+def _lease_report(lease: Lease, wall_time: float) -> LeaseReport:
+    if lease.renew_time is None:
+        return LeaseReport(lease, LeaseState.NEVER_RENEWED, None)
+    age = wall_time - lease.renew_time
+    if age > lease.duration:
+        return LeaseReport(lease, LeaseState.EXPIRED, age)
+    if age < -lease.duration:
+        return LeaseReport(lease, LeaseState.FROM_THE_FUTURE, age)
+    return LeaseReport(lease, LeaseState.LIVE, age)
+
+
+def _lease_findings(report: LeaseReport) -> Iterable[Finding]:
+    lease, name = report.lease, f"Lease {lease_name(report.lease.node)}"
+    if report.state in (LeaseState.EXPIRED, LeaseState.NEVER_RENEWED):
+        since = "was never renewed" if report.age is None else f"is {report.age:.0f} s old"
+        yield Finding(
+            Severity.WARNING,
+            "leaseExpired",
+            name,
+            f"{since} with a duration of {lease.duration:.0f} s: {lease.node} announces nothing",
+            f"look at the lbnodeagent pod on {lease.node}; delete the Lease if the node is gone",
+        )
+    if report.state is LeaseState.FROM_THE_FUTURE:
+        yield Finding(
+            Severity.WARNING,
+            "clockAhead",
+            name,
+            f"was renewed {-(report.age or 0.0):.0f} s in the future",
+            f"set the clock of {lease.node} or of this machine (elections do not depend on it)",
+        )
+    if report.is_live and not lease.subnets:
+        yield Finding(
+            Severity.WARNING,
+            "leaseWithoutSubnets",
+            name,
+            f"{lease.node} is a candidate for no address",
+            "check the node's default route and the LBNodeAgent's localInterface",
+        )
+    if lease.malformed:
+        yield Finding(
+            Severity.WARNING,
+            "leaseMalformed",
+            name,
+            f"its subnets annotation holds {', '.join(lease.malformed)}, which is no CIDR",
+            "find out who else writes this Lease; its agent mends it with the next renewal",
+        )
+    if lease.holder != lease.node:
+        yield Finding(
+            Severity.WARNING,
+            "leaseHolder",
+            name,
+            f"is held by {lease.holder or 'nobody'} instead of {lease.node}",
+            "find out who else writes this Lease; its agent mends it with the next renewal",
+        )
+
+
+def _service_findings(services: Iterable[Service]) -> Iterable[Finding]:
+    holders: Dict[Address, List[Service]] = defaultdict(list)
+    for service in services:
+        if service.is_load_balancer and service.allocated_by_us:
+            for address in service.addresses:
+                holders[address].append(service)
+    for address, owners in holders.items():
+        keys = {s.sharing_key for s in owners}
+        if len(owners) > 1 and (len(keys) > 1 or None in keys):
+            yield Finding(
+                Severity.ERROR,
+                "addressTwice",
+                str(address),
+                f"belongs to {', '.join(sorted(str(s.key) for s in owners))}",
+                "delete one of the Services, or give both one purelb.io/allow-shared-ip key",
+            )
+
+
+def _vip_findings(report: VipReport, live: frozenset[str]) -> Iterable[Finding]:
+    vip = report.vip
+    where = f"{vip.address} ({', '.join(str(key) for key in vip.services)})"
+    if vip.pool_type is not PoolType.LOCAL:
+        return
+    announcing = {entry.node for entry in vip.announcing}
+    winner = report.decision.winner
+    if winner is None:
+        yield Finding(
+            Severity.ERROR,
+            Reason.NO_ELIGIBLE_NODES.value,
+            where,
+            "no live node has a subnet that contains it",
+            "check the pool against the subnets of the Leases",
+        )
+    elif winner not in announcing:
+        yield Finding(
+            Severity.ERROR,
+            "notAnnounced",
+            where,
+            f"{winner} wins the election and does not say that it announces it",
+            f"look at the lbnodeagent log on {winner}",
+        )
+    for node in sorted(announcing - {winner}):
+        gone = node not in live
+        yield Finding(
+            Severity.WARNING if gone else Severity.ERROR,
+            "staleAnnouncer" if gone else "wrongAnnouncer",
+            where,
+            f"the Service says that {node} announces it; "
+            + ("that node has no live Lease" if gone else f"the winner is {winner or 'nobody'}"),
+            "the winner's agent takes the entry away"
+            if gone
+            else f"see on {node} whether the address is on an interface",
+        )
+
+
+def as_dict(report: Report) -> Dict[str, Any]:
+    """The report as plain lists and dictionaries, for those who print or compare it."""
+    return {
+        "leases": [_lease_dict(one) for one in report.leases],
+        "vips": [_vip_dict(one) for one in report.vips],
+        "findings": [
+            {
+                "severity": f.severity.value,
+                "code": f.code,
+                "object": f.object,
+                "message": f.message,
+                "mend": f.mend,
+            }
+            for f in report.findings
+        ],
+    }
+
+
+def _lease_dict(report: LeaseReport) -> Dict[str, Any]:
+    lease = report.lease
+    return {
+        "node": lease.node,
+        "holder": lease.holder,
+        "instance": lease.instance,
+        "subnets": [str(subnet) for subnet in lease.subnets],
+        "duration": lease.duration,
+        "age": None if report.age is None else round(report.age, 3),
+        "live": report.is_live,
+        "reason": report.state.value,
+    }
+
+
+def _vip_dict(report: VipReport) -> Dict[str, Any]:
+    vip, decision = report.vip, report.decision
+    return {
+        "address": str(vip.address),
+        "family": FAMILIES[vip.address.version],
+        "services": [str(key) for key in vip.services],
+        "pool_type": vip.pool_type.value,
+        "candidates": report.ranked,
+        "winner": decision.winner,
+        "reason": decision.reason.value,
+        "announcing": [
+            {"node": entry.node, "interface": entry.interface} for entry in vip.announcing
+        ],
+    }

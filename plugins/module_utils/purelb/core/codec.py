@@ -1,0 +1,310 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Kubernetes JSON to records, and records to the JSON that we write.
+
+Tolerant in, strict out: what a reader can do without is skipped, what it needs and cannot read
+raises an ObjectError that names the object, the field and the mend.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from datetime import datetime, timezone
+from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Tuple
+
+from . import names
+from .addresses import parse_address, parse_range, parse_subnets
+from .allocate import Assignment
+from .configuration import NodeConfig, Requirement
+from .errors import ObjectError, SettingError
+from .model import (
+    Address,
+    AddressRange,
+    Announcement,
+    Lease,
+    PoolType,
+    Service,
+    ServiceGroup,
+    ServiceKey,
+)
+from .settings import AddressConfig, AnnounceConfig, parse_duration
+
+Json = Mapping[str, Any]
+
+
+def parse_time(text: Optional[str]) -> Optional[float]:
+    """Seconds since the epoch of a Kubernetes time, with or without fractions, or None."""
+    if not text:
+        return None
+    try:
+        return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+    except ValueError:
+        return None
+
+
+def format_micro_time(seconds: float) -> str:
+    """Kubernetes MicroTime of seconds since the epoch."""
+    moment = datetime.fromtimestamp(seconds, tz=timezone.utc)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def is_older(version: str, than: str) -> bool:
+    """Whether a resource version comes before another one of the same resource.
+
+    A watch that stood still delivers what is past by then; a list in between knew better.
+    """
+    return version.isdecimal() and than.isdecimal() and int(version) < int(than)
+
+
+def lease_of(body: Json) -> Optional[Lease]:
+    """The node Lease in a Lease object, or None if it is a Lease of something else."""
+    meta, spec = body.get("metadata", {}), body.get("spec") or {}
+    name = meta.get("name", "")
+    if not name.startswith(names.LEASE_PREFIX):
+        return None
+    annotations = meta.get("annotations") or {}
+    texts = [t for t in annotations.get(names.SUBNETS_ANNOTATION, "").split(",") if t.strip()]
+    subnets, malformed = parse_subnets(t.strip() for t in texts)
+    return Lease(
+        node=name[len(names.LEASE_PREFIX) :],
+        subnets=subnets[: names.MAX_SUBNETS],
+        instance=annotations.get(names.INSTANCE_ANNOTATION, ""),
+        holder=spec.get("holderIdentity") or "",
+        duration=float(spec.get("leaseDurationSeconds") or 0),
+        renew_time=parse_time(spec.get("renewTime")),
+        version=meta.get("resourceVersion", ""),
+        uid=meta.get("uid", ""),
+        malformed=malformed,
+    )
+
+
+def lease_body(lease: Lease, *, namespace: str, node_uid: str) -> Dict[str, Any]:
+    """The Lease object that a node writes; owned by the Node, so that it goes with the Node."""
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {
+            "name": names.lease_name(lease.node),
+            "namespace": namespace,
+            "labels": dict(names.LEASE_LABELS),
+            "annotations": {
+                names.SUBNETS_ANNOTATION: ",".join(str(subnet) for subnet in lease.subnets),
+                names.INSTANCE_ANNOTATION: lease.instance,
+            },
+            "ownerReferences": [
+                {
+                    "apiVersion": "v1",
+                    "kind": "Node",
+                    "name": lease.node,
+                    "uid": node_uid,
+                    "blockOwnerDeletion": False,
+                    "controller": False,
+                }
+            ],
+        },
+        "spec": {
+            "holderIdentity": lease.holder,
+            "leaseDurationSeconds": int(lease.duration),
+            "renewTime": format_micro_time(lease.renew_time or 0.0),
+        },
+    }
+
+
+def node_addresses(body: Json) -> FrozenSet[Address]:
+    """Addresses by which a Node object knows its node; host names are skipped."""
+    found = set()
+    for entry in (body.get("status") or {}).get("addresses") or ():
+        try:
+            found.add(parse_address(entry.get("address") or ""))
+        except ValueError:
+            continue
+    return frozenset(found)
+
+
+def parse_announcements(text: str) -> Tuple[Announcement, ...]:
+    """Entries `node,interface,ip` of an announcing annotation; older agents left out the ip."""
+    entries = []
+    for entry in text.split():
+        node, _comma, rest = entry.partition(",")
+        interface, _comma, ip = rest.partition(",")
+        try:
+            address: Optional[Address] = parse_address(ip) if ip else None
+        except ValueError:
+            address = None
+        entries.append(Announcement(node, interface, address))
+    return tuple(entries)
+
+
+def _ingress(status: Json) -> Tuple[Address, ...]:
+    addresses: List[Address] = []
+    for entry in (status.get("loadBalancer") or {}).get("ingress") or ():
+        try:
+            addresses.append(parse_address(entry.get("ip") or ""))
+        except ValueError:
+            continue  # an ingress by host name is somebody else's
+    return tuple(addresses)
+
+
+def service_of(body: Json) -> Service:
+    """The record of a Service object."""
+    meta, spec = body["metadata"], body.get("spec") or {}
+    annotations = meta.get("annotations") or {}
+    pool_type = annotations.get(names.POOL_TYPE_ANNOTATION)
+    return Service(
+        key=ServiceKey(meta["namespace"], meta["name"]),
+        uid=meta.get("uid", ""),
+        version=meta.get("resourceVersion", ""),
+        is_load_balancer=spec.get("type") == "LoadBalancer",
+        load_balancer_class=spec.get("loadBalancerClass"),
+        families=tuple(names.VERSIONS[f] for f in spec.get("ipFamilies") or ("IPv4",)),
+        requires_dual_stack=spec.get("ipFamilyPolicy") == "RequireDualStack",
+        addresses=_ingress(body.get("status") or {}),
+        group=annotations.get(names.SERVICE_GROUP_ANNOTATION),
+        allocated_by_us=annotations.get(names.ALLOCATED_BY_ANNOTATION) == names.ALLOCATED_BY,
+        allocated_from=annotations.get(names.ALLOCATED_FROM_ANNOTATION),
+        pool_type=PoolType(pool_type) if pool_type in {t.value for t in PoolType} else None,
+        skip_dad=annotations.get(names.SKIP_DAD_ANNOTATION) == "true",
+        sharing_key=annotations.get(names.SHARING_ANNOTATION),
+        announcing={
+            version: parse_announcements(annotations.get(key, ""))
+            for version, key in names.ANNOUNCING_ANNOTATIONS.items()
+        },
+    )
+
+
+def _ranges(spec: Json, where: str) -> Tuple[AddressRange, ...]:
+    ranges: List[AddressRange] = []
+    for version in (4, 6):
+        single, many = f"v{version}pool", f"v{version}pools"
+        entries = [(single, spec[single])] if spec.get(single) else []
+        entries += [(f"{many}[{i}]", entry) for i, entry in enumerate(spec.get(many) or ())]
+        for field, entry in entries:
+            try:
+                one = parse_range(
+                    entry["pool"], entry["subnet"], entry.get("aggregation") or "default"
+                )
+            except KeyError as missing:
+                raise ObjectError(where, field, f"{missing.args[0]} is missing") from missing
+            except ValueError as problem:
+                raise ObjectError(where, field, str(problem)) from problem
+            if one.first.version != version:
+                raise ObjectError(where, field, f"must hold IPv{version} addresses")
+            ranges.append(one)
+    return tuple(ranges)
+
+
+def service_group_of(body: Json) -> ServiceGroup:
+    """The record of a ServiceGroup object with local or remote pools."""
+    meta, spec = body["metadata"], body.get("spec") or {}
+    where = f"ServiceGroup {meta.get('namespace', '')}/{meta['name']}"
+    for elsewhere in ("netbox", "external"):
+        if spec.get(elsewhere):
+            raise ObjectError(
+                where, f"spec.{elsewhere}", "is not served by this version; use local"
+            )
+    kinds = [t for t in PoolType if spec.get(t.value)]
+    if len(kinds) != 1:
+        raise ObjectError(where, "spec", "write exactly one of local and remote")
+    pools = spec[kinds[0].value]
+    return ServiceGroup(
+        name=meta["name"],
+        namespace=meta.get("namespace", ""),
+        uid=meta.get("uid", ""),
+        pool_type=kinds[0],
+        ranges=_ranges(pools, where),
+        skip_dad=bool(pools.get("skipIPv6DAD")),
+    )
+
+
+def _requirements(selector: Json) -> Tuple[Requirement, ...]:
+    exact = (
+        Requirement(key, "In", (value,))
+        for key, value in (selector.get("matchLabels") or {}).items()
+    )
+    expressions = (
+        Requirement(one["key"], one["operator"], tuple(one.get("values") or ()))
+        for one in selector.get("matchExpressions") or ()
+    )
+    return (*exact, *expressions)
+
+
+def _announce_config(garp: Json) -> AnnounceConfig:
+    """Times in both spellings: milliseconds as numbers, or a text with its unit."""
+
+    def seconds(number: str, text: str, default: float) -> float:
+        if garp.get(text):
+            return parse_duration(garp[text], f"garpConfig.{text}")
+        return float(garp[number]) / 1000 if number in garp else default
+
+    return AnnounceConfig(
+        enabled=garp.get("enabled", AnnounceConfig.enabled),
+        count=garp.get("count", AnnounceConfig.count),
+        interval=seconds("intervalMs", "interval", AnnounceConfig.interval),
+        delay=seconds("delayMs", "initialDelay", AnnounceConfig.delay),
+    )
+
+
+def _address_config(config: Json) -> AddressConfig:
+    valid = config.get("validLifetime", AddressConfig.valid_lifetime)
+    return AddressConfig(
+        valid_lifetime=valid,
+        preferred_lifetime=config.get("preferredLifetime", valid),
+        no_prefix_route=config.get("noPrefixRoute", AddressConfig.no_prefix_route),
+    )
+
+
+def node_config_of(body: Json) -> NodeConfig:
+    """The record of an LBNodeAgent object; one that cannot be used says why in `problem`."""
+    meta, spec = body["metadata"], body.get("spec") or {}
+    local = spec.get("local") or {}
+    addresses = (local.get("addressConfig") or {}).get("localInterface") or {}
+    config = NodeConfig(
+        name=meta["name"],
+        namespace=meta.get("namespace", ""),
+        uid=meta.get("uid", ""),
+        selector=_requirements(spec.get("nodeSelector") or {}),
+    )
+    try:
+        config = replace(
+            config,
+            local_interface=local.get("localInterface") or "default",
+            interfaces=tuple(local.get("interfaces") or ()),
+            announce=_announce_config(local.get("garpConfig") or {}),
+            addresses=_address_config(addresses),
+        )
+        re.compile(config.local_interface)
+    except re.error as problem:
+        text = local.get("localInterface")
+        return replace(
+            config, problem=f"spec.local.localInterface: {text!r} is no expression: {problem}"
+        )
+    except SettingError as problem:
+        return replace(config, problem=f"spec.local.{problem}")
+    return config
+
+
+def assignment_annotations(assignment: Optional[Assignment]) -> Dict[str, Optional[str]]:
+    """The allocator's annotations on a Service, as a merge patch; None takes them all away."""
+    if assignment is None:
+        return dict.fromkeys(
+            (
+                names.ALLOCATED_BY_ANNOTATION,
+                names.ALLOCATED_FROM_ANNOTATION,
+                names.POOL_TYPE_ANNOTATION,
+                names.SKIP_DAD_ANNOTATION,
+            )
+        )
+    return {
+        names.ALLOCATED_BY_ANNOTATION: names.ALLOCATED_BY,
+        names.ALLOCATED_FROM_ANNOTATION: assignment.group,
+        names.POOL_TYPE_ANNOTATION: assignment.pool_type.value,
+        names.SKIP_DAD_ANNOTATION: "true" if assignment.skip_dad else None,
+    }
+
+
+def ingress_status(addresses: Iterable[Address]) -> Dict[str, Any]:
+    """The status of a Service with these addresses, as a merge patch."""
+    ingress = [{"ip": str(address)} for address in addresses]
+    return {"loadBalancer": {"ingress": ingress or None}}

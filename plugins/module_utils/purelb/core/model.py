@@ -1,0 +1,181 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Frozen records that cross the borders between the API, the decisions and the kernel.
+
+Nothing here decides or converts. Addresses are `ipaddress` objects in their canonical form; times
+are seconds, on the wall clock only where a field's name ends in `_time`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from typing import Mapping, Optional, Tuple, Union
+
+Address = Union[IPv4Address, IPv6Address]
+Network = Union[IPv4Network, IPv6Network]
+
+
+class PoolType(str, Enum):
+    """Where an address lives: on the winner alone, or on every node's dummy interface."""
+
+    LOCAL = "local"
+    REMOTE = "remote"
+
+
+class Reason(str, Enum):
+    """Why a decision is what it is: one word for log, metric, event and audit alike."""
+
+    ELECTION_WON = "electionWon"
+    NOT_WINNER = "notWinner"
+    NO_ELIGIBLE_NODES = "noEligibleNodes"
+    LEASE_UNHEALTHY = "leaseUnhealthy"
+    LEASES_NOT_LISTED = "leasesNotListed"
+    NO_LOCAL_INTERFACE = "noLocalInterface"
+    NO_SERVICE = "noService"
+    NOT_LOCAL = "notLocal"
+    NODE_ADDRESS = "nodeAddress"
+
+
+@dataclass(frozen=True)
+class Lease:
+    """A node's Lease as the API server last showed it."""
+
+    node: str
+    subnets: Tuple[Network, ...] = ()
+    instance: str = ""
+    holder: str = ""
+    duration: float = 10.0
+    renew_time: Optional[float] = None
+    # Changes with every write; only ever compared for equality.
+    version: str = ""
+    uid: str = ""
+    # Texts in the subnets annotation that are no CIDR.
+    malformed: Tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ServiceKey:
+    """Namespace and name of a Service, printed as the field does."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True)
+class Announcement:
+    """One entry of an announcing annotation: who says that it has the address, and where."""
+
+    node: str
+    interface: str
+    address: Optional[Address]
+
+    def __str__(self) -> str:
+        return f"{self.node},{self.interface},{self.address}"
+
+
+@dataclass(frozen=True)
+class Service:
+    """What the decisions need to know of a Service."""
+
+    key: ServiceKey
+    uid: str = ""
+    version: str = ""
+    is_load_balancer: bool = True
+    load_balancer_class: Optional[str] = None
+    families: Tuple[int, ...] = (4,)
+    requires_dual_stack: bool = False
+    addresses: Tuple[Address, ...] = ()
+    group: Optional[str] = None
+    allocated_by_us: bool = False
+    allocated_from: Optional[str] = None
+    pool_type: Optional[PoolType] = None
+    skip_dad: bool = False
+    sharing_key: Optional[str] = None
+    announcing: Mapping[int, Tuple[Announcement, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class AddressRange:
+    """Addresses first to last, both included, of one family and one subnet."""
+
+    first: Address
+    last: Address
+    subnet: Network
+    aggregation: Optional[int] = None
+
+    def __contains__(self, address: object) -> bool:
+        return (
+            isinstance(address, type(self.first)) and self.first <= address <= self.last  # type: ignore[operator]
+        )
+
+    @property
+    def size(self) -> int:
+        """Number of addresses."""
+        return int(self.last) - int(self.first) + 1
+
+    @property
+    def prefixlen(self) -> int:
+        """Prefix length that an address of this range gets on an interface."""
+        return self.subnet.prefixlen if self.aggregation is None else self.aggregation
+
+    def __str__(self) -> str:
+        return f"{self.first}-{self.last}"
+
+
+@dataclass(frozen=True)
+class ServiceGroup:
+    """A pool of addresses and how they are announced."""
+
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    pool_type: PoolType = PoolType.LOCAL
+    ranges: Tuple[AddressRange, ...] = ()
+    skip_dad: bool = False
+
+    def range_of(self, address: Address) -> Optional[AddressRange]:
+        """The range that holds the address, or None."""
+        return next((r for r in self.ranges if address in r), None)
+
+
+@dataclass(frozen=True)
+class InterfaceAddress:
+    """An address on an interface, as the kernel reports it.
+
+    `expires_at` and `preferred_until` are on the observer's monotonic clock; None is without end.
+    """
+
+    link: int
+    address: Address
+    prefixlen: int
+    expires_at: Optional[float] = None
+    preferred_until: Optional[float] = None
+    no_prefix_route: bool = False
+    tentative: bool = False
+    dad_failed: bool = False
+    deprecated: bool = False
+
+    @property
+    def network(self) -> Network:
+        """The subnet that the address says it is in."""
+        if isinstance(self.address, IPv4Address):
+            return IPv4Network((int(self.address), self.prefixlen), strict=False)
+        return IPv6Network((int(self.address), self.prefixlen), strict=False)
+
+
+@dataclass(frozen=True)
+class Link:
+    """A network interface."""
+
+    index: int
+    name: str
+    mac: bytes = b""
+    is_up: bool = True
+    # IP version -> lowest metric of a default route through it.
+    default_metrics: Mapping[int, int] = field(default_factory=dict, hash=False)

@@ -1,0 +1,46 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Every string that the programs, the modules and the cluster share.
+
+What other tools hold on to (dashboards, scripts, agents of another make in the same cluster) is
+spelled here once and nowhere else.
+"""
+
+from __future__ import annotations
+
+API_GROUP = "purelb.io"
+API_VERSION = "v2"
+DEFAULT_NAMESPACE = "purelb-system"
+DEFAULT_GROUP = "default"
+
+LEASE_PREFIX = "purelb-node-"
+LEASE_LABELS = {
+    "app.kubernetes.io/name": "purelb",
+    "app.kubernetes.io/component": "lbnodeagent",
+}
+SUBNETS_ANNOTATION = "purelb.io/subnets"
+INSTANCE_ANNOTATION = "purelb.io/instance"
+# Readers of other makes stop there, and an annotation is not a place for a routing table.
+MAX_SUBNETS = 256
+
+SERVICE_GROUP_ANNOTATION = "purelb.io/service-group"
+ALLOCATED_BY_ANNOTATION = "purelb.io/allocated-by"
+ALLOCATED_BY = "PureLB"
+ALLOCATED_FROM_ANNOTATION = "purelb.io/allocated-from"
+POOL_TYPE_ANNOTATION = "purelb.io/pool-type"
+SKIP_DAD_ANNOTATION = "purelb.io/skip-ipv6-dad"
+SHARING_ANNOTATION = "purelb.io/allow-shared-ip"
+# By IP version.
+ANNOUNCING_ANNOTATIONS = {4: "purelb.io/announcing-IPv4", 6: "purelb.io/announcing-IPv6"}
+
+LOAD_BALANCER_CLASSES = frozenset({"purelb.io/purelbv2", "purelb.io/purelb-v2"})
+
+# By IP version, as Service.spec.ipFamilies spells them.
+FAMILIES = {4: "IPv4", 6: "IPv6"}
+VERSIONS = {"IPv4": 4, "IPv6": 6}
+
+
+def lease_name(node: str) -> str:
+    """Name of the Lease that a node's agent renews."""
+    return LEASE_PREFIX + node

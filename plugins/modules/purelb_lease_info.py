@@ -1,0 +1,205 @@
+#!/usr/bin/python
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: purelb_lease_info
+short_description: Show which node should have which address, and what is wrong
+version_added: 0.1.0
+author:
+  - PureLB for Ansible authors (@purelb)
+description:
+  - Reads the Leases of the node agents and the Services of type LoadBalancer, and holds the election that
+    the agents hold. Says for each address who the candidates are, who wins, and who says to announce it.
+  - Judges a Lease by its renewal time and the clock of the machine that the module runs on. The agents do
+    not depend on clocks.
+extends_documentation_fragment:
+  - purelb.purelb.connection
+  - purelb.purelb.namespace
+attributes:
+  check_mode:
+    support: full
+    description: Never changes anything.
+  diff_mode:
+    support: N/A
+    description: Never changes anything.
+seealso:
+  - module: purelb.purelb.purelb_objects
+notes:
+  - The user needs the verb list on C(leases) in O(namespace), and on C(services) in the whole cluster;
+    nothing else.
+"""
+
+EXAMPLES = r"""
+- name: See who has which address
+  purelb.purelb.purelb_lease_info:
+  register: purelb
+
+- name: Fail if an address does not work as it should
+  ansible.builtin.assert:
+    that: errors | length == 0
+    fail_msg: "{{ errors }}"
+  vars:
+    errors: "{{ purelb.findings | selectattr('severity', 'eq', 'error') }}"
+
+- name: Fail unless every node takes part in elections
+  ansible.builtin.assert:
+    that: purelb.leases | rejectattr('live') | length == 0
+"""
+
+RETURN = r"""
+leases:
+  description: The Leases of the node agents, by node.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    node:
+      description: Node that the Lease is for.
+      type: str
+      returned: success
+      sample: worker-1
+    holder:
+      description: Node that the Lease says holds it; the same as RV(leases[].node) if all is well.
+      type: str
+      returned: success
+      sample: worker-1
+    instance:
+      description: UID of the Pod that renews the Lease.
+      type: str
+      returned: success
+      sample: 6f2c0d4e-5f0c-4f0a-9a53-2b7a3c1d9e10
+    subnets:
+      description: Subnets of the node, for whose addresses it is a candidate.
+      type: list
+      elements: str
+      returned: success
+      sample: [192.168.1.0/24]
+    duration:
+      description: Seconds that the Lease counts after a renewal.
+      type: float
+      returned: success
+      sample: 10.0
+    age:
+      description: Seconds since the last renewal, or null if there was none.
+      type: float
+      returned: success
+      sample: 2.415
+    live:
+      description: Whether the node takes part in elections.
+      type: bool
+      returned: success
+      sample: true
+    reason:
+      description: Why. One of C(live), C(expired), C(neverRenewed) and C(fromTheFuture).
+      type: str
+      returned: success
+      sample: live
+vips:
+  description: The addresses that PureLB gave to Services.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    address:
+      description: The address.
+      type: str
+      returned: success
+      sample: 192.168.1.240
+    family:
+      description: C(IPv4) or C(IPv6).
+      type: str
+      returned: success
+      sample: IPv4
+    services:
+      description: The Services that have the address, as C(namespace/name); several if they share it.
+      type: list
+      elements: str
+      returned: success
+      sample: [default/web]
+    pool_type:
+      description: C(local) if the address lives on one node, C(remote) if on every node.
+      type: str
+      returned: success
+      sample: local
+    candidates:
+      description: Nodes that may have the address, the winner first.
+      type: list
+      elements: str
+      returned: success
+      sample: [worker-2, worker-1]
+    winner:
+      description: Node that should announce the address, or null.
+      type: str
+      returned: success
+      sample: worker-2
+    reason:
+      description: Why, in the word that the agents' logs, metrics and events use.
+      type: str
+      returned: success
+      sample: electionWon
+    announcing:
+      description: Nodes that say on the Service that they announce the address.
+      type: list
+      elements: dict
+      returned: success
+      contains:
+        node:
+          description: The node.
+          type: str
+          returned: success
+          sample: worker-2
+        interface:
+          description: The interface that has the address.
+          type: str
+          returned: success
+          sample: eth0
+findings:
+  description: What is not as it should be, errors first.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    severity:
+      description: C(error) if an address does not work as it should, otherwise C(warning).
+      type: str
+      returned: success
+      sample: error
+    code:
+      description: One word for the kind of finding.
+      type: str
+      returned: success
+      sample: notAnnounced
+    object:
+      description: What the finding is about.
+      type: str
+      returned: success
+      sample: 192.168.1.240 (default/web)
+    message:
+      description: What is the case.
+      type: str
+      returned: success
+      sample: worker-2 wins the election and does not say that it announces it
+    mend:
+      description: What to do about it.
+      type: str
+      returned: success
+      sample: look at the lbnodeagent log on worker-2
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb import argspec, observe, run
+
+
+def main() -> None:
+    spec = argspec.connection().merge(argspec.namespace())
+    run.run(AnsibleModule(**spec.arguments(), supports_check_mode=True), observe.lease_info)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,169 @@
+#!/usr/bin/python
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: purelb_objects
+short_description: Apply or delete a list of Kubernetes objects, and wait for the outcome
+version_added: 0.1.0
+author:
+  - PureLB for Ansible authors (@purelb)
+description:
+  - Applies objects by server-side apply, so that fields which others manage stay as they are.
+  - Can wait until CustomResourceDefinitions are served, rollouts are complete, and deleted objects are gone
+    with everything that they own.
+extends_documentation_fragment:
+  - purelb.purelb.connection
+options:
+  objects:
+    description:
+      - The objects, each with C(apiVersion), C(kind) and C(metadata.name).
+      - They are applied in this order and deleted in the reverse order.
+    type: list
+    elements: dict
+    required: true
+  state:
+    description:
+      - V(present) applies the objects, V(absent) deletes them.
+    type: str
+    choices: [present, absent]
+    default: present
+  namespace:
+    description:
+      - Namespace of the objects that need one and name none.
+    type: str
+  force_conflicts:
+    description:
+      - Take over fields that another program manages and has set to something else. Without it such a
+        conflict is an error that names the fields and the program.
+    type: bool
+    default: false
+  wait:
+    description:
+      - With O(state=present), wait until CustomResourceDefinitions are served, Namespaces are active, and
+        DaemonSets and Deployments run the new version everywhere. Kinds that others are made of are waited
+        for before the next object is applied.
+      - With O(state=absent), wait until the objects are gone, with the Pods and other objects that they own.
+      - Nothing is waited for in check mode.
+    type: bool
+    default: false
+  wait_timeout:
+    description:
+      - Seconds to wait for each object. The error on a time-out names the object, its conditions, and what
+        its Pods wait for.
+    type: int
+    default: 120
+attributes:
+  check_mode:
+    support: full
+    description: By a dry run in the API server, with its validation. Objects whose namespace or kind is not
+      there yet count as created.
+  diff_mode:
+    support: full
+    description: Without the API server's bookkeeping. Of Secrets it shows which entries change, not their
+      values.
+seealso:
+  - module: purelb.purelb.purelb_lease_info
+notes:
+  - The user needs the verbs get, patch and create on what is applied, and get and delete on what is
+    deleted. Messages about time-outs list Pods.
+"""
+
+EXAMPLES = r"""
+- name: Make a pool of addresses
+  purelb.purelb.purelb_objects:
+    objects:
+      - apiVersion: purelb.io/v2
+        kind: ServiceGroup
+        metadata:
+          name: default
+          namespace: purelb-system
+        spec:
+          local:
+            v4pool:
+              subnet: 192.168.1.0/24
+              pool: 192.168.1.240-192.168.1.250
+
+- name: Apply a file of manifests and wait for the rollout
+  purelb.purelb.purelb_objects:
+    objects: "{{ lookup('ansible.builtin.file', 'manifests.yaml') | from_yaml_all | select | list }}"
+    wait: true
+    wait_timeout: 300
+
+- name: Remove the pool
+  purelb.purelb.purelb_objects:
+    state: absent
+    namespace: purelb-system
+    objects:
+      - apiVersion: purelb.io/v2
+        kind: ServiceGroup
+        metadata:
+          name: default
+    wait: true
+"""
+
+RETURN = r"""
+results:
+  description: What became of each object, in the order in which they were dealt with.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    kind:
+      description: Kind of the object.
+      type: str
+      returned: success
+      sample: ServiceGroup
+    name:
+      description: Name of the object.
+      type: str
+      returned: success
+      sample: default
+    namespace:
+      description: Namespace of the object, or null.
+      type: str
+      returned: success
+      sample: purelb-system
+    action:
+      description: One of C(created), C(changed), C(unchanged), C(deleted) and C(absent); in check mode what it
+        would be.
+      type: str
+      returned: success
+      sample: created
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb import (
+    argspec,
+    manifests,
+    objects,
+    run,
+)
+
+
+def main() -> None:
+    spec = argspec.connection().merge(
+        argspec.ArgumentSpec(
+            {
+                "objects": {"type": "list", "elements": "dict", "required": True},
+                "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+                "namespace": {"type": "str"},
+                "force_conflicts": {"type": "bool", "default": False},
+                "wait": {"type": "bool", "default": False},
+                "wait_timeout": {"type": "int", "default": 120},
+            }
+        )
+    )
+    # no_log keeps the objects, which may be Secrets, out of the managed machine's system log.
+    module = AnsibleModule(**spec.arguments(), supports_check_mode=True, no_log=True)
+    module.no_log_values.update(manifests.secrets(module.params["objects"]))
+    run.run(module, objects.manage)
+
+
+if __name__ == "__main__":
+    main()

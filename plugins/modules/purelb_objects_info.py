@@ -1,0 +1,95 @@
+#!/usr/bin/python
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: purelb_objects_info
+short_description: Read the Kubernetes objects of one kind
+version_added: 0.1.0
+author:
+  - PureLB for Ansible authors (@purelb)
+description:
+  - Reads all objects of a kind, or those in a namespace or with certain labels.
+  - A kind that the cluster does not serve has no objects; that is no error.
+extends_documentation_fragment:
+  - purelb.purelb.connection
+options:
+  api_version:
+    description:
+      - Group and version of the kind.
+    type: str
+    default: purelb.io/v2
+  kind:
+    description:
+      - Kind of the objects.
+    type: str
+    required: true
+  namespace:
+    description:
+      - Namespace of the objects; all namespaces by default.
+    type: str
+  labels:
+    description:
+      - Labels that the objects must have, all of them.
+    type: dict
+    default: {}
+attributes:
+  check_mode:
+    support: full
+    description: Never changes anything.
+  diff_mode:
+    support: N/A
+    description: Never changes anything.
+seealso:
+  - module: purelb.purelb.purelb_objects
+notes:
+  - The user needs the verb list on the kind, in the namespace or in the whole cluster.
+  - Secrets are returned as they are; set C(no_log) on a task that reads them.
+"""
+
+EXAMPLES = r"""
+- name: Read the pools
+  purelb.purelb.purelb_objects_info:
+    kind: ServiceGroup
+    namespace: purelb-system
+  register: pools
+
+- name: Show how many addresses each has left
+  ansible.builtin.debug:
+    msg: "{{ item.metadata.name }}: {{ item.status.availableIPv4 | default('unknown') }}"
+  loop: "{{ pools.objects }}"
+"""
+
+RETURN = r"""
+objects:
+  description: The objects, without managed fields.
+  returned: success
+  type: list
+  elements: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb import argspec, objects, run
+
+
+def main() -> None:
+    spec = argspec.connection().merge(
+        argspec.ArgumentSpec(
+            {
+                "api_version": {"type": "str", "default": "purelb.io/v2"},
+                "kind": {"type": "str", "required": True},
+                "namespace": {"type": "str"},
+                "labels": {"type": "dict", "default": {}},
+            }
+        )
+    )
+    run.run(AnsibleModule(**spec.arguments(), supports_check_mode=True), objects.info)
+
+
+if __name__ == "__main__":
+    main()

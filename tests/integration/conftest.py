@@ -1,0 +1,166 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""The lab with PureLB installed by its playbook, a pool, a web server, and helpers to watch them.
+
+`cluster` is installed once for all tests. Each test gets Services of its own, which are deleted
+after it, and begins only when every agent is ready.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from labkit.lab import Lab
+from watching import VIPS_V4, VIPS_V6, agents_ready, eventually
+
+ROOT = Path(__file__).resolve().parents[2]
+ARCHIVE = ROOT / ".cache/image.tar"
+VERSION = next(
+    line.split()[1]
+    for line in (ROOT / "galaxy.yml").read_text().splitlines()
+    if line.startswith("version: ")
+)
+IMAGE = f"localhost/purelb/purelb:{VERSION}"
+# The demo's web server says which pod answered.
+SERVER = (ROOT / "demo/server.py").read_text()
+
+
+def run_playbook(lab: Lab, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """Run ansible-playbook on the lab with the collection under test."""
+    command = [str(Path(sys.executable).with_name("ansible-playbook")), *arguments]
+    environ = {**os.environ, "KUBECONFIG": str(lab.kubeconfig), "ANSIBLE_NOCOLOR": "1"}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environ, text=True, capture_output=True, check=False, timeout=300
+    )
+    assert not check or done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+@pytest.fixture(scope="session")
+def lab() -> Lab:
+    return Lab.load()
+
+
+@pytest.fixture(scope="session")
+def playbook(lab: Lab) -> Callable[..., subprocess.CompletedProcess[str]]:
+    def run(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        return run_playbook(lab, *arguments, check=check)
+
+    return run
+
+
+def _web(name: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "replicas": 3,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {
+                    "terminationGracePeriodSeconds": 0,
+                    "containers": [
+                        {
+                            "name": name,
+                            "image": IMAGE,
+                            "imagePullPolicy": "Never",
+                            "command": ["/opt/purelb/bin/python3", "-c", SERVER],
+                            "readinessProbe": {"tcpSocket": {"port": 8080}, "periodSeconds": 1},
+                        }
+                    ],
+                },
+            },
+        },
+    }
+
+
+@pytest.fixture(scope="session")
+def cluster(lab: Lab) -> Lab:
+    """The lab with PureLB, a ServiceGroup and a web server that says which pod answers."""
+    lab.load_image(ARCHIVE)
+    run_playbook(lab, "purelb.purelb.install", "-e", f"purelb_install_image={IMAGE}")
+    lab.api.apply(
+        {
+            "apiVersion": "purelb.io/v2",
+            "kind": "ServiceGroup",
+            "metadata": {"name": "default", "namespace": "purelb-system"},
+            "spec": {
+                "local": {
+                    "v4pool": {"pool": VIPS_V4, "subnet": "172.28.1.0/24"},
+                    "v6pool": {"pool": VIPS_V6, "subnet": "fd28:0:0:1::/64"},
+                }
+            },
+        }
+    )
+    deployment = _web("web")
+    lab.api.apply(deployment)
+    lab.api.wait(
+        lab.api.path_of(deployment),
+        lambda d: d["status"].get("readyReplicas") == deployment["spec"]["replicas"],
+        what="web server",
+        seconds=60,
+    )
+    return lab
+
+
+@pytest.fixture(autouse=True)
+def _whole(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Each test of the cluster begins, and leaves the lab, without a fault."""
+    if "cluster" not in request.fixturenames:
+        yield
+        return
+    lab: Lab = request.getfixturevalue("cluster")
+    eventually(lambda: agents_ready(lab), "an agent ready on every node", seconds=60)
+    yield
+    for node in lab.nodes:
+        lab.mend(node)
+        lab.heal(node)
+
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def make_service(cluster: Lab) -> Iterator[Callable[..., str]]:
+    """Create a Service for the web server; returns its path. Deleted after the test."""
+    made: list[str] = []
+
+    def make(
+        policy: str = "RequireDualStack",
+        *,
+        annotations: dict[str, str] | None = None,
+        **spec: Any,
+    ) -> str:
+        service = {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {
+                "name": f"web-{next(_numbers)}",
+                "namespace": "default",
+                "annotations": annotations or {},
+            },
+            "spec": {
+                "type": "LoadBalancer",
+                "ipFamilyPolicy": policy,
+                "selector": {"app": "web"},
+                "ports": [{"port": 80, "targetPort": 8080}],
+                **spec,
+            },
+        }
+        path = cluster.api.path_of(cluster.api.create(service))
+        made.append(path)
+        return path
+
+    yield make
+    for path in made:
+        cluster.api.delete(path)

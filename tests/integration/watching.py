@@ -1,0 +1,182 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""What tests ask the lab again and again: who holds an address, what was on the wire."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from scapy.layers.l2 import Ether
+from scapy.packet import Packet
+
+from labkit.lab import Lab
+from labkit.namespaces import netns
+
+VIPS_V4, VIPS_V6 = "172.28.1.220-172.28.1.250", "fd28:0:0:1::220-fd28:0:0:1::2ff"
+AGENTS = "/api/v1/namespaces/purelb-system/pods"
+DAEMON_SET = "/apis/apps/v1/namespaces/purelb-system/daemonsets/lbnodeagent"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/purelb-system/leases"
+# The contract's worst cases, in seconds.
+GRACEFUL, CRASH = 10.0, 20.0
+T = TypeVar("T")
+
+
+def eventually(look: Callable[[], T], what: str, *, seconds: float = 15.0) -> T:
+    """What `look` answers as soon as that is true."""
+    deadline = time.monotonic() + seconds
+    while True:
+        seen = look()
+        if seen:
+            return seen
+        assert time.monotonic() < deadline, f"no {what} within {seconds:g} s, but {seen!r}"
+        time.sleep(0.05)
+
+
+def agents_ready(lab: Lab) -> bool:
+    """Whether every node has a ready agent and every agent a Lease."""
+    status = lab.api.get(DAEMON_SET)["status"]
+    leases = lab.api.items(LEASES, labelSelector="app.kubernetes.io/component=lbnodeagent")
+    return status.get("numberReady") == len(lab.nodes) == len(leases)
+
+
+def agent_pod(lab: Lab, node: str) -> dict[str, Any]:
+    """The agent's pod on a node."""
+    pods = lab.api.items(
+        AGENTS, labelSelector="component=lbnodeagent", fieldSelector=f"spec.nodeName={node}"
+    )
+    assert len(pods) == 1, [pod["metadata"]["name"] for pod in pods]
+    return pods[0]
+
+
+def delete_agent(lab: Lab, node: str) -> None:
+    """Delete the agent's pod on a node, with its grace."""
+    lab.api.delete(f"{AGENTS}/{agent_pod(lab, node)['metadata']['name']}")
+
+
+def ingress(service: dict[str, Any]) -> list[str]:
+    """Addresses in a Service's status."""
+    entries = service["status"].get("loadBalancer", {}).get("ingress") or []
+    return [entry["ip"] for entry in entries]
+
+
+def addresses_of(lab: Lab, path: str, count: int = 2) -> list[str]:
+    """A Service's addresses as soon as it has so many and each is on exactly one node."""
+    service = lab.api.wait(
+        path, lambda s: len(ingress(s)) == count, what=f"Service with {count} addresses"
+    )
+    found = ingress(service)
+    eventually(lambda: all(len(lab.holders(vip)) == 1 for vip in found), "holder for each address")
+    return found
+
+
+def holder(lab: Lab, vip: str, *, seconds: float = 15.0) -> str:
+    """The one node that has the address."""
+
+    def only() -> set[str]:
+        holders = lab.holders(vip)
+        return holders if len(holders) == 1 else set()
+
+    return next(iter(eventually(only, f"one holder of {vip}", seconds=seconds)))
+
+
+def on_interface(lab: Lab, node: str, vip: str) -> dict[str, Any]:
+    """What the kernel says of an address on a node; nothing while it is not there."""
+    infos = (info for link in lab.addresses(node) for info in link["addr_info"])
+    return next((info for info in infos if info.get("local") == vip), {})
+
+
+def answers(lab: Lab, address: str) -> bool:
+    """Whether the client gets anything from an address."""
+    host = f"[{address}]" if ":" in address else address
+    curl = ["curl", "-s", "-o", "/dev/null", "--max-time", "1", f"http://{host}/"]
+    return lab.run_in("client", curl, check=False).returncode == 0
+
+
+def fetch(lab: Lab, address: str, *, path: str = "/", port: int = 80) -> str:
+    """What the client gets from an address."""
+    host = f"[{address}]" if ":" in address else address
+    url = f"http://{host}:{port}{path}"
+    done = lab.run_in("client", ["curl", "-sS", "--fail", "--max-time", "3", url], check=False)
+    assert done.returncode == 0, f"{url}: {done.stderr}"
+    return done.stdout
+
+
+@dataclass
+class Holders:
+    """Who held some addresses, sampled without a pause: (time, address -> nodes)."""
+
+    samples: list[tuple[float, dict[str, frozenset[str]]]] = field(default_factory=list)
+
+    def seconds_with(self, vip: str, matches: Callable[[frozenset[str]], bool]) -> float:
+        """How long in all the holders of an address were such."""
+        total = 0.0
+        for (begin, held), (end, _held) in zip(self.samples, self.samples[1:], strict=False):
+            if matches(held[vip]):
+                total += end - begin
+        return total
+
+    def seconds_doubled(self, vip: str) -> float:
+        """How long two nodes or more had the address."""
+        return self.seconds_with(vip, lambda nodes: len(nodes) > 1)
+
+    def sequence(self, vip: str) -> list[frozenset[str]]:
+        """Holders one after the other, each once."""
+        order: list[frozenset[str]] = []
+        for _time, held in self.samples:
+            if not order or order[-1] != held[vip]:
+                order.append(held[vip])
+        return order
+
+
+@contextmanager
+def sampling(lab: Lab, *vips: str) -> Iterator[Holders]:
+    """Sample the holders of addresses in the background."""
+    holders, stop = Holders(), threading.Event()
+
+    def sample() -> None:
+        while not stop.is_set():
+            on = {node: _local(lab.addresses(node)) for node in lab.nodes}
+            held = {vip: frozenset(n for n, local in on.items() if vip in local) for vip in vips}
+            holders.samples.append((time.monotonic(), held))
+
+    thread = threading.Thread(target=sample)
+    thread.start()
+    try:
+        yield holders
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _local(links: list[dict[str, Any]]) -> set[str]:
+    return {info["local"] for link in links for info in link["addr_info"] if "local" in info}
+
+
+class Wire:
+    """Frames that arrive at a host of the lab, read by scapy."""
+
+    def __init__(self, lab: Lab, host: str = "client") -> None:
+        every_protocol = socket.htons(0x0003)
+        with netns(lab.hosts[host].netns):
+            self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, every_protocol)
+            self._socket.bind(("eth0", 0))
+        self._seen: list[tuple[float, Packet]] = []
+
+    def frames(self) -> list[tuple[float, Packet]]:
+        """All frames until now, each with the time (wall clock) at which it was read."""
+        self._socket.settimeout(0.01)
+        while True:
+            try:
+                self._seen.append((time.time(), Ether(self._socket.recv(65536))))
+            except TimeoutError:
+                return self._seen
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._socket.close()

@@ -1,0 +1,186 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from ipaddress import ip_address, ip_network
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core import codec
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.allocate import Assignment
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.errors import ObjectError
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import (
+    Lease,
+    PoolType,
+    ServiceKey,
+)
+
+VECTORS = Path(__file__).parent / "vectors"
+LEASE = Lease(
+    node="n1",
+    subnets=(ip_network("172.28.1.0/24"), ip_network("fd28::/64")),
+    instance="pod-uid",
+    holder="n1",
+    duration=10.0,
+    renew_time=1_700_000_000.25,
+)
+
+
+def vector(name):
+    return json.loads((VECTORS / name).read_text())
+
+
+def test_a_lease_that_we_write_is_read_back_as_it_was():
+    body = codec.lease_body(LEASE, namespace="purelb-system", node_uid="node-uid")
+    assert codec.lease_of(body) == LEASE
+
+
+def test_a_lease_belongs_to_its_node():
+    body = codec.lease_body(LEASE, namespace="purelb-system", node_uid="node-uid")
+    (owner,) = body["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"], owner["uid"]) == ("Node", "n1", "node-uid")
+
+
+def test_a_lease_of_the_go_agent_is_understood():
+    lease = codec.lease_of(vector("lease-go.json"))
+    assert lease == Lease(
+        node="worker-1",
+        subnets=(ip_network("192.168.1.0/24"), ip_network("10.0.0.0/24")),
+        holder="worker-1",
+        duration=10.0,
+        renew_time=1704456000.0,
+        version="1234",
+        uid="9c7a",
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"metadata": {"name": "purelb-allocator"}}, None),
+        ({"metadata": {"name": "purelb-node-a"}}, Lease("a", duration=0.0)),
+        ({"metadata": {"name": "purelb-node-a"}, "spec": None}, Lease("a", duration=0.0)),
+    ],
+    ids=["other lease", "empty", "no spec"],
+)
+def test_odd_leases_do_not_crash(change, expected):
+    assert codec.lease_of(change) == expected
+
+
+def test_subnets_that_are_none_are_reported_and_the_others_used():
+    body = codec.lease_body(LEASE, namespace="x", node_uid="y")
+    body["metadata"]["annotations"]["purelb.io/subnets"] = "172.28.1.0/24, nonsense,,"
+    lease = codec.lease_of(body)
+    assert (lease.subnets, lease.malformed) == ((ip_network("172.28.1.0/24"),), ("nonsense",))
+
+
+def test_a_service_is_read():
+    service = codec.service_of(vector("service.json"))
+    assert service.key == ServiceKey("default", "web")
+    assert service.families == (4, 6)
+    assert service.addresses == (ip_address("172.28.1.220"), ip_address("fd28::220"))
+    assert (service.allocated_by_us, service.pool_type) == (True, PoolType.LOCAL)
+    assert [str(e) for e in service.announcing[4]] == ["n1,eth0,172.28.1.220"]
+    assert service.announcing[6][0].address is None
+
+
+def test_an_announcement_that_cannot_be_read_is_kept_without_its_address():
+    (entry,) = codec.parse_announcements("n1,eth0,nonsense")
+    assert (entry.node, entry.interface, entry.address) == ("n1", "eth0", None)
+
+
+def test_an_assignment_becomes_the_allocators_annotations():
+    assignment = Assignment("blue", (), PoolType.REMOTE, skip_dad=True)
+    assert codec.assignment_annotations(assignment) == {
+        "purelb.io/allocated-by": "PureLB",
+        "purelb.io/allocated-from": "blue",
+        "purelb.io/pool-type": "remote",
+        "purelb.io/skip-ipv6-dad": "true",
+    }
+
+
+def test_the_addresses_of_a_node_are_read_without_its_name():
+    addresses = [
+        {"type": "InternalIP", "address": "172.28.1.11"},
+        {"type": "InternalIP", "address": "fd28::11"},
+        {"type": "Hostname", "address": "n1"},
+    ]
+    expected = {ip_address("172.28.1.11"), ip_address("fd28::11")}
+    assert codec.node_addresses({"status": {"addresses": addresses}}) == expected
+    assert codec.node_addresses({}) == frozenset()
+
+
+def test_hostnames_and_garbage_in_a_status_are_not_ours():
+    body = vector("service.json")
+    body["status"]["loadBalancer"]["ingress"] = [{"hostname": "lb.example.com"}, {"ip": "x"}, {}]
+    assert codec.service_of(body).addresses == ()
+
+
+def group(pools, kind="local"):
+    return {"metadata": {"name": "g", "namespace": "purelb-system"}, "spec": {kind: pools}}
+
+
+@pytest.mark.parametrize("kind", ["local", "remote"])
+def test_a_service_group_is_read(kind):
+    four = {"pool": "10.0.0.1-10.0.0.9", "subnet": "10.0.0.0/24", "aggregation": "/32"}
+    six = {"pool": "fd53::/126", "subnet": "fd53::/64"}
+    read = codec.service_group_of(
+        group({"v4pool": four, "v6pools": [six], "skipIPv6DAD": True}, kind)
+    )
+    assert read.pool_type is PoolType(kind)
+    assert [str(r) for r in read.ranges] == ["10.0.0.1-10.0.0.9", "fd53::-fd53::3"]
+    assert [r.prefixlen for r in read.ranges] == [32, 64]
+    assert read.skip_dad
+
+
+BACKWARDS = {"pool": "10.0.0.9-10.0.0.1", "subnet": "10.0.0.0/24"}
+OTHER_FAMILY = {"pool": "10.0.0.1/32", "subnet": "10.0.0.0/24"}
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        (group({"v4pool": BACKWARDS}), "v4pool: .*ends before"),
+        (group({"v4pool": {"subnet": "10.0.0.0/24"}}), "v4pool: pool is missing"),
+        (group({"v6pools": [OTHER_FAMILY]}), r"v6pools\[0\]: must hold IPv6"),
+        ({"metadata": {"name": "g"}, "spec": {}}, "exactly one of local and remote"),
+        (group({"url": "https://netbox"}, "netbox"), "spec.netbox: is not served"),
+    ],
+)
+def test_a_bad_service_group_is_refused_by_object_and_field(body, problem):
+    with pytest.raises(ObjectError, match=f"ServiceGroup .*g: .*{problem}"):
+        codec.service_group_of(body)
+
+
+@given(st.integers(0, 4_000_000_000_000_000).map(lambda micros: micros / 1_000_000))
+def test_times_are_read_back_to_the_microsecond(seconds):
+    assert codec.parse_time(codec.format_micro_time(seconds)) == pytest.approx(seconds, abs=2e-6)
+
+
+def test_a_released_service_loses_all_of_our_marks():
+    assert set(codec.assignment_annotations(None).values()) == {None}
+    assert codec.ingress_status(()) == {"loadBalancer": {"ingress": None}}
+
+
+def test_an_expired_time_that_cannot_be_read_is_none():
+    assert codec.parse_time("yesterday") is None
+    assert replace(LEASE, renew_time=codec.parse_time(None)).renew_time is None
+
+
+@pytest.mark.parametrize(
+    ("version", "than", "older"),
+    [
+        ("9", "10", True),
+        ("10", "9", False),
+        ("10", "10", False),
+        ("", "10", False),
+        ("x", "y", False),
+    ],
+)
+def test_versions_are_compared_as_numbers(version, than, older):
+    assert codec.is_older(version, than) is older

@@ -1,0 +1,135 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import itertools
+from ipaddress import ip_address, ip_network
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.addresses import (
+    parse_address,
+)
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.election import (
+    Electorate,
+    Member,
+    digest,
+    elect,
+    rank,
+)
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import Reason
+
+VECTORS = [
+    line.split("\t")
+    for line in (Path(__file__).parent / "vectors/election.tsv").read_text().splitlines()
+]
+VIP4, VIP6 = ip_address("192.168.1.100"), ip_address("fd53:9ef0:8683::1")
+NODES = st.lists(st.text(min_size=1, max_size=12), min_size=1, max_size=8, unique=True)
+ADDRESSES = st.ip_addresses()
+
+
+def member(node, *subnets, draining=False):
+    return Member(node, tuple(map(ip_network, subnets)), draining=draining)
+
+
+@pytest.mark.parametrize(("node", "address", "hexdigest"), VECTORS)
+def test_digest_is_what_sha256sum_says(node, address, hexdigest):
+    assert digest(node, ip_address(address)).hex() == hexdigest
+
+
+@pytest.mark.parametrize("address", sorted({row[1] for row in VECTORS}))
+def test_winner_has_the_lowest_digest_of_the_vectors(address):
+    expected = [row[0] for row in sorted(VECTORS, key=lambda r: r[2]) if row[1] == address]
+    assert rank([row[0] for row in VECTORS], ip_address(address)) == expected
+
+
+@given(NODES, ADDRESSES, st.randoms())
+def test_rank_does_not_depend_on_the_order_of_the_nodes(nodes, address, random):
+    shuffled = nodes.copy()
+    random.shuffle(shuffled)
+    assert rank(shuffled, address) == rank(nodes, address)
+
+
+@given(NODES, ADDRESSES)
+def test_only_the_addresses_of_a_lost_node_move(nodes, address):
+    winner = rank(nodes, address)[0]
+    for lost in nodes:
+        left = rank([n for n in nodes if n != lost], address)
+        if lost != winner:
+            assert left[0] == winner
+
+
+@pytest.mark.parametrize(
+    ("written", "canonical"),
+    [
+        ("2001:DB8:0:0:0:0:0:1", "2001:db8::1"),
+        ("2001:db8::0:1", "2001:db8::1"),
+        ("::ffff:192.168.1.100", "192.168.1.100"),
+        (" 192.168.1.100 ", "192.168.1.100"),
+    ],
+)
+def test_spelling_of_an_address_does_not_matter(written, canonical):
+    assert digest("n1", parse_address(written)) == digest("n1", ip_address(canonical))
+
+
+@pytest.mark.parametrize(
+    ("vip", "near", "far"),
+    [
+        (VIP4, "192.168.1.0/24", "192.168.2.0/24"),
+        (VIP6, "fd53:9ef0:8683::/120", "fd53:9ef0:8684::/120"),
+    ],
+    ids=["v4", "v6"],
+)
+class TestCandidates:
+    def test_only_nodes_in_the_subnet(self, vip, near, far):
+        electorate = Electorate((member("a", near), member("b", far), member("c", far, near)))
+        assert electorate.candidates(vip) == {"a", "c"}
+
+    def test_overlapping_subnets_make_all_nodes_candidates(self, vip, near, far):
+        wider = str(ip_network(near).supernet(8))
+        electorate = Electorate((member("a", near), member("b", wider)))
+        assert electorate.candidates(vip) == {"a", "b"}
+
+    def test_a_draining_node_is_none(self, vip, near, far):
+        electorate = Electorate((member("a", near), member("b", near, draining=True)))
+        assert electorate.candidates(vip) == {"a"}
+
+    def test_the_other_family_never_matches(self, vip, near, far):
+        everything = "::/0" if vip.version == 4 else "0.0.0.0/0"
+        assert Electorate((member("a", everything),)).candidates(vip) == frozenset()
+
+    def test_every_observer_elects_the_same(self, vip, near, far):
+        members = [member(n, near) for n in "abcd"]
+        winners = {
+            elect(vip, Electorate(tuple(order))).winner for order in itertools.permutations(members)
+        }
+        assert winners == {rank("abcd", vip)[0]}
+
+    @pytest.mark.parametrize(
+        ("electorate", "reason"),
+        [
+            (Electorate((), listed=True), Reason.NO_ELIGIBLE_NODES),
+            (Electorate((), listed=False), Reason.LEASES_NOT_LISTED),
+            (Electorate((), healthy=False), Reason.LEASE_UNHEALTHY),
+        ],
+        ids=lambda value: value.value if isinstance(value, Reason) else "",
+    )
+    def test_no_winner_says_why(self, vip, near, far, electorate, reason):
+        decision = elect(vip, electorate)
+        assert (decision.winner, decision.reason) == (None, reason)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abcdef"), st.ip_addresses(v=4)), max_size=12),
+    st.integers(min_value=0, max_value=32),
+    st.ip_addresses(v=4),
+)
+def test_indexed_candidates_are_those_of_a_plain_search(rows, prefixlen, address):
+    members = tuple(
+        Member(node, (ip_network((int(net), prefixlen), strict=False),)) for node, net in rows
+    )
+    plain = {m.node for m in members if any(address in subnet for subnet in m.subnets)}
+    assert Electorate(members).candidates(address) == plain

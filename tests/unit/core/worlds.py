@@ -1,0 +1,71 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Small worlds for tests of the plan: one node on one subnet of each family."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from ipaddress import ip_address, ip_network
+
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.addresses import parse_range
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.election import (
+    Electorate,
+    Member,
+)
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.leases import Right
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import (
+    InterfaceAddress,
+    Link,
+    PoolType,
+    Service,
+    ServiceGroup,
+    ServiceKey,
+)
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.plan import World
+
+NET4, NET6 = ip_network("172.28.1.0/24"), ip_network("fd28::/64")
+VIP4, VIP6 = ip_address("172.28.1.220"), ip_address("fd28::220")
+GROUP = ServiceGroup(
+    "default",
+    ranges=(
+        parse_range("172.28.1.220-172.28.1.229", str(NET4)),
+        parse_range("fd28::220-fd28::229", str(NET6)),
+    ),
+)
+ETH0 = Link(2, "eth0", b"\x02\0\0\0\0\x01", default_metrics={4: 0, 6: 1024})
+OWN4 = InterfaceAddress(2, ip_address("172.28.1.11"), 24)
+OWN6 = InterfaceAddress(2, ip_address("fd28::11"), 64)
+NOW = 100.0
+
+
+def service(name="web", addresses=(VIP4, VIP6), **more):
+    return Service(
+        ServiceKey("default", name),
+        families=(4, 6),
+        addresses=tuple(addresses),
+        allocated_by_us=True,
+        allocated_from="default",
+        pool_type=PoolType.LOCAL,
+        **more,
+    )
+
+
+def world(*services, node="n1", members=("n1",), held=(), ends_at=NOW + 10, **more):
+    """A world in which the members share both subnets and the node's own Lease is good."""
+    made = World(
+        node=node,
+        services=services,
+        groups=(GROUP,),
+        electorate=Electorate(tuple(Member(n, (NET4, NET6)) for n in members)),
+        right=Right(ends_at - 3, ends_at),
+        links=(ETH0,),
+        addresses=(OWN4, OWN6, *held),
+    )
+    return replace(made, **more)
+
+
+def on_eth0(address, *, lifetime=10.0, prefixlen=None, **more):
+    default = 24 if address.version == 4 else 64
+    expires = None if lifetime is None else NOW + lifetime
+    more = {"preferred_until": expires, "no_prefix_route": True, **more}
+    return InterfaceAddress(2, address, prefixlen or default, expires, **more)

@@ -1,0 +1,83 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+import ipaddress
+import json
+
+import pytest
+
+from labkit.errors import Problem
+from labkit.topology import Topology, parse_placements, plan
+
+
+def test_every_address_tells_its_lan_and_host():
+    lab = plan(prefix="lab-", nodes=3, placements=["n2=lan1,lan2"])
+    assert lab.host("router").v4 == "172.28.1.1"
+    assert lab.host("control").v6 == "fd28:0:0:1::2"
+    assert [(i.name, i.v4, i.v6) for i in lab.node("n2").interfaces] == [
+        ("eth0", "172.28.1.12", "fd28:0:0:1::12"),
+        ("eth1", "172.28.2.12", "fd28:0:0:2::12"),
+    ]
+
+
+def test_no_two_interfaces_share_an_address_or_a_name():
+    lab = plan(prefix="lab-", nodes=200, placements=["n7=lan2,lan9"])
+    cables = [i for h in lab.hosts for i in h.interfaces]
+    for field in ("v4", "v6", "mac", "port"):
+        values = [getattr(i, field) for i in cables]
+        assert len(set(values)) == len(values)
+    assert max(len(i.port) for i in cables) <= 15
+
+
+def test_pod_subnets_are_valid_and_apart_up_to_the_last_node():
+    nodes = plan(prefix="lab-", nodes=200).nodes
+    v6 = {ipaddress.ip_network(n.pods_v6) for n in nodes}
+    v4 = {ipaddress.ip_network(n.pods_v4) for n in nodes}
+    assert (len(v4), len(v6)) == (200, 200)
+    assert all(n.subnet_of(ipaddress.ip_network("fd00:244::/48")) for n in v6)
+
+
+def test_the_router_is_on_every_lan_and_first_lans_come_first():
+    lab = plan(prefix="lab-", nodes=2, placements=["n1=lan3,lan1"])
+    assert lab.lans == ("lan1", "lan3")
+    assert [i.lan for i in lab.host("router").interfaces] == ["lan1", "lan3"]
+    assert lab.node("n1").v4 == "172.28.3.11"
+
+
+def test_a_topology_survives_the_state_file():
+    lab = plan(prefix="x-", nodes=2, placements=["n2=lan1,lan2"])
+    assert Topology.from_json(json.loads(json.dumps(lab.to_json()))) == lab
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["n2", "n2=", "n2=lan0", "n2=lan10", "n2=lan1,", "client=lan2", "n0=lan1", "n2=lan1 ,lan2"],
+)
+def test_a_placement_that_is_none_is_refused_with_an_example(text: str):
+    with pytest.raises(Problem, match=r"n2=lan1,lan2"):
+        parse_placements([text], nodes=3)
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["n4=lan2"], "n1 to n3 only"),
+        (["n1=lan2", "n1=lan1"], "each node once"),
+        (["n1=lan2,lan2"], "each of its lans once"),
+    ],
+    ids=["no-such-node", "node-twice", "lan-twice"],
+)
+def test_a_placement_that_cannot_be_is_refused(texts: list[str], message: str):
+    with pytest.raises(Problem, match=message):
+        parse_placements(texts, nodes=3)
+
+
+@pytest.mark.parametrize("nodes", [0, -1, 201])
+def test_a_number_of_nodes_out_of_range_is_refused(nodes: int):
+    with pytest.raises(Problem, match="1 to 200 nodes"):
+        plan(prefix="lab-", nodes=nodes)
+
+
+def test_an_unknown_host_is_refused_with_the_known_ones():
+    with pytest.raises(Problem, match="control, router, client, n1"):
+        plan(prefix="lab-", nodes=1).host("n9")

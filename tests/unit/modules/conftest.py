@@ -1,0 +1,94 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A cluster that is a dictionary, and objects to put into it."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.errors import RefusedError
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.kube import Kind
+
+KINDS = {
+    ("v1", "Namespace"): Kind("", "v1", "namespaces", namespaced=False),
+    ("v1", "Secret"): Kind("", "v1", "secrets", namespaced=True),
+    ("v1", "Pod"): Kind("", "v1", "pods", namespaced=True),
+    ("v1", "ConfigMap"): Kind("", "v1", "configmaps", namespaced=True),
+    ("apps/v1", "DaemonSet"): Kind("apps", "v1", "daemonsets", namespaced=True),
+}
+
+
+class FakeCluster:
+    """Applies by replacing what is not bookkeeping; knows namespaces."""
+
+    def __init__(self) -> None:
+        self.stored: dict[tuple[str, str | None, str], dict[str, Any]] = {}
+        self.writes: list[str] = []
+        self.writes_count = 0
+        self.forced = False
+
+    def kind(self, api_version: str, kind: str) -> Kind | None:
+        return KINDS.get((api_version, kind))
+
+    def get(self, kind: Kind, *, namespace: str | None, name: str) -> dict[str, Any] | None:
+        return deepcopy(self.stored.get((kind.plural, namespace, name)))
+
+    def items(self, kind: Kind, **_query: Any) -> list[dict[str, Any]]:
+        return [obj for key, obj in self.stored.items() if key[0] == kind.plural]
+
+    def apply(self, kind: Kind, body: dict[str, Any], *, dry_run: bool, force: bool) -> Any:
+        namespace, name = body["metadata"].get("namespace"), body["metadata"]["name"]
+        if namespace and ("namespaces", None, namespace) not in self.stored:
+            raise RefusedError(f'namespaces "{namespace}" not found', status=404)
+        self.writes_count += 1
+        self.forced = force
+        metadata = {**body["metadata"], "uid": "1", "resourceVersion": str(self.writes_count)}
+        result = {**deepcopy(body), "metadata": metadata}
+        if not dry_run:
+            self.stored[kind.plural, namespace, name] = result
+            self.writes.append(f"apply {name}")
+        return deepcopy(result)
+
+    def delete(self, kind: Kind, *, namespace: str | None, name: str, dry_run: bool) -> None:
+        if not dry_run:
+            del self.stored[kind.plural, namespace, name]
+            self.writes.append(f"delete {name}")
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    return FakeCluster()
+
+
+@pytest.fixture
+def namespace() -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": "lab"},
+        "status": {"phase": "Active"},
+    }
+
+
+@pytest.fixture
+def config_map() -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "settings", "namespace": "lab"},
+        "data": {"colour": "green"},
+    }
+
+
+@pytest.fixture
+def secret() -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "token", "namespace": "lab"},
+        "data": {"user-token": "c2VjcmV0"},
+    }

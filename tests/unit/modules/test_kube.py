@@ -1,0 +1,167 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+import yaml
+
+pytest.importorskip("kubernetes")
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb import (
+    kube,
+    observe,
+)
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.errors import (
+    ClusterError,
+)
+
+SERVICES = kube.Kind("", "v1", "services", namespaced=True)
+
+
+class Answer(NamedTuple):
+    status: int
+    data: bytes
+
+
+class FakePool:
+    """Answers from a list and remembers what was asked."""
+
+    def __init__(self, *answers: tuple[int, Any]) -> None:
+        self.answers = [Answer(code, json.dumps(body).encode()) for code, body in answers]
+        self.asked: list[str] = []
+
+    def request(self, method: str, url: str, **_options: Any) -> Answer:
+        self.asked.append(f"{method} {url}")
+        return self.answers.pop(0)
+
+
+def cluster_with(*answers: tuple[int, Any]) -> tuple[kube.Cluster, FakePool]:
+    cluster = kube.connect({"host": "https://api:6443/"})
+    pool = FakePool(*answers)
+    cluster._pool = pool  # noqa: SLF001 - the wire is the only thing to replace
+    return cluster, pool
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    path = tmp_path / "config"
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {"name": "one", "cluster": {"server": "https://one:6443"}},
+            {"name": "two", "cluster": {"server": "https://two:6443"}},
+        ],
+        "users": [{"name": "me", "user": {"token": "t"}}],
+        "contexts": [
+            {"name": "one", "context": {"cluster": "one", "user": "me"}},
+            {"name": "two", "context": {"cluster": "two", "user": "me"}},
+        ],
+        "current-context": "one",
+    }
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("context", "host"), [(None, "https://one:6443"), ("two", "https://two:6443")]
+)
+def test_the_context_chooses_the_cluster(kubeconfig: Path, context: str | None, host: str):
+    assert kube.connect({"kubeconfig": str(kubeconfig), "context": context}).host == host
+
+
+def test_an_unknown_context_is_told_with_those_that_there_are(kubeconfig: Path):
+    with pytest.raises(ClusterError, match="no context three; it has: one, two"):
+        kube.connect({"kubeconfig": str(kubeconfig), "context": "three"})
+
+
+def test_a_missing_kubeconfig_says_where_it_was_looked_for(tmp_path: Path, kubeconfig: Path):
+    with pytest.raises(ClusterError, match=r"no kubeconfig: .*/nowhere does not exist"):
+        kube.connect({"kubeconfig": str(tmp_path / "nowhere")})
+
+
+def test_a_file_that_is_no_kubeconfig_is_named(tmp_path: Path, kubeconfig: Path):
+    (tmp_path / "empty").write_text("{}")
+    with pytest.raises(ClusterError, match="empty cannot be used"):
+        kube.connect({"kubeconfig": str(tmp_path / "empty")})
+
+
+def test_a_host_needs_no_kubeconfig():
+    assert kube.connect({"host": "https://api:6443"}).host == "https://api:6443"
+
+
+def test_pages_are_followed_to_the_end():
+    pages = [
+        (200, {"items": [{"n": 1}], "metadata": {"continue": "more"}}),
+        (200, {"items": [{"n": 2}], "metadata": {}}),
+    ]
+    cluster, pool = cluster_with(*pages)
+    assert [obj["n"] for obj in cluster.items(SERVICES)] == [1, 2]
+    assert parse_qs(urlsplit(pool.asked[1]).query)["continue"] == ["more"]
+
+
+def test_expired_pages_are_read_again_from_the_start():
+    pages = [
+        (200, {"items": [{"n": 1}], "metadata": {"continue": "more"}}),
+        (410, {"message": "too old"}),
+        (200, {"items": [{"n": 1}, {"n": 2}], "metadata": {}}),
+    ]
+    cluster, _pool = cluster_with(*pages)
+    assert cluster.read_all(SERVICES, convert=lambda obj: obj["n"]) == [1, 2]
+
+
+def test_an_object_that_is_not_there_is_none():
+    cluster, _pool = cluster_with((404, {"message": "not found"}))
+    assert cluster.get(SERVICES, namespace="a", name="b") is None
+
+
+def test_a_kind_is_looked_for_again_after_it_was_missing():
+    served = {"resources": [{"kind": "A", "name": "as", "namespaced": True}]}
+    cluster, pool = cluster_with((404, {}), (200, served))
+    assert cluster.kind("g/v1", "A") is None
+    assert cluster.kind("g/v1", "A") == kube.Kind("g", "v1", "as", namespaced=True)
+    cluster.kind("g/v1", "A")
+    assert len(pool.asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "namespace", "path"),
+    [
+        pytest.param(SERVICES, "a", "/api/v1/namespaces/a/services/x", id="core"),
+        pytest.param(
+            kube.Kind("apps", "v1", "daemonsets", namespaced=True),
+            "a",
+            "/apis/apps/v1/namespaces/a/daemonsets/x",
+            id="group",
+        ),
+        pytest.param(
+            kube.Kind("", "v1", "nodes", namespaced=False), "a", "/api/v1/nodes/x", id="no ns"
+        ),
+    ],
+)
+def test_paths(kind: kube.Kind, namespace: str, path: str):
+    assert kind.path(namespace, "x") == path
+
+
+def test_the_audit_reads_two_lists_and_writes_nothing():
+    service = {
+        "metadata": {"namespace": "default", "name": "web"},
+        "spec": {"type": "LoadBalancer"},
+    }
+    lease = {"metadata": {"name": "purelb-node-n1"}, "spec": {"holderIdentity": "n1"}}
+    cluster, pool = cluster_with((200, {"items": [service]}), (200, {"items": [lease]}))
+    found = observe.lease_info(cluster, {"namespace": "purelb-system"}, check_mode=False)
+    assert [lease["node"] for lease in found["leases"]] == ["n1"]
+    assert not found["changed"]
+    assert [asked.split("?")[0] for asked in pool.asked] == [
+        "GET https://api:6443/api/v1/services",
+        "GET https://api:6443/apis/coordination.k8s.io/v1/namespaces/purelb-system/leases",
+    ]

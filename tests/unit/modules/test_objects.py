@@ -1,0 +1,132 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb import objects
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.errors import (
+    ClusterError,
+    RefusedError,
+)
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.manifests import Object
+
+CUSTOM = {"apiVersion": "purelb.io/v2", "kind": "ServiceGroup", "metadata": {"name": "default"}}
+
+
+def manage(cluster: Any, *wanted: Object, check_mode: bool = False, **params: Any) -> Any:
+    defaults = {
+        "state": "present",
+        "namespace": None,
+        "force_conflicts": False,
+        "wait": True,
+        "wait_timeout": 0,
+    }
+    return objects.manage(cluster, {"objects": list(wanted), **defaults, **params}, check_mode)
+
+
+def actions(result: Object) -> list[str]:
+    return [entry["action"] for entry in result["results"]]
+
+
+def test_what_is_missing_is_created_in_order(cluster: Any, namespace: Object, config_map: Object):
+    result = manage(cluster, namespace, config_map)
+    assert actions(result) == ["created", "created"]
+    assert cluster.writes == ["apply lab", "apply settings"]
+    assert result["changed"]
+
+
+def test_the_second_time_nothing_changes(cluster: Any, namespace: Object, config_map: Object):
+    manage(cluster, namespace, config_map)
+    result = manage(cluster, namespace, config_map)
+    assert actions(result) == ["unchanged", "unchanged"]
+    assert not result["changed"]
+    assert result["diff"] == []
+
+
+def test_a_change_is_shown(cluster: Any, namespace: Object, config_map: Object):
+    manage(cluster, namespace, config_map)
+    result = manage(cluster, {**config_map, "data": {"colour": "red"}})
+    assert actions(result) == ["changed"]
+    assert result["diff"][0]["before"]["data"] == {"colour": "green"}
+
+
+def test_check_mode_writes_nothing(cluster: Any, namespace: Object, config_map: Object):
+    result = manage(cluster, namespace, config_map, CUSTOM, check_mode=True)
+    assert actions(result) == ["created", "created", "created"]
+    assert cluster.writes == []
+
+
+def test_conflicts_are_forced_only_if_asked_for(cluster: Any, namespace: Object):
+    manage(cluster, namespace)
+    assert not cluster.forced
+    manage(cluster, namespace, force_conflicts=True)
+    assert cluster.forced
+
+
+def test_a_missing_namespace_is_an_error_outside_check_mode(cluster: Any, config_map: Object):
+    with pytest.raises(RefusedError, match="not found"):
+        manage(cluster, config_map)
+
+
+def test_an_unknown_kind_says_what_to_apply_first(cluster: Any):
+    with pytest.raises(ClusterError, match="apply its CustomResourceDefinition first"):
+        manage(cluster, CUSTOM)
+
+
+def test_objects_without_a_namespace_get_the_one_of_the_call(
+    cluster: Any, namespace: Object, config_map: Object
+):
+    del config_map["metadata"]["namespace"]
+    result = manage(cluster, namespace, config_map, namespace="lab")
+    assert result["results"][1]["namespace"] == "lab"
+
+
+def test_a_missing_namespace_option_is_asked_for(cluster: Any, config_map: Object):
+    del config_map["metadata"]["namespace"]
+    with pytest.raises(ClusterError, match="or the option namespace for all"):
+        manage(cluster, config_map)
+
+
+def test_deletion_goes_backwards(cluster: Any, namespace: Object, config_map: Object):
+    manage(cluster, namespace, config_map)
+    cluster.writes.clear()
+    result = manage(cluster, namespace, config_map, state="absent")
+    assert cluster.writes == ["delete settings", "delete lab"]
+    assert actions(result) == ["deleted", "deleted"]
+
+
+def test_what_is_gone_stays_gone_without_a_change(cluster: Any, config_map: Object):
+    result = manage(cluster, config_map, CUSTOM, state="absent")
+    assert actions(result) == ["absent", "absent"]
+    assert not result["changed"]
+
+
+def test_deletion_in_check_mode_writes_nothing(cluster: Any, namespace: Object, config_map: Object):
+    manage(cluster, namespace, config_map)
+    cluster.writes.clear()
+    result = manage(cluster, config_map, state="absent", check_mode=True)
+    assert actions(result) == ["deleted"]
+    assert cluster.writes == []
+
+
+def test_a_time_out_names_the_object_and_what_its_pods_wait_for(cluster: Any, namespace: Object):
+    manage(cluster, namespace)
+    agent = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "lbnodeagent", "namespace": "lab", "generation": 1},
+        "spec": {"selector": {"matchLabels": {"component": "lbnodeagent"}}},
+    }
+    waiting = {"reason": "ErrImagePull", "message": "not found"}
+    cluster.stored["pods", "lab", "a"] = {
+        "metadata": {"name": "a"},
+        "status": {"containerStatuses": [{"name": "main", "state": {"waiting": waiting}}]},
+    }
+    with pytest.raises(ClusterError) as error:
+        manage(cluster, agent)
+    assert "DaemonSet lab/lbnodeagent is not ready after 0 s" in str(error.value)
+    assert "Pod a, container main: ErrImagePull: not found" in str(error.value)
