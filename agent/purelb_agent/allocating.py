@@ -31,7 +31,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model im
 )
 
 from . import log
-from .events import Events
+from .events import About, Events
 from .kube import CONFLICT, NOT_FOUND, ApiError, Kube
 from .metrics import AllocatorMetrics
 from .store import Json, group_table, service_table
@@ -86,7 +86,7 @@ class Allocating:
             await self._work.wait()
             self._work.clear()
             await self._drain()
-            await self._tell_bad_groups()
+            self._tell_bad_groups()
             self._count()
             self.is_ready = True
 
@@ -116,7 +116,7 @@ class Allocating:
             return
         outcome = decide(service, groups, self._taken)
         if isinstance(outcome, Refusal):
-            await self._refuse(service, outcome)
+            self._refuse(service, outcome)
             return
         self._refusals.pop(key, None)
         await self._carry_out(service, outcome)
@@ -135,7 +135,7 @@ class Allocating:
                 group=outcome.group,
                 addresses=",".join(map(str, outcome.addresses)),
             )
-            await self._event(
+            self._event(
                 service,
                 "AddressAssigned",
                 f"Assigned {', '.join(map(str, outcome.addresses))} "
@@ -172,20 +172,18 @@ class Allocating:
         )
         self._written[service.key] = body["metadata"]["resourceVersion"]
 
-    async def _refuse(self, service: Service, refusal: Refusal) -> None:
+    def _refuse(self, service: Service, refusal: Refusal) -> None:
         if self._refusals.get(service.key) == refusal:
             return
         self._refusals[service.key] = refusal
         reason = refusal.reason.value
         self._metrics.rejected.of(refusal.group, refusal.group, reason).inc()
         log.warning("refused", service=service.key, reason=reason, message=refusal.message)
-        await self._event(service, "AllocationFailed", refusal.message, kind="Warning")
+        self._event(service, "AllocationFailed", refusal.message, kind="Warning")
 
-    async def _event(
-        self, service: Service, reason: str, message: str, *, kind: str = "Normal"
-    ) -> None:
-        about = {"kind": "Service", "namespace": service.key.namespace, "name": service.key.name}
-        await self._events.send(about, uid=service.uid, reason=reason, message=message, kind=kind)
+    def _event(self, service: Service, reason: str, message: str, *, kind: str = "Normal") -> None:
+        about = About("Service", service.key.name, service.key.namespace, service.uid)
+        self._events.tell(about, reason, message, kind=kind)
 
     def _usable_groups(self) -> dict[str, ServiceGroup]:
         """All groups but the later ones of those that overlap, which are told once."""
@@ -206,16 +204,14 @@ class Allocating:
             self._usable = groups
         return self._usable
 
-    async def _tell_bad_groups(self) -> None:
+    def _tell_bad_groups(self) -> None:
         told, self._bad_groups = self._bad_groups, []
         for meta, message in told:
-            await self._group_event(meta["name"], meta["namespace"], meta["uid"], message)
+            self._group_event(meta["name"], meta["namespace"], meta["uid"], message)
 
-    async def _group_event(self, name: str, namespace: str, uid: str, message: str) -> None:
-        about = {"kind": "ServiceGroup", "namespace": namespace, "name": name}
-        await self._events.send(
-            about, uid=uid, reason="GroupRefused", message=message, kind="Warning"
-        )
+    def _group_event(self, name: str, namespace: str, uid: str, message: str) -> None:
+        about = About("ServiceGroup", name, namespace, uid)
+        self._events.tell(about, "GroupRefused", message, kind="Warning")
 
     def _count(self) -> None:
         groups = self.groups.records

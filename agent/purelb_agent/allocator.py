@@ -46,6 +46,7 @@ async def _work(options: argparse.Namespace) -> None:
             services = Watcher(kube, "/api/v1/services", allocating.services)
             tasks.start("watch-services", services.run())
             tasks.start("allocate", allocating.run())
+            tasks.start("events", events.run())
             try:
                 await tasks.run_until(stop)
             finally:

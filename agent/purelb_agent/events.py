@@ -1,11 +1,18 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Kubernetes events: what an operator reads in `kubectl describe`."""
+"""Kubernetes events: what an operator reads in `kubectl describe`.
+
+Events are told at once and sent by a task of their own at a bounded rate, so that nothing waits for
+them and no storm of them reaches the API server.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import secrets
-from collections.abc import Mapping
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
 
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.codec import (
     format_micro_time,
@@ -14,11 +21,27 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.codec im
 from . import clock, log
 from .kube import ApiError, Kube
 
-API_VERSIONS = {
+_API_VERSIONS = {
     "Service": "v1",
+    "Node": "v1",
     "ServiceGroup": "purelb.io/v2",
     "LBNodeAgent": "purelb.io/v2",
 }
+# Events about what is in no namespace are kept in this one, as those of the kubelet are.
+_OF_CLUSTER = "default"
+_PER_SECOND = 20
+# What nobody could send for so long is old news.
+_WAITING = 1000
+
+
+@dataclass(frozen=True)
+class About:
+    """The object that an event is about; a Node has no namespace."""
+
+    kind: str
+    name: str
+    namespace: str = ""
+    uid: str = ""
 
 
 class Events:
@@ -28,31 +51,54 @@ class Events:
         self._kube = kube
         self._component = component
         self._instance = instance
+        self._waiting: deque[dict[str, Any]] = deque(maxlen=_WAITING)
+        self._work = asyncio.Event()
 
-    async def send(
-        self, about: Mapping[str, str], *, uid: str, reason: str, message: str, kind: str = "Normal"
-    ) -> None:
-        """Send one event about an object given by kind, namespace and name."""
+    def tell(self, about: About, reason: str, message: str, *, kind: str = "Normal") -> None:
+        """Leave an event to be sent; its time is now."""
         moment = format_micro_time(clock.wall_time())
-        namespace = about["namespace"]
-        body = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"name": f"{about['name']}.{secrets.token_hex(8)}", "namespace": namespace},
-            "involvedObject": {**about, "uid": uid, "apiVersion": API_VERSIONS[about["kind"]]},
-            "reason": reason,
-            "message": message,
-            "type": kind,
-            "action": reason,
-            "source": {"component": self._component, "host": self._instance},
-            "reportingComponent": f"purelb.io/{self._component}",
-            "reportingInstance": self._instance,
-            "firstTimestamp": moment[:19] + "Z",
-            "lastTimestamp": moment[:19] + "Z",
-            "eventTime": moment,
-            "count": 1,
-        }
+        namespace = about.namespace or _OF_CLUSTER
+        names = {"name": about.name, "namespace": about.namespace, "uid": about.uid}
+        self._waiting.append(
+            {
+                "apiVersion": "v1",
+                "kind": "Event",
+                "metadata": {
+                    "name": f"{about.name}.{secrets.token_hex(8)}",
+                    "namespace": namespace,
+                },
+                "involvedObject": {
+                    "kind": about.kind,
+                    "apiVersion": _API_VERSIONS[about.kind],
+                    **{name: text for name, text in names.items() if text},
+                },
+                "reason": reason,
+                "message": message,
+                "type": kind,
+                "action": reason,
+                "source": {"component": self._component, "host": self._instance},
+                "reportingComponent": f"purelb.io/{self._component}",
+                "reportingInstance": self._instance,
+                "firstTimestamp": moment[:19] + "Z",
+                "lastTimestamp": moment[:19] + "Z",
+                "eventTime": moment,
+                "count": 1,
+            }
+        )
+        self._work.set()
+
+    async def run(self) -> None:
+        """Send what was told until cancelled."""
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            while self._waiting:
+                await self._send(self._waiting.popleft())
+                await asyncio.sleep(1 / _PER_SECOND)
+
+    async def _send(self, body: dict[str, Any]) -> None:
+        path = f"/api/v1/namespaces/{body['metadata']['namespace']}/events"
         try:
-            await self._kube.request("POST", f"/api/v1/namespaces/{namespace}/events", body)
+            await self._kube.request("POST", path, body)
         except ApiError as problem:
-            log.debug("eventNotSent", reason=reason, error=str(problem))
+            log.debug("eventNotSent", reason=body["reason"], error=str(problem))

@@ -75,6 +75,17 @@ class NodeMetrics:
         self.candidates = LabelSets(
             gauge(f"{_ELECTION}_candidates", "Nodes with a live Lease in a subnet.", "subnet")
         )
+        self.election_fallbacks = counter(
+            f"{_ELECTION}_affinity_fallback_total",
+            "Elections in which no candidate had the ready endpoint that was preferred.",
+        )
+        self.affinity_fallbacks = LabelSets(
+            counter(
+                f"{_AGENT}_affinity_fallback_total",
+                "The same by Service.",
+                "service",
+            )
+        )
         self.garp_sent = counter(f"{_AGENT}_garp_sent_total", "ARP announcements sent.")
         self.garp_errors = counter(f"{_AGENT}_garp_errors_total", "ARP announcements not sent.")
         self.na_sent = counter(f"{_AGENT}_na_sent_total", "Neighbour advertisements sent.")
@@ -102,6 +113,11 @@ class NodeMetrics:
         )
         self.election_wins = counter(f"{_AGENT}_election_wins_total", "Addresses won.")
         self.election_losses = counter(f"{_AGENT}_election_losses_total", "Addresses lost.")
+        self.conflicts = counter(
+            f"{_AGENT}_address_conflicts_total",
+            "Addresses of ours that another host answered for, or that IPv6 found in use.",
+        )
+        self.draining = gauge(f"{_AGENT}_draining", "1 while a taint keeps addresses away.")
         self.selector_state = gauge(
             f"{_AGENT}_selector_state", "1 for how this node came by its configuration.", "state"
         )

@@ -17,11 +17,13 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.names im
 )
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.settings import (
     LeaseTiming,
+    parse_switch,
     required,
 )
 
 from . import __version__, log
 from .events import Events
+from .interfaces import Interfaces
 from .kube import Access, Kube
 from .metrics import NodeMetrics
 from .netlink import Kernel
@@ -43,6 +45,7 @@ _ENVIRONMENT = """\
   PURELB_LEASE_DURATION  how long a Lease counts without renewal (10s)
   PURELB_RENEW_DEADLINE  when a node withdraws if renewals fail (7s)
   PURELB_RETRY_PERIOD    pause between failed renewals (2s)
+  PURELB_DRAINING        whether taints of a leaving node keep addresses away: on or off (on)
 """
 
 
@@ -58,13 +61,13 @@ def _identity() -> Identity:
 def _watchers(kube: Kube, store: NodeStore, identity: Identity) -> dict[str, Watcher]:
     leases = f"/apis/coordination.k8s.io/v1/namespaces/{identity.namespace}/leases"
     ours = f"/apis/{API_GROUP}/{API_VERSION}/namespaces/{identity.namespace}"
-    own_node = {"fieldSelector": f"metadata.name={identity.node}"}
     balanced = {"fieldSelector": "spec.type=LoadBalancer"}
     return {
         "leases": Watcher(kube, leases, store.leases),
         "groups": Watcher(kube, f"{ours}/servicegroups", store.groups),
         "configs": Watcher(kube, f"{ours}/lbnodeagents", store.configs),
-        "labels": Watcher(kube, "/api/v1/nodes", store.labels, params=own_node),
+        "nodes": Watcher(kube, "/api/v1/nodes", store.nodes),
+        "slices": Watcher(kube, "/apis/discovery.k8s.io/v1/endpointslices", store.slices),
         "services": Watcher(kube, "/api/v1/services", store.services, params=balanced),
     }
 
@@ -84,7 +87,9 @@ async def _leave(tasks: Tasks, renewer: Renewer, reconciler: Reconciler) -> None
 async def _work(options: argparse.Namespace) -> None:
     identity, timing = _identity(), LeaseTiming.parse(os.environ)
     registry = CollectorRegistry()
-    metrics, store, tasks = NodeMetrics(registry), NodeStore(), Tasks()
+    drains = parse_switch(os.environ, "PURELB_DRAINING", default=True)
+    metrics, tasks = NodeMetrics(registry), Tasks()
+    store = NodeStore(identity.node, drains=drains)
     stop = stop_signal()
     async with Kube(Access.in_cluster(os.environ)) as kube:
         kernel = Kernel()
@@ -93,7 +98,7 @@ async def _work(options: argparse.Namespace) -> None:
         reporter = Reporter(kube, store, events, identity.node)
         watchers = _watchers(kube, store, identity)
         reconciler = Reconciler(
-            kernel,
+            Interfaces(kernel, metrics),
             store,
             renewer,
             reporter,
@@ -108,6 +113,7 @@ async def _work(options: argparse.Namespace) -> None:
             tasks.start("reconcile", reconciler.run())
             tasks.start("renew", renewer.run())
             tasks.start("report", reporter.run())
+            tasks.start("events", events.run())
             try:
                 await tasks.run_until(stop)
             finally:

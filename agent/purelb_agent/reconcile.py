@@ -3,9 +3,9 @@
 """The loop that makes the node's interfaces what the plan says.
 
 It wakes on every change of what the API server says, of the own right, and of the interfaces, and
-at the next moment at which something ends by itself. Each time it reads the interfaces, plans, acts
-on the kernel and the wire, and only then hands on what the API server is to be told. It owns all
-that it remembers between two cycles.
+at the next moment at which something ends by itself. Each time it reads the interfaces, judges,
+plans, acts on the kernel and the wire, and only then hands on what the API server is to be told. It
+owns all that it remembers between two cycles.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Callable
 
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.configuration import (
+    NOWHERE,
     Choice,
     NodeConfig,
     SelectorState,
@@ -23,23 +24,24 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.interfac
     lease_subnets,
     selected_links,
 )
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import (
-    InterfaceAddress,
-    Link,
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.judge import (
+    Judgement,
+    judge,
 )
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.plan import (
     Plan,
     Put,
-    Remove,
+    plan,
+)
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.world import (
     World,
     electorate_of,
-    plan,
 )
 
 from . import clock, log
-from .announcer import Announcer, Place
+from .announcer import Announcer
+from .interfaces import Interfaces
 from .metrics import NodeMetrics
-from .netlink import Kernel, NetlinkError, News
 from .renewer import Renewer
 from .reporter import Reporter
 from .store import NodeStore
@@ -56,7 +58,7 @@ class Reconciler:
 
     def __init__(
         self,
-        kernel: Kernel,
+        interfaces: Interfaces,
         store: NodeStore,
         renewer: Renewer,
         reporter: Reporter,
@@ -66,7 +68,7 @@ class Reconciler:
     ) -> None:
         """`ask_again` lists the Leases anew; it is asked when one seems to have ended."""
         self.is_ready = False
-        self._kernel = kernel
+        self._interfaces = interfaces
         self._renewer = renewer
         self._reporter = reporter
         self._metrics = metrics
@@ -77,17 +79,12 @@ class Reconciler:
         self._announcer = Announcer(metrics)
         # How this node came by its configuration, and what it says.
         self._choice = Choice(SelectorState.DEFAULT, NodeConfig())
-        self._links: tuple[Link, ...] = ()
-        self._links_read_at = float("-inf")
-        # What this process put on an interface and what is still there; and what it was to hold
-        # after the last cycle, whether it is still there or not.
-        self._put: frozenset[Place] = frozenset()
-        self._held: frozenset[Place] = frozenset()
-        self._seen: dict[Place, InterfaceAddress] = {}
+        self._judgement: Judgement | None = None
+        self._leaving = False
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
-        self._kernel.follow(self._on_news)
+        self._interfaces.follow(self._store.changed.set)
         while True:
             self._store.changed.clear()
             wake_at = self._cycle()
@@ -97,23 +94,13 @@ class Reconciler:
             except TimeoutError:
                 continue
 
-    def _on_news(self, news: News) -> None:
-        """Wake the loop, but not for the echo of a lifetime that was just set anew."""
-        if news.address is not None and not news.is_gone:
-            seen = self._seen.get((news.address.link, news.address.address))
-            if seen is not None and _state(seen) == _state(news.address):
-                return
-        self._links_read_at = float("-inf")
-        self._store.changed.set()
-
     def _cycle(self) -> float:
         """One look and one act; returns when to look again at the latest."""
         now = clock.now()
         if not self._store.listed:
             return now + RESYNC
         self._metrics.config_loaded.set(1)
-        if now - self._links_read_at >= RESYNC:
-            self._links, self._links_read_at = self._kernel.links(), now
+        self._interfaces.read_links(now, max_age=RESYNC)
         is_new_choice = self._choose()
         world = self._world(now)
         subnets = lease_subnets(world.segments)
@@ -125,20 +112,22 @@ class Reconciler:
             # Before its first Lease a node cannot know what is its own: what an earlier agent left
             # is kept or removed by the first plan, and ends by its lifetime if none comes.
             return now + RESYNC
-        made = plan(world, now=now)
-        failed = self._apply(made)
-        self._held = self._put & made.wanted
-        self._announce(made, now)
-        self._verdicts.note(made.verdicts.values(), world.electorate)
-        self._reporter.report(made.verdicts.values(), self._held)
-        self._metrics.address_renewals_active.set(len(self._held))
+        self._judgement = judge(world, self._judgement)
+        made = plan(self._judgement, world, now=now)
+        done = self._interfaces.apply(made)
+        self._announce(world, made, now)
+        self._verdicts.note(self._judgement)
+        self._reporter.report(self._judgement, self._interfaces.held, done=done)
         self.is_ready = True
-        return self._wake_at(world, made, now, failed=failed)
+        if self._judgement.lacks_dummy and self._config.dummy_interface:
+            if self._interfaces.make_dummy(self._config.dummy_interface):
+                return now
+            done = False
+        return self._wake_at(world, made, now, done=done)
 
     def _choose(self) -> bool:
         """Find the LBNodeAgent for this node; whether it is another one, or another state of it."""
-        store = self._store
-        choice = choose(store.configs.records.values(), store.labels.records.get(self._node, {}))
+        choice = choose(self._store.configs.records.values(), self._store.labels)
         for state in SelectorState:
             self._metrics.selector_state.labels(state.value).set(state is choice.state)
         is_new, self._choice = choice != self._choice, choice
@@ -158,79 +147,43 @@ class Reconciler:
         """The configuration in force; without a usable one, one that names no interface."""
         usable = self._choice.state in (SelectorState.DEFAULT, SelectorState.CONFIGURED)
         config = self._choice.config
-        return config if usable and config else NodeConfig(local_interface="none")
+        return config if usable and config else NOWHERE
 
     def _world(self, now: float) -> World:
-        store, right = self._store, self._store.right
-        members = store.leases.membership.live(now)
-        addresses = self._kernel.addresses()
-        self._seen = {(held.link, held.address): held for held in addresses}
-        self._put &= self._seen.keys()
+        store, right, config = self._store, self._store.right, self._config
+        members = store.leases.membership.live(now, store.drained)
+        addresses = self._interfaces.read_addresses()
         self._metrics.member_count.set(len(members))
+        links = self._interfaces.links
         return World(
             node=self._node,
-            services=tuple(store.services.records.values()),
+            vips=store.vips,
             groups=tuple(store.groups.records.values()),
+            endpoints=store.endpoints,
             electorate=electorate_of(members, right, listed=store.leases.listed, now=now),
             right=right,
-            links=selected_links(self._links, self._config),
+            leaving=self._leaving,
+            links=selected_links(links, config),
+            dummy=next((k for k in links if k.name == config.dummy_interface), None),
+            dummies=self._interfaces.dummies(config.dummy_interface),
             addresses=addresses,
-            put=self._put,
-            own=store.own_addresses,
-            config=self._config.addresses,
+            put=self._interfaces.put,
+            known=store.known_addresses,
+            config=config.addresses,
+            dummy_config=config.dummy_addresses,
         )
 
-    def _apply(self, made: Plan) -> bool:
-        """Bring the kernel to the plan; whether anything was refused."""
-        removed = [self._remove(remove) for remove in made.removes]
-        with self._metrics.address_renewal_latency.time():
-            done = [self._add(put) for put in made.puts]
-        return not all(removed) or not all(done)
-
-    def _remove(self, remove: Remove) -> bool:
-        held = remove.held
-        try:
-            self._kernel.remove(held)
-        except NetlinkError as problem:
-            log.error("withdrawFailed", ip=held.address, link=held.link, error=str(problem))
-            return False
-        self._put -= {(held.link, held.address)}
-        self._seen.pop((held.link, held.address), None)
-        self._metrics.withdrawals.inc()
-        log.info("withdrawAddress", ip=held.address, reason=remove.reason.value)
-        return True
-
-    def _add(self, put: Put) -> bool:
-        place = (put.link, put.address)
-        try:
-            self._kernel.put(put)
-        except NetlinkError as problem:
-            if not put.is_new:
-                self._metrics.address_renewal_errors.inc()
-            log.error("addFailed", ip=put.address, link=put.link, error=str(problem))
-            return False
-        if put.is_new:
-            self._metrics.additions.inc()
-            if place in self._held:
-                self._metrics.watchdog_recoveries.inc()
-                log.warning("addressPutBack", ip=put.address, link=put.link)
-        else:
-            self._metrics.address_renewals.inc()
-        self._put |= {place}
-        return True
-
-    def _announce(self, made: Plan, now: float) -> None:
+    def _announce(self, world: World, made: Plan, now: float) -> None:
+        """Announce on real interfaces; nobody is behind the dummy one."""
         fresh = {(p.link, p.address) for p in made.puts if p.is_new and _usable_at_once(p)}
-        usable = frozenset(p for p in self._held if p in fresh or self._is_usable(p))
-        self._announcer.announce(usable, fresh, self._links, self._config.announce, now=now)
+        usable = self._interfaces.usable(fresh)
+        on_wire = frozenset(place for place in usable if place[0] not in world.dummies)
+        links = self._interfaces.links
+        self._announcer.announce(on_wire, fresh, links, self._config.announce, now=now)
 
-    def _is_usable(self, place: Place) -> bool:
-        seen = self._seen.get(place)
-        return seen is not None and not seen.tentative and not seen.dad_failed
-
-    def _wake_at(self, world: World, made: Plan, now: float, *, failed: bool) -> float:
+    def _wake_at(self, world: World, made: Plan, now: float, *, done: bool) -> float:
         moments = [
-            now + (_AFTER_ERROR if failed else RESYNC),
+            now + (RESYNC if done else _AFTER_ERROR),
             made.refresh_at,
             self._store.leases.membership.next_expiry(now),
             world.right.announce_until if world.right else None,
@@ -240,12 +193,10 @@ class Reconciler:
         return min(moment for moment in moments if moment is not None and moment > now)
 
     def withdraw_all(self) -> None:
-        """Withdraw everything now; called when the own Lease gives no right any more."""
+        """Withdraw everything now, for good."""
+        self._leaving = True
         self._cycle()
-
-
-def _state(held: InterfaceAddress) -> tuple[int, bool, bool, bool]:
-    return held.prefixlen, held.tentative, held.dad_failed, held.deprecated
+        self._interfaces.remove_dummies()
 
 
 def _usable_at_once(put: Put) -> bool:

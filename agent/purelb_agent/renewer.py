@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core import codec
@@ -188,10 +188,8 @@ class Renewer:
                 "GET", f"/api/v1/nodes/{self._identity.node}", seconds=seconds
             )
             self._node_uid = node["metadata"]["uid"]
-            self._store.own_addresses = codec.node_addresses(node)
-        wanted = codec.lease_body(
-            lease, namespace=self._identity.namespace, node_uid=self._node_uid
-        )
+        owned = replace(lease, node_uid=self._node_uid)
+        wanted = codec.lease_body(owned, namespace=self._identity.namespace)
         if self._body is None:
             self._body = await self._found(seconds)
         if self._body is None:

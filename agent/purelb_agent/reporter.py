@@ -3,8 +3,8 @@
 """Tells the API server which addresses this node announces; never in the way of announcing.
 
 The loop leaves here what it did, and a task of its own writes it: the announcing annotations of
-Services, and an event for each address gained. What could not be written is tried again; only the
-latest state counts.
+Services, and events about what changed. What could not be written is tried again; only the latest
+state counts.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.announci
 )
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.configuration import (
     Choice,
-    NodeConfig,
     SelectorState,
 )
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.judge import (
+    Judgement,
+    Verdict,
+)
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import (
-    Address,
     Announcement,
     Service,
     ServiceKey,
@@ -31,15 +33,16 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model im
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.names import (
     ANNOUNCING_ANNOTATIONS,
 )
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.plan import Verdict
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.world import Place
 
 from . import clock, log
-from .events import Events
+from .events import About, Events
 from .kube import CONFLICT, NOT_FOUND, ApiError, Kube
+from .notices import Notices
 from .store import NodeStore
 
 _RETRY = 1.0
-Claims = dict[ServiceKey, tuple[Announcement, ...]]
+Claims = dict[ServiceKey, list[Announcement]]
 
 
 class Reporter:
@@ -49,94 +52,120 @@ class Reporter:
         self._store = store
         self._kube = kube
         self._events = events
+        self._notices = Notices(events, store, node)
         self._node = node
-        self._claims: Claims = {}
-        self._told: set[tuple[ServiceKey, Announcement]] = set()
-        self._bad_config: NodeConfig | None = None
+        self._judgement: Judgement | None = None
+        self._held: frozenset[Place] = frozenset()
+        self._done = False
+        self._taint: str | None = None
         self._failing = False
         self._work = asyncio.Event()
 
-    def report(self, verdicts: Iterable[Verdict], held: frozenset[tuple[int, Address]]) -> None:
-        """Take note of the addresses that this node holds now."""
-        claims: dict[ServiceKey, list[Announcement]] = defaultdict(list)
-        for verdict in verdicts:
-            link, address = verdict.link, verdict.vip.address
-            if link is not None and (link.index, address) in held:
-                for key in verdict.vip.services:
-                    claims[key].append(Announcement(self._node, link.name, address))
-        self._claims = {key: tuple(entries) for key, entries in claims.items()}
+    def report(self, judgement: Judgement, held: frozenset[Place], *, done: bool) -> None:
+        """Take note of the addresses that this node holds; `done`: nothing was refused."""
+        if judgement is self._judgement and (held, done) == (self._held, self._done):
+            return
+        self._judgement, self._held, self._done = judgement, held, done
         self._work.set()
 
     def report_choice(self, choice: Choice) -> None:
         """Take note of how the node is configured; an object that cannot be used gets an event."""
-        self._bad_config = choice.config if choice.state is SelectorState.INVALID else None
-        self._work.set()
+        config = choice.config
+        if choice.state is SelectorState.INVALID and config is not None:
+            self._events.tell(
+                About("LBNodeAgent", config.name, config.namespace, config.uid),
+                "InvalidConfiguration",
+                f"Node {self._node} announces nothing: {config.problem}",
+                kind="Warning",
+            )
 
     async def run(self) -> None:
         """Write what differs until cancelled."""
         while True:
-            await self._work.wait()
+            await self._rest()
             self._work.clear()
-            await self._tell_bad_config()
-            if not await self.write():
+            judgement = self._judgement
+            if judgement is None:
+                continue
+            announced = [v for v in judgement.here if self._has(v)]
+            self._tell(judgement, announced)
+            if not await self._write(judgement, announced):
                 await asyncio.sleep(_RETRY)
                 self._work.set()
 
-    async def _tell_bad_config(self) -> None:
-        config, self._bad_config = self._bad_config, None
-        if config is not None:
-            await self._events.send(
-                {"kind": "LBNodeAgent", "namespace": config.namespace, "name": config.name},
-                uid=config.uid,
-                reason="InvalidConfiguration",
-                message=f"Node {self._node} announces nothing: {config.problem}",
-                kind="Warning",
-            )
+    async def _rest(self) -> None:
+        due = self._notices.next_at
+        try:
+            async with asyncio.timeout(None if due is None else max(0.0, due - clock.now())):
+                await self._work.wait()
+        except TimeoutError:
+            return
 
-    async def write(self) -> bool:
+    def _has(self, verdict: Verdict) -> bool:
+        return verdict.link is not None and (verdict.link.index, verdict.vip.address) in self._held
+
+    def _is_caretaker(self, judgement: Judgement) -> bool:
+        """Whether this node does what one node is to do for all."""
+        live = (member.node for member in judgement.world.electorate.members)
+        return judgement.world.right is not None and min(live, default="") == self._node
+
+    def _tell(self, judgement: Judgement, announced: Iterable[Verdict]) -> None:
+        self._notices.tell_announced(announced, judgement)
+        is_caretaker = self._is_caretaker(judgement)
+        self._notices.tell_unserved(judgement, is_caretaker=is_caretaker, now=clock.now())
+        if self._store.taint != self._taint:
+            self._notices.tell_draining(self._store.taint, done=self._done)
+            log.info("draining", node=self._node, taint=self._store.taint or "")
+            self._taint = self._store.taint
+
+    async def _write(self, judgement: Judgement, announced: Iterable[Verdict]) -> bool:
         """Bring all annotations in step; whether all of them are."""
+        claims: Claims = defaultdict(list)
+        for verdict in announced:
+            link = verdict.link.name if verdict.link else ""
+            for key in verdict.vip.services:
+                claims[key].append(Announcement(self._node, link, verdict.vip.address))
+        live = frozenset(member.node for member in judgement.world.electorate.members)
         done = True
-        live = frozenset(m.node for m in self._store.leases.membership.live(clock.now()))
         for service in tuple(self._store.services.records.values()):
-            try:
-                await self._write_service(service, live)
-            except ApiError as problem:
-                # A conflict resolves itself: the watch brings the newer Service.
-                if problem.status not in (CONFLICT, NOT_FOUND) and not self._failing:
-                    log.warning("annotationFailed", service=service.key, error=str(problem))
-                    self._failing = True
-                done = False
+            changes = self._changes(service, claims.get(service.key, []), live, judgement)
+            if changes:
+                done = await self._patch(service, changes) and done
         self._failing = self._failing and not done
         return done
 
-    async def _write_service(self, service: Service, live: frozenset[str]) -> None:
-        claims = self._claims.get(service.key, ())
+    def _changes(
+        self,
+        service: Service,
+        claims: Iterable[Announcement],
+        live: frozenset[str],
+        judgement: Judgement,
+    ) -> dict[str, str | None]:
+        """What to write into the annotations of a Service: nothing, unless it concerns this node.
+
+        Entries of nodes that are gone go with the next winner's, or the caretaker takes them.
+        """
         changes: dict[str, str | None] = {}
         for version, annotation in ANNOUNCING_ANNOTATIONS.items():
             current = service.announcing.get(version, ())
             own = [c for c in claims if c.address and c.address.version == version]
             wanted = merge_announcing(current, own, node=self._node, live_nodes=live)
-            if wanted != current and (own or any(e.node == self._node for e in current)):
+            if wanted == current:
+                continue
+            concerns = own or any(entry.node == self._node for entry in current)
+            if concerns or self._is_caretaker(judgement):
                 changes[annotation] = format_announcing(wanted) or None
-        if changes:
-            await self._kube.request(
-                "PATCH",
-                f"/api/v1/namespaces/{service.key.namespace}/services/{service.key.name}",
-                {"metadata": {"resourceVersion": service.version, "annotations": changes}},
-            )
-        await self._tell(service, claims)
+        return changes
 
-    async def _tell(self, service: Service, claims: tuple[Announcement, ...]) -> None:
-        """Send an event for each address that is new to this node."""
-        claimed = {(service.key, claim) for claim in claims}
-        new = claimed - self._told
-        self._told = {told for told in self._told if told[0] != service.key} | claimed
-        for _key, claim in sorted(new, key=str):
-            await self._events.send(
-                {"kind": "Service", "namespace": service.key.namespace, "name": service.key.name},
-                uid=service.uid,
-                reason="AnnouncingLocal",
-                message=(
-                    f"Node {claim.node} announces {claim.address} on interface {claim.interface}"
-                ),
-            )
+    async def _patch(self, service: Service, changes: dict[str, str | None]) -> bool:
+        path = f"/api/v1/namespaces/{service.key.namespace}/services/{service.key.name}"
+        meta = {"resourceVersion": service.version, "annotations": changes}
+        try:
+            await self._kube.request("PATCH", path, {"metadata": meta})
+        except ApiError as problem:
+            # A conflict resolves itself: the watch brings the newer Service.
+            if problem.status not in (CONFLICT, NOT_FOUND) and not self._failing:
+                log.warning("annotationFailed", service=service.key, error=str(problem))
+                self._failing = True
+            return False
+        return True

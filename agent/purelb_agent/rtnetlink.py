@@ -72,12 +72,14 @@ def build_put(put: Put, sequence: int) -> bytes:
     """RTM_NEWADDR that adds an address, or sets the lifetimes of one that is there."""
     flags = (_F_NOPREFIXROUTE if put.no_prefix_route else 0) | (_F_NODAD if put.no_dad else 0)
     packed = put.address.packed
+    valid = _FOREVER if put.valid_lft is None else put.valid_lft
+    preferred = _FOREVER if put.preferred_lft is None else put.preferred_lft
     head = _IFADDRMSG.pack(_family(put.address), put.prefixlen, flags & 0xFF, 0, put.link)
     body = (
         head
         + _attribute(_IFA_LOCAL, packed)
         + _attribute(_IFA_ADDRESS, packed)
-        + _attribute(_IFA_CACHEINFO, _CACHEINFO.pack(put.preferred_lft, put.valid_lft, 0, 0))
+        + _attribute(_IFA_CACHEINFO, _CACHEINFO.pack(preferred, valid, 0, 0))
         + _attribute(_IFA_FLAGS, struct.pack("=I", flags))
     )
     return _message(RTM_NEWADDR, _ACK | _CREATE | _REPLACE, sequence, body)

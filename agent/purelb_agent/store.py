@@ -9,12 +9,19 @@ sees whole records.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Generic, TypeVar
 
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core import codec
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.configuration import (
     NodeConfig,
+)
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.draining import (
+    NodeInfo,
+    draining_taint,
+)
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.endpoints import (
+    EndpointIndex,
 )
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.errors import ObjectError
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.leases import (
@@ -23,10 +30,13 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.leases i
 )
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import (
     Address,
+    EndpointSlice,
     Service,
     ServiceGroup,
     ServiceKey,
 )
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.nodes import node_info_of
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.vips import Vip, VipIndex
 
 from . import clock, log
 
@@ -99,11 +109,15 @@ def _service(item: Json) -> Service | None:
     return service if service.is_load_balancer or service.allocated_by_us else None
 
 
+def _named(item: Json) -> ServiceKey:
+    return ServiceKey(item["metadata"]["namespace"], item["metadata"]["name"])
+
+
 def service_table(on_change: Callable[[set[ServiceKey]], None]) -> Table[ServiceKey, Service]:
     """Services of type LoadBalancer, and those that still carry our marks."""
     return Table(
         _service,
-        lambda item: ServiceKey(item["metadata"]["namespace"], item["metadata"]["name"]),
+        _named,
         on_change,
     )
 
@@ -127,13 +141,14 @@ def config_table(on_change: Callable[[set[str]], None]) -> Table[str, NodeConfig
     return Table(codec.node_config_of, lambda item: str(item["metadata"]["name"]), on_change)
 
 
-def labels_table(on_change: Callable[[set[str]], None]) -> Table[str, dict[str, str]]:
-    """Labels of Nodes by name."""
-    return Table(
-        lambda item: dict(item["metadata"].get("labels") or {}),
-        lambda item: str(item["metadata"]["name"]),
-        on_change,
-    )
+def slice_table(on_change: Callable[[set[ServiceKey]], None]) -> Table[ServiceKey, EndpointSlice]:
+    """EndpointSlices by namespace and name."""
+    return Table(codec.endpoint_slice_of, _named, on_change)
+
+
+def node_table(on_change: Callable[[set[str]], None]) -> Table[str, NodeInfo]:
+    """Nodes by name."""
+    return Table(node_info_of, lambda item: str(item["metadata"]["name"]), on_change)
 
 
 class LeaseTable:
@@ -179,24 +194,76 @@ class LeaseTable:
 class NodeStore:
     """All that the node agent knows; `changed` is set whenever the loop should look again."""
 
-    def __init__(self) -> None:
+    def __init__(self, node: str, *, drains: bool) -> None:
+        """`drains`: whether taints keep addresses away from a node."""
         self.changed = asyncio.Event()
-        self.services = service_table(self._touch)
-        self.groups = group_table(self._touch)
+        self.services = service_table(self._services_changed)
+        self.groups = group_table(self._groups_changed)
+        self.slices = slice_table(self._slices_changed)
         self.leases = LeaseTable(self.changed.set)
         self.configs = config_table(self._touch)
-        self.labels = labels_table(self._touch)
+        self.nodes = node_table(self._nodes_changed)
         self.right: Right | None = None
-        # Read with the Node, before the first Lease: whatever a pool says, these are not VIPs.
-        self.own_addresses: frozenset[Address] = frozenset()
+        # Addresses by which Node objects know nodes: whatever a pool says, these are no VIPs.
+        self.known_addresses: frozenset[Address] = frozenset()
+        # UIDs of the Nodes whose taints keep addresses away, by name.
+        self.drained: dict[str, str] = {}
+        # Of the own Node.
+        self.labels: Mapping[str, str] = {}
+        self.node_uid = ""
+        self.taint: str | None = None
+        self._node = node
+        self._drains = drains
+        self._vips = VipIndex()
+        self._endpoints = EndpointIndex()
 
     def _touch(self, _keys: object) -> None:
         self.changed.set()
 
+    def _services_changed(self, keys: set[ServiceKey]) -> None:
+        self._vips.change({key: self.services.records.get(key) for key in keys})
+        self.changed.set()
+
+    def _groups_changed(self, _names: set[str]) -> None:
+        self._vips.regroup(self.groups.records.values())
+        self.changed.set()
+
+    def _slices_changed(self, keys: set[ServiceKey]) -> None:
+        if self._endpoints.change({key: self.slices.records.get(key) for key in keys}):
+            self.changed.set()
+
+    def _nodes_changed(self, _names: set[str]) -> None:
+        """Take from the Nodes what decisions need; their heartbeats change nothing of it."""
+        nodes = self.nodes.records.values()
+        known = frozenset(address for node in nodes for address in node.addresses)
+        drained = {n.name: n.uid for n in nodes if self._drains and draining_taint(n.taints)}
+        own = self.nodes.records.get(self._node) or NodeInfo(self._node)
+        taint = draining_taint(own.taints) if self._drains else None
+        fresh = (known, drained, own.labels, own.uid, taint)
+        if fresh != (
+            self.known_addresses,
+            self.drained,
+            self.labels,
+            self.node_uid,
+            self.taint,
+        ):
+            self.known_addresses, self.drained, self.labels, self.node_uid, self.taint = fresh
+            self.changed.set()
+
+    @property
+    def vips(self) -> Mapping[Address, Vip]:
+        """All addresses that Services have from us."""
+        return self._vips.vips
+
+    @property
+    def endpoints(self) -> Mapping[ServiceKey, frozenset[str]]:
+        """Nodes with a ready endpoint of each Service."""
+        return self._endpoints.nodes
+
     @property
     def listed(self) -> bool:
         """Whether everything has been listed once."""
-        tables = (self.services, self.groups, self.leases, self.configs, self.labels)
+        tables = (self.services, self.groups, self.slices, self.leases, self.configs, self.nodes)
         return all(table.listed for table in tables)
 
     def grant(self, right: Right | None) -> None:

@@ -1,21 +1,27 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Remembers the last verdict on each VIP, to log and count each transition once."""
+"""Remembers the last judgement, to log and count each transition of a VIP once."""
 
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.election import Electorate
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.judge import (
+    Judgement,
+    Verdict,
+)
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import (
     Address,
     Reason,
 )
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.plan import Verdict
 
 from . import log
 from .metrics import NodeMetrics
+
+# What holds for all addresses at once is said once, where it begins, and not for each of them.
+_OF_ALL = frozenset({Reason.LEASE_UNHEALTHY, Reason.LEASES_NOT_LISTED, Reason.LEAVING})
 
 
 def _services(verdict: Verdict) -> str:
@@ -23,57 +29,78 @@ def _services(verdict: Verdict) -> str:
 
 
 class VerdictLog:
-    """Turns verdicts into log lines and metrics, at their transitions only."""
+    """Turns judgements into log lines and metrics, at their transitions only."""
 
     def __init__(self, node: str, metrics: NodeMetrics) -> None:
         self._node = node
         self._metrics = metrics
-        self._last: dict[Address, Verdict] = {}
+        self._last: Judgement | None = None
 
-    def note(self, verdicts: Iterable[Verdict], electorate: Electorate) -> None:
-        """Take note of all verdicts of one cycle."""
-        current = {verdict.vip.address: verdict for verdict in verdicts}
-        for address, verdict in current.items():
-            before = self._last.get(address)
-            if before is None or (before.reason, before.decision.winner) != (
-                verdict.reason,
-                verdict.decision.winner,
-            ):
-                self._transition(before, verdict)
-        self._last = current
-        self._count(electorate)
+    def note(self, judgement: Judgement) -> None:
+        """Take note of the judgement of one cycle."""
+        before: Mapping[Address, Verdict] = self._last.verdicts if self._last else {}
+        if judgement is self._last:
+            return
+        for address, verdict in judgement.verdicts.items():
+            known = before.get(address)
+            if known is not verdict:
+                self._compare(known, verdict)
+        self._last = judgement
+        self._count(judgement)
+
+    def _compare(self, before: Verdict | None, after: Verdict) -> None:
+        if after.decision.fell_back and not (before and before.decision.fell_back):
+            for key in after.vip.services:
+                self._metrics.affinity_fallbacks.of(str(key), str(key)).inc()
+            self._metrics.election_fallbacks.inc()
+        if before is None or (before.reason, before.decision.winner) != (
+            after.reason,
+            after.decision.winner,
+        ):
+            self._transition(before, after)
 
     def _transition(self, before: Verdict | None, after: Verdict) -> None:
-        address, winner = str(after.vip.address), after.decision.winner or ""
-        old = (before.decision.winner if before else None) or ""
-        had = before is not None and before.reason is Reason.ELECTION_WON
-        has = after.reason is Reason.ELECTION_WON
-        log.info(
+        had = before is not None and before.is_here
+        winner = after.decision.winner or ""
+        say = log.info if had or after.reason not in _OF_ALL else log.debug
+        say(
             after.reason.value,
-            ip=address,
+            ip=after.vip.address,
             service=_services(after),
+            node=self._node,
             winner=winner,
             candidates=len(after.decision.candidates),
         )
+        self._count_election(before, after)
+
+    def _count_election(self, before: Verdict | None, after: Verdict) -> None:
+        address, services = str(after.vip.address), _services(after)
+        winner = after.decision.winner or ""
+        old = (before.decision.winner if before else None) or ""
+        had = before is not None and before.reason is Reason.ELECTION_WON
+        has = after.reason is Reason.ELECTION_WON
         if has and not had:
             self._metrics.election_wins.inc()
         if had and not has:
             self._metrics.election_losses.inc()
-            log.info("lostElection", ip=address, service=_services(after), winner=winner)
+            log.info("lostElection", ip=address, service=services, node=self._node, winner=winner)
         if before is not None and old != winner:
-            series = self._metrics.winner_changes.of(
-                address, _services(after), address, old, winner
-            )
-            series.inc()
+            self._metrics.winner_changes.of(address, services, address, old, winner).inc()
 
-    def _count(self, electorate: Electorate) -> None:
+    def _count(self, judgement: Judgement) -> None:
         metrics = self._metrics
-        metrics.winner_changes.retain(map(str, self._last))
-        held = [v for v in self._last.values() if v.reason is Reason.ELECTION_WON]
-        for verdict in held:
+        metrics.winner_changes.retain(map(str, judgement.verdicts))
+        for verdict in judgement.here:
             address = str(verdict.vip.address)
             metrics.announced.of(address, _services(verdict), self._node, address).set(1)
-        metrics.announced.retain(str(verdict.vip.address) for verdict in held)
+        metrics.announced.retain(str(verdict.vip.address) for verdict in judgement.here)
+        metrics.affinity_fallbacks.retain(
+            str(key) for verdict in judgement.verdicts.values() for key in verdict.vip.services
+        )
+        self._count_subnets(judgement.world.electorate)
+
+    def _count_subnets(self, electorate: Electorate) -> None:
+        metrics = self._metrics
         subnets = Tally(str(subnet) for member in electorate.members for subnet in member.subnets)
         for subnet, nodes in subnets.items():
             metrics.candidates.of(subnet, subnet).set(nodes)

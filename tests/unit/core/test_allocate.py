@@ -126,10 +126,10 @@ class TestWhoIsServed:
         assert "ServiceGroup blue does not exist" in outcome.message
         assert "purelb.io/service-group" in outcome.message
 
-    def test_a_remote_group_is_refused_as_nobody_would_announce_its_addresses(self):
+    def test_an_address_of_a_remote_group_is_marked_as_such(self):
         remote = replace(GROUP, pool_type=PoolType.REMOTE)
         outcome = decide(new(), {"default": remote}, Taken())
-        assert "use a local one" in outcome.message
+        assert (outcome.addresses, outcome.pool_type) == ((VIP4, VIP6), PoolType.REMOTE)
 
     def test_an_address_is_kept_while_its_group_is_gone(self):
         assert decide(service(), {}, rebuild([service()])) == Keep()

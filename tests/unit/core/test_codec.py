@@ -19,6 +19,9 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model im
     PoolType,
     ServiceKey,
 )
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.settings import (
+    AddressConfig,
+)
 
 VECTORS = Path(__file__).parent / "vectors"
 LEASE = Lease(
@@ -28,6 +31,7 @@ LEASE = Lease(
     holder="n1",
     duration=10.0,
     renew_time=1_700_000_000.25,
+    node_uid="node-uid",
 )
 
 
@@ -36,12 +40,12 @@ def vector(name):
 
 
 def test_a_lease_that_we_write_is_read_back_as_it_was():
-    body = codec.lease_body(LEASE, namespace="purelb-system", node_uid="node-uid")
+    body = codec.lease_body(LEASE, namespace="purelb-system")
     assert codec.lease_of(body) == LEASE
 
 
 def test_a_lease_belongs_to_its_node():
-    body = codec.lease_body(LEASE, namespace="purelb-system", node_uid="node-uid")
+    body = codec.lease_body(LEASE, namespace="purelb-system")
     (owner,) = body["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["name"], owner["uid"]) == ("Node", "n1", "node-uid")
 
@@ -73,7 +77,7 @@ def test_odd_leases_do_not_crash(change, expected):
 
 
 def test_subnets_that_are_none_are_reported_and_the_others_used():
-    body = codec.lease_body(LEASE, namespace="x", node_uid="y")
+    body = codec.lease_body(LEASE, namespace="x")
     body["metadata"]["annotations"]["purelb.io/subnets"] = "172.28.1.0/24, nonsense,,"
     lease = codec.lease_of(body)
     assert (lease.subnets, lease.malformed) == ((ip_network("172.28.1.0/24"),), ("nonsense",))
@@ -184,3 +188,61 @@ def test_an_expired_time_that_cannot_be_read_is_none():
 )
 def test_versions_are_compared_as_numbers(version, than, older):
     assert codec.is_older(version, than) is older
+
+
+@pytest.mark.parametrize(
+    ("conditions", "expected"),
+    [
+        ({"ready": True}, {"n1"}),
+        ({}, {"n1"}),
+        ({"ready": None}, {"n1"}),
+        ({"ready": False, "serving": True, "terminating": True}, set()),
+    ],
+    ids=["ready", "unknown", "null", "terminating"],
+)
+def test_a_node_counts_while_an_endpoint_on_it_is_ready(conditions, expected):
+    body = {
+        "metadata": {
+            "namespace": "default",
+            "name": "web-x7",
+            "labels": {"kubernetes.io/service-name": "web"},
+        },
+        "endpoints": [
+            {"addresses": ["10.244.1.7"], "nodeName": "n1", "conditions": conditions},
+            {"addresses": ["192.0.2.9"], "conditions": {"ready": True}},
+        ],
+    }
+    found = codec.endpoint_slice_of(body)
+    assert (found.service, found.nodes) == (ServiceKey("default", "web"), expected)
+
+
+def test_an_endpoint_slice_of_no_service_is_nobodys():
+    assert codec.endpoint_slice_of({"metadata": {"namespace": "default", "name": "x"}}) is None
+
+
+def test_a_service_says_where_its_traffic_may_go():
+    body = {
+        "metadata": {
+            "namespace": "default",
+            "name": "web",
+            "annotations": {"purelb.io/node-affinity": "service-endpoints"},
+        },
+        "spec": {"type": "LoadBalancer", "externalTrafficPolicy": "Local"},
+    }
+    service = codec.service_of(body)
+    assert (service.is_external_local, service.has_affinity) == (True, True)
+
+
+def test_the_interface_for_remote_addresses_has_defaults_of_its_own():
+    config = codec.node_config_of({"metadata": {"name": "default"}, "spec": {"local": {}}})
+    assert config.dummy_interface == "kube-lb0"
+    assert config.dummy_addresses == AddressConfig(0, 0, no_prefix_route=False)
+
+
+def test_the_interface_for_remote_addresses_is_configured_apart():
+    on_dummy = {"validLifetime": 120, "noPrefixRoute": True}
+    local = {"dummyInterface": "lb0", "addressConfig": {"dummyInterface": on_dummy}}
+    config = codec.node_config_of({"metadata": {"name": "default"}, "spec": {"local": local}})
+    assert config.dummy_interface == "lb0"
+    assert config.dummy_addresses == AddressConfig(120, 120, no_prefix_route=True)
+    assert config.addresses == AddressConfig()

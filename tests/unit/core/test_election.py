@@ -14,10 +14,13 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.addresse
     parse_address,
 )
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.election import (
+    Decision,
+    Elections,
     Electorate,
     Member,
     digest,
     elect,
+    prefer,
     rank,
 )
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import Reason
@@ -133,3 +136,63 @@ def test_indexed_candidates_are_those_of_a_plain_search(rows, prefixlen, address
     )
     plain = {m.node for m in members if any(address in subnet for subnet in m.subnets)}
     assert Electorate(members).candidates(address) == plain
+
+
+class TestElections:
+    NETS = ("192.168.1.0/24", "192.168.0.0/16", "fd53:9ef0:8683::/64", "fd53::/16")
+    MEMBERS = st.lists(
+        st.builds(
+            member,
+            st.sampled_from(["n1", "n2", "n3", "n4"]),
+            st.sampled_from(NETS),
+            st.sampled_from(NETS),
+            draining=st.booleans(),
+        ),
+        max_size=4,
+        unique_by=lambda one: one.node,
+    )
+
+    @given(st.lists(MEMBERS, min_size=1, max_size=6))
+    def test_give_what_an_election_from_nothing_gives_after_any_changes(self, history):
+        elections = Elections(Electorate())
+        for members in history:
+            electorate = Electorate(tuple(members))
+            elections = elections.after(electorate, (VIP4, VIP6))
+            for vip in (VIP4, VIP6):
+                assert elections.decide(vip) == elect(vip, electorate)
+
+    def test_keep_the_very_decision_where_nobody_came_or_went(self):
+        before = Electorate((member("n1", "192.168.1.0/24"), member("n2", "fd53::/16")))
+        after = Electorate((member("n1", "192.168.1.0/24"),))
+        elections = Elections(before)
+        kept, lost = elections.decide(VIP4), elections.decide(VIP6)
+        later = elections.after(after, (VIP4, VIP6))
+        assert later.decide(VIP4) is kept
+        assert (lost.winner, later.decide(VIP6).winner) == ("n2", None)
+
+    def test_forget_addresses_that_nobody_asks_for(self):
+        elections = Elections(Electorate((member("n1", "192.168.1.0/24"),)))
+        elections.decide(VIP4)
+        empty = Electorate()
+        assert elections.after(empty, ()).decide(VIP4).reason is Reason.NO_ELIGIBLE_NODES
+
+
+class TestPreference:
+    ALL = frozenset({"n1", "n2", "n3"})
+
+    @pytest.mark.parametrize("vip", [VIP4, VIP6], ids=["v4", "v6"])
+    @pytest.mark.parametrize("near", [{"n1"}, {"n2"}, {"n3"}, {"n2", "n3"}, {"n2", "n9"}], ids=str)
+    def test_nodes_with_an_endpoint_come_first(self, vip, near):
+        free = Decision("n1", Reason.ELECTION_WON, self.ALL)
+        preferred = prefer(vip, free, frozenset(near))
+        assert preferred.winner == rank(near & self.ALL, vip)[0]
+        assert not preferred.fell_back
+
+    def test_all_candidates_compete_where_none_has_an_endpoint(self):
+        free = Decision("n1", Reason.ELECTION_WON, self.ALL)
+        preferred = prefer(VIP4, free, frozenset({"n9"}))
+        assert (preferred.winner, preferred.fell_back) == ("n1", True)
+
+    def test_without_a_candidate_there_is_nobody_to_prefer(self):
+        nobody = Decision(None, Reason.NO_ELIGIBLE_NODES)
+        assert prefer(VIP4, nobody, frozenset({"n1"})) is nobody

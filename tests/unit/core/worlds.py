@@ -12,6 +12,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.election
     Electorate,
     Member,
 )
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.judge import judge
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.leases import Right
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import (
     InterfaceAddress,
@@ -21,7 +22,9 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model im
     ServiceGroup,
     ServiceKey,
 )
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.plan import World
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.plan import plan
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.vips import VipIndex
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.world import World
 
 NET4, NET6 = ip_network("172.28.1.0/24"), ip_network("fd28::/64")
 VIP4, VIP6 = ip_address("172.28.1.220"), ip_address("fd28::220")
@@ -33,35 +36,44 @@ GROUP = ServiceGroup(
     ),
 )
 ETH0 = Link(2, "eth0", b"\x02\0\0\0\0\x01", default_metrics={4: 0, 6: 1024})
+DUMMY = Link(9, "kube-lb0")
 OWN4 = InterfaceAddress(2, ip_address("172.28.1.11"), 24)
 OWN6 = InterfaceAddress(2, ip_address("fd28::11"), 64)
 NOW = 100.0
 
 
 def service(name="web", addresses=(VIP4, VIP6), **more):
-    return Service(
+    made = Service(
         ServiceKey("default", name),
         families=(4, 6),
         addresses=tuple(addresses),
         allocated_by_us=True,
         allocated_from="default",
         pool_type=PoolType.LOCAL,
-        **more,
     )
+    return replace(made, **more)
 
 
 def world(*services, node="n1", members=("n1",), held=(), ends_at=NOW + 10, **more):
     """A world in which the members share both subnets and the node's own Lease is good."""
+    groups = more.pop("groups", (GROUP,))
+    index = VipIndex()
+    index.regroup(groups)
+    index.change({one.key: one for one in services})
     made = World(
         node=node,
-        services=services,
-        groups=(GROUP,),
+        vips=index.vips,
+        groups=groups,
         electorate=Electorate(tuple(Member(n, (NET4, NET6)) for n in members)),
         right=Right(ends_at - 3, ends_at),
         links=(ETH0,),
         addresses=(OWN4, OWN6, *held),
     )
     return replace(made, **more)
+
+
+def planned(world):
+    return plan(judge(world), world, now=NOW)
 
 
 def on_eth0(address, *, lifetime=10.0, prefixlen=None, **more):

@@ -162,12 +162,6 @@ def decide(service: Service, groups: Mapping[str, ServiceGroup], taken: Taken) -
             f"ServiceGroup {name} does not exist: create it, or name another one in the annotation "
             f"{SERVICE_GROUP_ANNOTATION}",
         )
-    if group.pool_type is not PoolType.LOCAL:
-        return Refusal(
-            name,
-            RefusalReason.UNKNOWN_POOL,
-            f"ServiceGroup {name} is remote, which this version does not announce: use a local one",
-        )
     return _assign(service, group, taken)
 
 

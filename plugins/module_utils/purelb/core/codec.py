@@ -23,13 +23,14 @@ from .model import (
     Address,
     AddressRange,
     Announcement,
+    EndpointSlice,
     Lease,
     PoolType,
     Service,
     ServiceGroup,
     ServiceKey,
 )
-from .settings import AddressConfig, AnnounceConfig, parse_duration
+from .settings import ON_DUMMY, AddressConfig, AnnounceConfig, parse_duration
 
 Json = Mapping[str, Any]
 
@@ -76,11 +77,24 @@ def lease_of(body: Json) -> Optional[Lease]:
         renew_time=parse_time(spec.get("renewTime")),
         version=meta.get("resourceVersion", ""),
         uid=meta.get("uid", ""),
+        node_uid=next(
+            (
+                o.get("uid", "")
+                for o in meta.get("ownerReferences") or ()
+                if o.get("kind") == "Node"
+            ),
+            "",
+        ),
         malformed=malformed,
     )
 
 
-def lease_body(lease: Lease, *, namespace: str, node_uid: str) -> Dict[str, Any]:
+def _owning_node(meta: Json) -> str:
+    owners = meta.get("ownerReferences") or ()
+    return next((one.get("uid", "") for one in owners if one.get("kind") == "Node"), "")
+
+
+def lease_body(lease: Lease, *, namespace: str) -> Dict[str, Any]:
     """The Lease object that a node writes; owned by the Node, so that it goes with the Node."""
     return {
         "apiVersion": "coordination.k8s.io/v1",
@@ -98,7 +112,7 @@ def lease_body(lease: Lease, *, namespace: str, node_uid: str) -> Dict[str, Any]
                     "apiVersion": "v1",
                     "kind": "Node",
                     "name": lease.node,
-                    "uid": node_uid,
+                    "uid": lease.node_uid,
                     "blockOwnerDeletion": False,
                     "controller": False,
                 }
@@ -167,10 +181,31 @@ def service_of(body: Json) -> Service:
         pool_type=PoolType(pool_type) if pool_type in {t.value for t in PoolType} else None,
         skip_dad=annotations.get(names.SKIP_DAD_ANNOTATION) == "true",
         sharing_key=annotations.get(names.SHARING_ANNOTATION),
+        is_external_local=spec.get("externalTrafficPolicy") == "Local",
+        has_affinity=annotations.get(names.AFFINITY_ANNOTATION) == names.AFFINITY_ENDPOINTS,
         announcing={
             version: parse_announcements(annotations.get(key, ""))
             for version, key in names.ANNOUNCING_ANNOTATIONS.items()
         },
+    )
+
+
+def endpoint_slice_of(body: Json) -> Optional[EndpointSlice]:
+    """The record of an EndpointSlice; None for one that belongs to no Service.
+
+    An endpoint whose condition is unknown counts as ready, as the API defines it.
+    """
+    meta = body["metadata"]
+    service = (meta.get("labels") or {}).get("kubernetes.io/service-name")
+    if not service:
+        return None
+    ready = (
+        one.get("nodeName") or ""
+        for one in body.get("endpoints") or ()
+        if (one.get("conditions") or {}).get("ready") is not False
+    )
+    return EndpointSlice(
+        ServiceKey(meta["namespace"], service), frozenset(node for node in ready if node)
     )
 
 
@@ -246,12 +281,12 @@ def _announce_config(garp: Json) -> AnnounceConfig:
     )
 
 
-def _address_config(config: Json) -> AddressConfig:
-    valid = config.get("validLifetime", AddressConfig.valid_lifetime)
+def _address_config(config: Json, default: AddressConfig) -> AddressConfig:
+    valid = config.get("validLifetime", default.valid_lifetime)
     return AddressConfig(
         valid_lifetime=valid,
         preferred_lifetime=config.get("preferredLifetime", valid),
-        no_prefix_route=config.get("noPrefixRoute", AddressConfig.no_prefix_route),
+        no_prefix_route=config.get("noPrefixRoute", default.no_prefix_route),
     )
 
 
@@ -259,7 +294,7 @@ def node_config_of(body: Json) -> NodeConfig:
     """The record of an LBNodeAgent object; one that cannot be used says why in `problem`."""
     meta, spec = body["metadata"], body.get("spec") or {}
     local = spec.get("local") or {}
-    addresses = (local.get("addressConfig") or {}).get("localInterface") or {}
+    addresses = local.get("addressConfig") or {}
     config = NodeConfig(
         name=meta["name"],
         namespace=meta.get("namespace", ""),
@@ -272,7 +307,9 @@ def node_config_of(body: Json) -> NodeConfig:
             local_interface=local.get("localInterface") or "default",
             interfaces=tuple(local.get("interfaces") or ()),
             announce=_announce_config(local.get("garpConfig") or {}),
-            addresses=_address_config(addresses),
+            dummy_interface=local.get("dummyInterface") or names.DUMMY_INTERFACE,
+            addresses=_address_config(addresses.get("localInterface") or {}, AddressConfig()),
+            dummy_addresses=_address_config(addresses.get("dummyInterface") or {}, ON_DUMMY),
         )
         re.compile(config.local_interface)
     except re.error as problem:

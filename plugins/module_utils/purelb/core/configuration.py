@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Iterable, Mapping, Optional, Pattern, Tuple
 
-from .settings import AddressConfig, AnnounceConfig
+from .names import DUMMY_INTERFACE
+from .settings import ON_DUMMY, AddressConfig, AnnounceConfig
 
 
 class SelectorState(str, Enum):
@@ -55,8 +56,10 @@ class NodeConfig:
     selector: Tuple[Requirement, ...] = ()
     local_interface: str = "default"
     interfaces: Tuple[str, ...] = ()
+    dummy_interface: str = DUMMY_INTERFACE
     announce: AnnounceConfig = field(default_factory=AnnounceConfig)
     addresses: AddressConfig = field(default_factory=AddressConfig)
+    dummy_addresses: AddressConfig = ON_DUMMY
     problem: str = ""
 
     @property
@@ -65,6 +68,10 @@ class NodeConfig:
         if self.local_interface in ("default", "none"):
             return None
         return re.compile(self.local_interface)
+
+
+# What holds on a node without a usable configuration.
+NOWHERE = NodeConfig(local_interface="none", dummy_interface="")
 
 
 @dataclass(frozen=True)

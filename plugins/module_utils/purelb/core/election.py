@@ -11,12 +11,15 @@ address are candidates; there is no longest-prefix match, which would only make 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
-from typing import Dict, FrozenSet, Iterable, List, Optional, Set, Tuple
+from typing import Dict, FrozenSet, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
 
 from .model import Address, Network, Reason
+
+# (IP version, host bits) -> network bits -> nodes.
+Cells = Mapping[Tuple[int, int], Mapping[int, FrozenSet[str]]]
 
 
 def digest(node: str, address: Address) -> bytes:
@@ -61,9 +64,8 @@ class Electorate:
     healthy: bool = True
 
     @cached_property
-    def _nodes_by_subnet(self) -> Dict[Tuple[int, int], Dict[int, FrozenSet[str]]]:
-        # (version, shift) -> network bits -> nodes, so that a look-up costs one step for each
-        # prefix length in use and not one for each subnet of each node.
+    def cells(self) -> Cells:
+        """Who is in which subnet, so that a look-up costs one step for each prefix length."""
         index: Dict[Tuple[int, int], Dict[int, Set[str]]] = {}
         for member in self.members:
             if member.draining:
@@ -80,31 +82,130 @@ class Electorate:
 
     def candidates(self, address: Address) -> FrozenSet[str]:
         """Nodes that could announce the address: live, in its subnet, not draining."""
-        value, found = int(address), frozenset()  # type: int, FrozenSet[str]
-        for (version, shift), by_bits in self._nodes_by_subnet.items():
-            if version == address.version:
-                found |= by_bits.get(value >> shift, frozenset())
+        found: FrozenSet[str] = frozenset()
+        for nodes in _cells_of(address, self.cells):
+            # One subnet is the rule: then all its addresses share one set.
+            found = found | nodes if found else nodes
         return found
+
+
+def _cells_of(address: Address, cells: Cells) -> Iterator[FrozenSet[str]]:
+    version, value = address.version, int(address)
+    for (of_version, shift), by_bits in cells.items():
+        if of_version == version:
+            nodes = by_bits.get(value >> shift)
+            if nodes is not None:
+                yield nodes
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Outcome of an election: the winner, or None, and why."""
+    """Outcome of an election: the winner, or None, and why.
+
+    `fell_back`: nodes with a ready endpoint were preferred, and none of them is a candidate.
+    """
 
     winner: Optional[str]
     reason: Reason
     candidates: FrozenSet[str] = frozenset()
+    fell_back: bool = False
+
+
+_NOT_LISTED = Decision(None, Reason.LEASES_NOT_LISTED)
+_UNHEALTHY = Decision(None, Reason.LEASE_UNHEALTHY)
 
 
 def elect(address: Address, electorate: Electorate) -> Decision:
     """Decide who has an address; nobody has it while the observer cannot know or may not act."""
+    return barrier(electorate) or _vote(address, electorate.candidates(address))
+
+
+def barrier(electorate: Electorate) -> Optional[Decision]:
+    """The decision about every address while the observer cannot know or may not act."""
     if not electorate.listed:
-        return Decision(None, Reason.LEASES_NOT_LISTED)
-    if not electorate.healthy:
-        return Decision(None, Reason.LEASE_UNHEALTHY)
-    candidates = electorate.candidates(address)
+        return _NOT_LISTED
+    return None if electorate.healthy else _UNHEALTHY
+
+
+def _vote(address: Address, candidates: FrozenSet[str]) -> Decision:
     if not candidates:
         return Decision(None, Reason.NO_ELIGIBLE_NODES)
+    return Decision(_first(address, candidates), Reason.ELECTION_WON, candidates)
+
+
+def _first(address: Address, nodes: Iterable[str]) -> str:
     suffix = _suffix(address)
-    winner = min(candidates, key=lambda node: _draw(node, suffix))
+    return min(nodes, key=lambda node: _draw(node, suffix))
+
+
+def prefer(address: Address, decision: Decision, preferred: FrozenSet[str]) -> Decision:
+    """The decision if these nodes come first; the one given if none of them is a candidate."""
+    if decision.winner is None:
+        return decision
+    near = decision.candidates & preferred
+    return _vote(address, near) if near else replace(decision, fell_back=True)
+
+
+class Elections:
+    """Winners of many addresses among one set of members, each elected when first asked for.
+
+    What the members alone decide is kept from one set to the next: a node that comes is compared
+    with each winner of its subnets, and a node that goes leaves only its own addresses to elect.
+    So a change costs a digest for each address, not one for each address and node.
+    """
+
+    def __init__(self, electorate: Electorate) -> None:
+        self.electorate = electorate
+        # With the address written out, which costs more than a digest.
+        self._decided: Dict[Address, Tuple[Decision, bytes]] = {}
+
+    def decide(self, address: Address) -> Decision:
+        """Who has the address, given that the observer may say so."""
+        known = self._decided.get(address)
+        if known is None:
+            decision = _vote(address, self.electorate.candidates(address))
+            known = self._decided[address] = decision, _suffix(address)
+        return known[0]
+
+    def after(self, electorate: Electorate, addresses: Iterable[Address]) -> Elections:
+        """The elections of these addresses among other members."""
+        after = Elections(electorate)
+        changes = _changes(self.electorate.cells, electorate.cells)
+        for address in addresses:
+            known = self._decided.get(address)
+            if known is not None:
+                come = list(_cells_of(address, changes))
+                after._decided[address] = (
+                    (_revise(address, known, electorate, come), known[1]) if come else known
+                )
+        return after
+
+
+def _changes(before: Cells, after: Cells) -> Cells:
+    """Subnets whose nodes are others than before, with those that came."""
+    changes: Dict[Tuple[int, int], Dict[int, FrozenSet[str]]] = {}
+    nobody: FrozenSet[str] = frozenset()
+    for key in before.keys() | after.keys():
+        old, new = before.get(key, {}), after.get(key, {})
+        for bits in old.keys() | new.keys():
+            had, has = old.get(bits, nobody), new.get(bits, nobody)
+            if had != has:
+                changes.setdefault(key, {})[bits] = has - had
+    return changes
+
+
+def _revise(
+    address: Address,
+    known: Tuple[Decision, bytes],
+    electorate: Electorate,
+    come: Iterable[FrozenSet[str]],
+) -> Decision:
+    decision, suffix = known
+    candidates, winner = electorate.candidates(address), decision.winner
+    if winner is None or winner not in candidates:
+        return _vote(address, candidates)
+    for nodes in come:
+        for node in nodes:
+            if _draw(node, suffix) < _draw(winner, suffix):
+                winner = node
     return Decision(winner, Reason.ELECTION_WON, candidates)

@@ -33,9 +33,10 @@ def default_links(links: Iterable[Link]) -> Tuple[Link, ...]:
 def selected_links(links: Iterable[Link], config: NodeConfig) -> Tuple[Link, ...]:
     """Interfaces that a configuration names: by its rule, then the extra ones that there are.
 
-    An expression matches anywhere in a name, as in the Go implementation.
+    An expression matches anywhere in a name, as in the Go implementation. The interface for remote
+    addresses is none for local ones, whatever is written.
     """
-    known = tuple(links)
+    known = tuple(link for link in links if link.name != config.dummy_interface)
     pattern = config.pattern
     if pattern is not None:
         chosen = [link for link in known if link.is_up and pattern.search(link.name)]

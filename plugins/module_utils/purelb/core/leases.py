@@ -28,6 +28,9 @@ LONG_EXPIRED = 300.0
 CONFIRMATION = 2.0
 
 
+NONE_DRAINED: Mapping[str, str] = {}
+
+
 class RenewalState(str, Enum):
     """What the own Lease is worth."""
 
@@ -144,6 +147,10 @@ class Sighting:
         return self.seen_at + self.lease.duration
 
 
+def _is_of(lease: Lease, node_uid: Optional[str]) -> bool:
+    return node_uid is not None and lease.node_uid in ("", node_uid)
+
+
 def _same_renewal(one: Lease, other: Lease) -> bool:
     # Not the resource version: somebody who labels a dead node's Lease must not revive the node.
     return (one.renew_time, one.holder, one.instance) == (
@@ -194,12 +201,19 @@ class Membership:
             membership = membership.observe(lease, now=now, wall_time=wall_time)
         return membership
 
-    def live(self, now: float) -> Tuple[Member, ...]:
-        """Nodes whose Lease has not ended for this observer."""
+    def live(self, now: float, drained: Mapping[str, str] = NONE_DRAINED) -> Tuple[Member, ...]:
+        """Nodes whose Lease has not ended for this observer.
+
+        `drained` gives the UIDs of Nodes that are to hold nothing, by name: a Lease that another
+        Node of that name owns is not theirs.
+        """
         return tuple(
-            Member(node, sighting.lease.subnets)
-            for node, sighting in sorted(self.sightings.items())
-            if now < self._counts_until(sighting)
+            Member(node, lease.subnets, draining=_is_of(lease, drained.get(node)))
+            for node, lease in (
+                (node, sighting.lease)
+                for node, sighting in sorted(self.sightings.items())
+                if now < self._counts_until(sighting)
+            )
         )
 
     def _counts_until(self, sighting: Sighting) -> float:

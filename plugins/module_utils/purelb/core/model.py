@@ -12,7 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
-from typing import Mapping, Optional, Tuple, Union
+from typing import FrozenSet, Mapping, Optional, Tuple, Union
+
+from .names import LINK_ALIAS
 
 Address = Union[IPv4Address, IPv6Address]
 Network = Union[IPv4Network, IPv6Network]
@@ -35,8 +37,12 @@ class Reason(str, Enum):
     LEASES_NOT_LISTED = "leasesNotListed"
     NO_LOCAL_INTERFACE = "noLocalInterface"
     NO_SERVICE = "noService"
-    NOT_LOCAL = "notLocal"
     NODE_ADDRESS = "nodeAddress"
+    NODE_DRAINING = "nodeDraining"
+    LEAVING = "leaving"
+    ANNOUNCING_NON_LOCAL = "announcingNonLocal"
+    NO_LOCAL_ENDPOINT = "noLocalEndpoint"
+    NO_DUMMY_INTERFACE = "noDummyInterface"
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,8 @@ class Lease:
     # Changes with every write; only ever compared for equality.
     version: str = ""
     uid: str = ""
+    # UID of the Node that owns it.
+    node_uid: str = ""
     # Texts in the subnets annotation that are no CIDR.
     malformed: Tuple[str, ...] = ()
 
@@ -97,7 +105,19 @@ class Service:
     pool_type: Optional[PoolType] = None
     skip_dad: bool = False
     sharing_key: Optional[str] = None
+    # externalTrafficPolicy Local.
+    is_external_local: bool = False
+    # Announced, if possible, by a node with a ready endpoint.
+    has_affinity: bool = False
     announcing: Mapping[int, Tuple[Announcement, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EndpointSlice:
+    """Part of a Service's endpoints: the nodes of those that are ready."""
+
+    service: ServiceKey
+    nodes: FrozenSet[str]
 
 
 @dataclass(frozen=True)
@@ -177,5 +197,12 @@ class Link:
     name: str
     mac: bytes = b""
     is_up: bool = True
+    # Free text of the kernel's, by which an agent knows a link that an agent made.
+    alias: str = ""
     # IP version -> lowest metric of a default route through it.
     default_metrics: Mapping[int, int] = field(default_factory=dict, hash=False)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether an agent made this link."""
+        return self.alias == LINK_ALIAS

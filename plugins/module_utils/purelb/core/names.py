@@ -31,8 +31,28 @@ ALLOCATED_FROM_ANNOTATION = "purelb.io/allocated-from"
 POOL_TYPE_ANNOTATION = "purelb.io/pool-type"
 SKIP_DAD_ANNOTATION = "purelb.io/skip-ipv6-dad"
 SHARING_ANNOTATION = "purelb.io/allow-shared-ip"
+AFFINITY_ANNOTATION = "purelb.io/node-affinity"
+AFFINITY_ENDPOINTS = "service-endpoints"
 # By IP version.
 ANNOUNCING_ANNOTATIONS = {4: "purelb.io/announcing-IPv4", 6: "purelb.io/announcing-IPv6"}
+
+# Where remote addresses live, unless an LBNodeAgent names another one.
+DUMMY_INTERFACE = "kube-lb0"
+# Marks a link that an agent made, and may therefore remove.
+LINK_ALIAS = "purelb"
+
+# As the cloud providers' controllers spell them.
+PREEMPT_EVENT_REASON = "PreemptScheduled"
+SPOT_TAINT_KEY = "cloudprovider.azure.microsoft.com/draining"
+SPOT_TAINT_VALUE = "spot-eviction"
+SPOT_TAINT_EFFECT = "NoSchedule"
+DRAINING_TAINTS = (
+    "node.kubernetes.io/out-of-service",
+    "node.cloudprovider.kubernetes.io/shutdown",
+    SPOT_TAINT_KEY,
+)
+# On a Node: the last occurrence of such an event that was turned into the taint.
+PREEMPTED_ANNOTATION = "purelb.io/preempted-by"
 
 LOAD_BALANCER_CLASSES = frozenset({"purelb.io/purelbv2", "purelb.io/purelb-v2"})
 

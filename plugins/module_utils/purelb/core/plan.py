@@ -3,82 +3,35 @@
 
 """What a node should do to its interfaces: the difference between what should be and what is.
 
-A plan is made from one frozen `World` and the time; it touches nothing. It is made again after
-whatever happens, so each plan also mends what an interrupted one left undone. It never removes an
-address that is not recognisably a VIP, and it never lets a VIP outlive the node's right to it.
+A plan is made from a judgement, one frozen World and the time; it touches nothing. It is made
+again after whatever happens, so each plan also mends what an interrupted one left undone. It never
+removes an address that is not recognisably a VIP, and on a real interface it never lets a VIP
+outlive the node's right to it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+from dataclasses import dataclass, replace
+from typing import Dict, FrozenSet, List, Mapping, Optional, Tuple
 
-from .election import Decision, Electorate, Member, elect
-from .interfaces import place_for, segments
-from .leases import Right
-from .model import (
-    Address,
-    InterfaceAddress,
-    Link,
-    Network,
-    PoolType,
-    Reason,
-    Service,
-    ServiceGroup,
-)
+from .judge import Judgement, Verdict
+from .model import Address, InterfaceAddress, PoolType, Reason
 from .settings import AddressConfig
-from .vips import Vip, vips_of
+from .world import Place, World
 
 # The kernel counts an address's life in whole seconds: what differs by less is the same.
 _SLACK = 1.0
 
 
 @dataclass(frozen=True)
-class World:
-    """All that a node's plan is made from.
-
-    `links` are the interfaces that the node announces on; `addresses` are those on all its
-    interfaces; `put` are the (link index, address) pairs that this process itself has put there;
-    `own` are the addresses by which the Node object knows the node.
-    """
-
-    node: str
-    services: Tuple[Service, ...] = ()
-    groups: Tuple[ServiceGroup, ...] = ()
-    electorate: Electorate = field(default_factory=Electorate)
-    right: Optional[Right] = None
-    links: Tuple[Link, ...] = ()
-    addresses: Tuple[InterfaceAddress, ...] = ()
-    put: frozenset[Tuple[int, Address]] = frozenset()
-    own: frozenset[Address] = frozenset()
-    config: AddressConfig = field(default_factory=AddressConfig)
-
-    @cached_property
-    def segments(self) -> Tuple[Tuple[Link, Network], ...]:
-        """Where this node can announce, and what it therefore puts into its Lease."""
-        return segments(self.links, self.addresses, is_vip=lambda held: is_vip(held, self))
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What was decided for a VIP on this node, and why."""
-
-    vip: Vip
-    decision: Decision
-    reason: Reason
-    link: Optional[Link] = None
-
-
-@dataclass(frozen=True)
 class Put:
-    """Add an address, or set its lifetimes anew. Lifetimes are whole seconds."""
+    """Add an address, or set its lifetimes anew; in whole seconds, None has no end."""
 
     link: int
     address: Address
     prefixlen: int
-    valid_lft: int
-    preferred_lft: int
+    valid_lft: Optional[int]
+    preferred_lft: Optional[int]
     no_prefix_route: bool
     no_dad: bool
     is_new: bool
@@ -98,71 +51,43 @@ class Plan:
 
     removes: Tuple[Remove, ...]
     puts: Tuple[Put, ...]
-    verdicts: Mapping[Address, Verdict]
-    wanted: frozenset[Tuple[int, Address]]
+    wanted: FrozenSet[Place]
     # When a lifetime needs to be set anew although nothing happens; None: never.
     refresh_at: Optional[float]
 
 
-def electorate_of(
-    members: Sequence[Member], right: Optional[Right], *, listed: bool, now: float
-) -> Electorate:
-    """The electorate as a node sees it that may announce only while its right lasts."""
-    healthy = right is not None and now < right.announce_until
-    return Electorate(tuple(members), listed=listed, healthy=healthy)
-
-
-def is_vip(held: InterfaceAddress, world: World) -> bool:
-    """Whether an address on a real interface is one of ours, and so may be removed.
-
-    Ours always have a lifetime: an address without end is the node's own, even where somebody wrote
-    a pool around it, and so is one that the node is known by, even if it is leased by DHCP.
-    """
-    if held.expires_at is None or held.address in world.own:
-        return False
-    is_put = (held.link, held.address) in world.put
-    return is_put or any(group.range_of(held.address) for group in world.groups)
-
-
-def _judge(vip: Vip, world: World) -> Tuple[Verdict, Optional[int]]:
-    """Decide about one VIP; with the mask for its address where this node is to hold it."""
-    decision = elect(vip.address, world.electorate)
-    if vip.pool_type is not PoolType.LOCAL:
-        return Verdict(vip, decision, Reason.NOT_LOCAL), None
-    if vip.address in world.own:
-        return Verdict(vip, decision, Reason.NODE_ADDRESS), None
-    if decision.winner is None:
-        return Verdict(vip, decision, decision.reason), None
-    if decision.winner != world.node:
-        return Verdict(vip, decision, Reason.NOT_WINNER), None
-    place = place_for(vip.address, world.segments)
-    if place is None:
-        return Verdict(vip, decision, Reason.NO_LOCAL_INTERFACE), None
-    link, network = place
-    verdict = Verdict(vip, decision, Reason.ELECTION_WON, link)
-    return verdict, network.prefixlen if vip.prefixlen is None else vip.prefixlen
-
-
-def _wanted(verdict: Verdict, prefixlen: int, world: World, now: float) -> Optional[Put]:
-    """The address as it should be now; None if no whole second of the node's right is left."""
-    if verdict.link is None or world.right is None:
+def _wanted(verdict: Verdict, world: World, now: float) -> Optional[Put]:
+    """The address as it should be now; None where the node is not to hold it."""
+    config = world.config if verdict.vip.pool_type is PoolType.LOCAL else world.dummy_config
+    lifetimes = _lifetimes(verdict, config, world, now)
+    if verdict.link is None or lifetimes is None:
         return None
-    valid = int(world.right.ends_at - now)
-    if world.config.valid_lifetime:
-        valid = min(valid, world.config.valid_lifetime)
-    if valid < 1:
-        return None
-    preferred = min(valid, world.config.preferred_lifetime or valid)
+    valid, preferred = lifetimes
     return Put(
         link=verdict.link.index,
         address=verdict.vip.address,
-        prefixlen=prefixlen,
+        prefixlen=verdict.prefixlen,
         valid_lft=valid,
         preferred_lft=preferred,
-        no_prefix_route=world.config.no_prefix_route,
+        no_prefix_route=config.no_prefix_route,
         no_dad=verdict.vip.skip_dad,
         is_new=True,
     )
+
+
+def _lifetimes(
+    verdict: Verdict, config: AddressConfig, world: World, now: float
+) -> Optional[Tuple[Optional[int], Optional[int]]]:
+    """Valid and preferred lifetime; None if no whole second of the node's right is left."""
+    valid = config.valid_lifetime or None
+    if verdict.vip.pool_type is PoolType.LOCAL:
+        left = int(world.right.ends_at - now) if world.right else 0
+        if left < 1:
+            return None
+        valid = min(left, valid or left)
+    if valid is None:
+        return None, None
+    return valid, min(valid, config.preferred_lifetime or valid)
 
 
 def _is_right(held: InterfaceAddress, want: Put) -> bool:
@@ -173,38 +98,41 @@ def _is_right(held: InterfaceAddress, want: Put) -> bool:
     )
 
 
-def _is_fresh(held: InterfaceAddress, want: Put, right: Optional[Right], now: float) -> bool:
+def _is_fresh(held: InterfaceAddress, want: Put, world: World, now: float) -> bool:
     """Whether a life is neither shorter than it should be nor longer than it may be.
 
     The kernel rounds what is left up to whole seconds, and a wanted life is rounded down.
     """
-    if held.expires_at is None or held.preferred_until is None or right is None:
+    if held.expires_at is None or want.valid_lft is None:
+        return held.expires_at is None and want.valid_lft is None
+    latest = now + want.valid_lft + _SLACK
+    if world.right is not None and held.link not in world.dummies:
+        latest = min(world.right.ends_at, latest)
+    # Half of what it should be is early enough where the right itself does not run out.
+    earliest = now + want.valid_lft - _SLACK
+    if held.link in world.dummies:
+        earliest = now + want.valid_lft / 2 + _SLACK
+    if not earliest <= held.expires_at < latest + _SLACK:
         return False
-    latest = min(right.ends_at, now + want.valid_lft + _SLACK) + _SLACK
-    is_valid = now + want.valid_lft - _SLACK <= held.expires_at < latest
-    return is_valid and abs(held.preferred_until - now - want.preferred_lft) <= 2 * _SLACK
+    # What is preferred ends as much earlier than what is valid as it is to.
+    lead = held.expires_at - (held.preferred_until or now)
+    return abs(lead - (want.valid_lft - (want.preferred_lft or 0))) <= 2 * _SLACK
 
 
-def plan(world: World, *, now: float) -> Plan:
-    """Decide about every VIP, and how the interfaces get from what is to what should be."""
-    verdicts: Dict[Address, Verdict] = {}
-    wants: Dict[Tuple[int, Address], Put] = {}
-    for vip in vips_of(world.services, world.groups):
-        verdict, prefixlen = _judge(vip, world)
-        verdicts[vip.address] = verdict
-        want = None if prefixlen is None else _wanted(verdict, prefixlen, world, now)
+def plan(judgement: Judgement, world: World, *, now: float) -> Plan:
+    """How the interfaces get from what is to what the judgement says should be."""
+    wants: Dict[Place, Put] = {}
+    for verdict in judgement.here:
+        want = _wanted(verdict, world, now)
         if want is not None:
             wants[want.link, want.address] = want
-    removes, puts = _difference(world, wants, verdicts, now)
-    finite = [now + want.valid_lft / 2 for want in wants.values()]
-    return Plan(removes, puts, verdicts, frozenset(wants), min(finite, default=None))
+    removes, puts = _difference(judgement, world, wants, now)
+    finite = [now + want.valid_lft / 2 for want in wants.values() if want.valid_lft is not None]
+    return Plan(removes, puts, frozenset(wants), min(finite, default=None))
 
 
 def _difference(
-    world: World,
-    wants: Mapping[Tuple[int, Address], Put],
-    verdicts: Mapping[Address, Verdict],
-    now: float,
+    judgement: Judgement, world: World, wants: Mapping[Place, Put], now: float
 ) -> Tuple[Tuple[Remove, ...], Tuple[Put, ...]]:
     """Removals and additions that turn what is on the interfaces into what is wanted."""
     removes: List[Remove] = []
@@ -213,13 +141,13 @@ def _difference(
     for held in world.addresses:
         want = wants.get((held.link, held.address))
         if want is None:
-            if is_vip(held, world):
-                verdict = verdicts.get(held.address)
+            if world.is_vip(held):
+                verdict = judgement.verdicts.get(held.address)
                 removes.append(Remove(held, verdict.reason if verdict else Reason.NO_SERVICE))
         elif not _is_right(held, want):
-            removes.append(Remove(held, verdicts[held.address].reason))
+            removes.append(Remove(held, judgement.verdicts[held.address].reason))
         else:
             del missing[held.link, held.address]
-            if not _is_fresh(held, want, world.right, now):
+            if not _is_fresh(held, want, world, now):
                 puts.append(replace(want, is_new=False))
     return tuple(removes), (*missing.values(), *puts)

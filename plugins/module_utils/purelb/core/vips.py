@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from .model import Address, Announcement, PoolType, Service, ServiceGroup, ServiceKey
 
@@ -16,7 +16,9 @@ from .model import Address, Announcement, PoolType, Service, ServiceGroup, Servi
 class Vip:
     """An address and the Services that it belongs to.
 
-    `prefixlen` is what its pool says; None where no pool holds it (any more).
+    `prefixlen` is what its pool says; None where no pool holds it (any more). `everywhere`: a
+    Service takes traffic on each node, with or without endpoints (only remote addresses ask).
+    `has_affinity`: all its Services prefer a node with a ready endpoint (only local ones ask).
     """
 
     address: Address
@@ -24,14 +26,73 @@ class Vip:
     pool_type: PoolType
     prefixlen: Optional[int]
     skip_dad: bool
+    everywhere: bool = True
+    has_affinity: bool = False
     announcing: Tuple[Announcement, ...] = ()
+
+    @property
+    def asks_endpoints(self) -> bool:
+        """Whether it matters where the Services' ready endpoints are."""
+        return self.has_affinity if self.pool_type is PoolType.LOCAL else not self.everywhere
+
+
+class VipIndex:
+    """The addresses of Services as these come, change and go, one at a time.
+
+    `vips` is replaced, never changed, and a VIP that stays as it is stays the same record: who
+    remembers one can tell by identity that nothing happened to it.
+    """
+
+    def __init__(self) -> None:
+        self.vips: Mapping[Address, Vip] = {}
+        self._groups: Tuple[ServiceGroup, ...] = ()
+        self._services: Dict[ServiceKey, Service] = {}
+        self._owners: Dict[Address, Set[ServiceKey]] = defaultdict(set)
+
+    def change(self, services: Mapping[ServiceKey, Optional[Service]]) -> None:
+        """Take these Services as they are now; None is gone."""
+        touched: Set[Address] = set()
+        for key, service in services.items():
+            before = self._services.pop(key, None)
+            old = before.addresses if before else ()
+            new = service.addresses if service and _is_served(service) else ()
+            for address in old:
+                self._owners[address].discard(key)
+            for address in new:
+                self._owners[address].add(key)
+            if service and new:
+                self._services[key] = service
+            touched.update(old, new)
+        self._revise(touched)
+
+    def regroup(self, groups: Iterable[ServiceGroup]) -> None:
+        """Take these as all ServiceGroups."""
+        self._groups = tuple(groups)
+        self._revise(self._owners)
+
+    def _revise(self, addresses: Iterable[Address]) -> None:
+        vips = dict(self.vips)
+        for address in tuple(addresses):
+            owners = [self._services[key] for key in self._owners[address]]
+            if not owners:
+                vips.pop(address, None)
+                del self._owners[address]
+                continue
+            vip = _vip(address, owners, self._groups)
+            if vip != vips.get(address):
+                vips[address] = vip
+        self.vips = vips
+
+
+def _is_served(service: Service) -> bool:
+    return service.is_load_balancer and service.allocated_by_us
 
 
 def vips_of(services: Iterable[Service], groups: Sequence[ServiceGroup] = ()) -> Tuple[Vip, ...]:
     """All addresses that the allocator gave to these Services, in order of address."""
     by_address: Dict[Address, List[Service]] = defaultdict(list)
     for service in services:
-        if service.is_load_balancer and service.allocated_by_us:
+        if _is_served(service):
             for address in service.addresses:
                 by_address[address].append(service)
     return tuple(
@@ -51,6 +112,8 @@ def _vip(address: Address, owners: List[Service], groups: Sequence[ServiceGroup]
         pool_type=stated or (group.pool_type if group else PoolType.LOCAL),
         prefixlen=found.prefixlen if found else None,
         skip_dad=any(s.skip_dad for s in owners),
+        everywhere=not all(s.is_external_local for s in owners),
+        has_affinity=all(s.has_affinity for s in owners),
         # An entry without an address, as older agents wrote it, speaks for all of its family.
         announcing=tuple(sorted((e for e in entries if e.address in (address, None)), key=str)),
     )
