@@ -34,6 +34,9 @@ SHARING_ANNOTATION = "purelb.io/allow-shared-ip"
 # By IP version.
 ANNOUNCING_ANNOTATIONS = {4: "purelb.io/announcing-IPv4", 6: "purelb.io/announcing-IPv6"}
 
+# Holds the key by which the nodes' agents know each other's questions and answers.
+PEER_SECRET = "purelb-peers"  # noqa: S105 - its name, not its content
+
 LOAD_BALANCER_CLASSES = frozenset({"purelb.io/purelbv2", "purelb.io/purelb-v2"})
 
 # By IP version, as Service.spec.ipFamilies spells them.
