@@ -1,13 +1,15 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The HTTP endpoints of both programs: /metrics, /healthz, /readyz."""
+"""The HTTP endpoints of both programs: /metrics, /healthz, /readyz, and what a program adds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Self
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
@@ -18,7 +20,12 @@ class Probes:
     """An HTTP server on all addresses of the host; used as an async context manager."""
 
     def __init__(
-        self, registry: CollectorRegistry, *, port: int, is_ready: Callable[[], bool]
+        self,
+        registry: CollectorRegistry,
+        *,
+        port: int,
+        is_ready: Callable[[], bool],
+        routes: Mapping[str, Handler] = MappingProxyType({}),
     ) -> None:
         self._registry = registry
         self._port = port
@@ -27,6 +34,8 @@ class Probes:
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
+        for path, handler in routes.items():
+            app.router.add_get(path, handler)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
 
     async def _metrics(self, _request: web.Request) -> web.Response:

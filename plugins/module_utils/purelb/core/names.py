@@ -53,6 +53,8 @@ DRAINING_TAINTS = (
 )
 # On a Node: the last occurrence of such an event that was turned into the taint.
 PREEMPTED_ANNOTATION = "purelb.io/preempted-by"
+# Holds the key by which the nodes' agents know each other's questions and answers.
+PEER_SECRET = "purelb-peers"  # noqa: S105 - its name, not its content
 
 LOAD_BALANCER_CLASSES = frozenset({"purelb.io/purelbv2", "purelb.io/purelb-v2"})
 
