@@ -53,6 +53,7 @@ DRAINING_TAINTS = (
 )
 # On a Node: the last occurrence of such an event that was turned into the taint.
 PREEMPTED_ANNOTATION = "purelb.io/preempted-by"
+
 # Holds the key by which the nodes' agents know each other's questions and answers.
 PEER_SECRET = "purelb-peers"  # noqa: S105 - its name, not its content
 
