@@ -18,7 +18,10 @@ API_VERSIONS = {
     "Service": "v1",
     "ServiceGroup": "purelb.io/v2",
     "LBNodeAgent": "purelb.io/v2",
+    "Node": "v1",
 }
+# Where the API server takes events about objects that have no namespace.
+_CLUSTER_NAMESPACE = "default"
 
 
 class Events:
@@ -32,9 +35,9 @@ class Events:
     async def send(
         self, about: Mapping[str, str], *, uid: str, reason: str, message: str, kind: str = "Normal"
     ) -> None:
-        """Send one event about an object given by kind, namespace and name."""
+        """Send one event about an object given by kind, name and, where it has one, namespace."""
         moment = format_micro_time(clock.wall_time())
-        namespace = about["namespace"]
+        namespace = about.get("namespace", _CLUSTER_NAMESPACE)
         body = {
             "apiVersion": "v1",
             "kind": "Event",

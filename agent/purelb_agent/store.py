@@ -16,6 +16,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core import c
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.configuration import (
     NodeConfig,
 )
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.draining import NodeInfo
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.errors import ObjectError
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.leases import (
     Membership,
@@ -27,6 +28,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model im
     ServiceGroup,
     ServiceKey,
 )
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.nodes import node_info_of
 
 from . import clock, log
 
@@ -120,6 +122,11 @@ def group_table(
         on_change,
         on_error=on_error,
     )
+
+
+def node_table(on_change: Callable[[set[str]], None]) -> Table[str, NodeInfo]:
+    """Nodes by name."""
+    return Table(node_info_of, lambda item: str(item["metadata"]["name"]), on_change)
 
 
 def config_table(on_change: Callable[[set[str]], None]) -> Table[str, NodeConfig]:

@@ -34,6 +34,19 @@ SHARING_ANNOTATION = "purelb.io/allow-shared-ip"
 # By IP version.
 ANNOUNCING_ANNOTATIONS = {4: "purelb.io/announcing-IPv4", 6: "purelb.io/announcing-IPv6"}
 
+# As the cloud providers' controllers spell them.
+PREEMPT_EVENT_REASON = "PreemptScheduled"
+SPOT_TAINT_KEY = "cloudprovider.azure.microsoft.com/draining"
+SPOT_TAINT_VALUE = "spot-eviction"
+SPOT_TAINT_EFFECT = "NoSchedule"
+DRAINING_TAINTS = (
+    "node.kubernetes.io/out-of-service",
+    "node.cloudprovider.kubernetes.io/shutdown",
+    SPOT_TAINT_KEY,
+)
+# On a Node: the last occurrence of such an event that was turned into the taint.
+PREEMPTED_ANNOTATION = "purelb.io/preempted-by"
+
 LOAD_BALANCER_CLASSES = frozenset({"purelb.io/purelbv2", "purelb.io/purelb-v2"})
 
 # By IP version, as Service.spec.ipFamilies spells them.

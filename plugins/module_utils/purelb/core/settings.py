@@ -24,6 +24,14 @@ def parse_duration(text: str, name: str) -> float:
     return float(match["number"]) * _UNIT_SECONDS[match["unit"]]
 
 
+def parse_switch(mapping: Mapping[str, str], name: str, *, default: bool) -> bool:
+    """Whether a setting that knows `on` and `off` is on."""
+    text = mapping.get(name, "").strip()
+    if text not in ("", "on", "off"):
+        raise SettingError(f"{name}={text!r} is no switch; write on or off")
+    return text == "on" if text else default
+
+
 @dataclass(frozen=True)
 class LeaseTiming:
     """How a node's Lease is kept, in seconds.
