@@ -13,13 +13,16 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.names im
     API_GROUP,
     API_VERSION,
     DEFAULT_NAMESPACE,
+    PREEMPT_EVENT_REASON,
 )
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.settings import parse_switch
 
 from . import __version__, log
 from .allocating import Allocating
 from .events import Events
 from .kube import Access, Kube
 from .metrics import AllocatorMetrics
+from .preempting import Preempting
 from .probes import Probes
 from .program import arguments, run, stop_signal
 from .tasks import Tasks
@@ -27,11 +30,23 @@ from .watch import Watcher
 
 _ENVIRONMENT = """\
   PURELB_NAMESPACE  namespace of the ServiceGroups (purelb-system)
+  PURELB_DRAINING   on: an event PreemptScheduled about a Node taints it; or off (on)
 """
+
+
+def _start_preempting(tasks: Tasks, kube: Kube, events: Events) -> None:
+    preempting = Preempting(kube, events)
+    nodes = Watcher(kube, "/api/v1/nodes", preempting.nodes)
+    about = {"fieldSelector": f"reason={PREEMPT_EVENT_REASON},involvedObject.kind=Node"}
+    preemptions = Watcher(kube, "/api/v1/events", preempting.preemptions, params=about)
+    tasks.start("watch-nodes", nodes.run())
+    tasks.start("watch-preemptions", preemptions.run())
+    tasks.start("preempt", preempting.run())
 
 
 async def _work(options: argparse.Namespace) -> None:
     namespace = os.environ.get("PURELB_NAMESPACE") or DEFAULT_NAMESPACE
+    has_draining = parse_switch(os.environ, "PURELB_DRAINING", default=True)
     registry = CollectorRegistry()
     stop, tasks = stop_signal(), Tasks()
     async with Kube(Access.in_cluster(os.environ)) as kube:
@@ -47,6 +62,8 @@ async def _work(options: argparse.Namespace) -> None:
             tasks.start("watch-services", services.run())
             tasks.start("allocate", allocating.run())
             tasks.start("events", events.run())
+            if has_draining:
+                _start_preempting(tasks, kube, events)
             try:
                 await tasks.run_until(stop)
             finally:

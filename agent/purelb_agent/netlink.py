@@ -20,6 +20,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model im
     InterfaceAddress,
     Link,
 )
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.names import LINK_ALIAS
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.plan import Put
 
 from . import clock, rtnetlink
@@ -143,6 +144,24 @@ class Kernel:
         """Take an address off its interface; that it is gone already is success."""
         try:
             self._answers(self._send(lambda seq: rtnetlink.build_remove(held, seq)))
+        except NetlinkError as problem:
+            if problem.errno not in _DONE_ALREADY:
+                raise
+
+    def add_dummy(self, name: str) -> None:
+        """Create a link of type dummy, marked as ours; one of that name is used as it is."""
+        try:
+            self._answers(self._send(lambda seq: rtnetlink.build_dummy(name, seq)))
+        except NetlinkError as problem:
+            if problem.errno == errno.EEXIST:
+                return
+            raise
+        self._answers(self._send(lambda seq: rtnetlink.build_alias(name, LINK_ALIAS, seq)))
+
+    def remove_link(self, link: Link) -> None:
+        """Remove a link; that it is gone already is success."""
+        try:
+            self._answers(self._send(lambda seq: rtnetlink.build_remove_link(link.index, seq)))
         except NetlinkError as problem:
             if problem.errno not in _DONE_ALREADY:
                 raise

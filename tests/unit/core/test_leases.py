@@ -22,6 +22,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model im
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.settings import (
     LeaseTiming,
     parse_duration,
+    parse_switch,
     required,
 )
 
@@ -201,6 +202,23 @@ class TestRequired:
     def test_a_setting_that_is_missing_is_named_with_the_mend(self, mapping):
         with pytest.raises(SettingError, match="X is not set; set it"):
             required(mapping, "X", "set it")
+
+
+class TestSwitch:
+    @pytest.mark.parametrize(("text", "is_on"), [("on", True), ("off", False), (" on ", True)])
+    @pytest.mark.parametrize("default", [True, False])
+    def test_it_is_as_it_is_set(self, text, is_on, default):
+        assert parse_switch({"X": text}, "X", default=default) is is_on
+
+    @pytest.mark.parametrize("mapping", [{}, {"X": ""}])
+    @pytest.mark.parametrize("default", [True, False])
+    def test_it_has_its_default_where_it_is_not_set(self, mapping, default):
+        assert parse_switch(mapping, "X", default=default) is default
+
+    @pytest.mark.parametrize("text", ["true", "1", "ON", "no"])
+    def test_another_word_is_refused_by_name(self, text):
+        with pytest.raises(SettingError, match="no switch; write on or off"):
+            parse_switch({"X": text}, "X", default=True)
 
 
 class TestTiming:

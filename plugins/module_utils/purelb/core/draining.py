@@ -3,8 +3,8 @@
 
 """Which nodes are leaving, and when the announced end of a node becomes a taint on it.
 
-A taint lasts, an event does not: the event of an eviction is turned into a taint, and the Node keeps
-a mark of that occurrence. An operator who takes the taint away is therefore never overruled by what
+A taint lasts, an event does not: the event of an eviction is turned into a taint, and the Node
+keeps a mark of that occurrence. So an operator who takes the taint away is never overruled by what
 was known already, whatever restarts in between; only a new occurrence taints again.
 """
 
