@@ -20,19 +20,20 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.packets 
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.settings import (
     AnnounceConfig,
 )
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.world import Place
 
 from . import log
+from .conflicts import Sentinel
 from .metrics import NodeMetrics
 from .sockets import send_frames
-
-Place = tuple[int, Address]
 
 
 class Announcer:
     """What is usable on this node, and the announcements of it that are still to come."""
 
-    def __init__(self, metrics: NodeMetrics) -> None:
+    def __init__(self, metrics: NodeMetrics, sentinel: Sentinel) -> None:
         self._metrics = metrics
+        self._sentinel = sentinel
         self._announcements = Announcements()
         self._usable: frozenset[Place] = frozenset()
 
@@ -65,6 +66,10 @@ class Announcer:
         for link in links:
             if link.index in by_link:
                 self._send(link, by_link[link.index])
+
+    def guard(self, held: frozenset[Place], links: Iterable[Link], *, now: float) -> None:
+        """Look out for other hosts that have what this node holds."""
+        self._sentinel.update(held, links, now=now)
 
     def _send(self, link: Link, addresses: list[Address]) -> None:
         frames = [frame for a in addresses for frame in build_announcement(link.mac, a)]

@@ -108,12 +108,16 @@ class Interfaces:
         try:
             self._kernel.remove(held)
         except NetlinkError as problem:
-            log.error("withdrawFailed", ip=held.address, link=held.link, error=str(problem))
+            where = self.name_of(held.link)
+            log.error("withdrawFailed", ip=held.address, interface=where, error=str(problem))
             return False
         self.put -= {(held.link, held.address)}
         self._seen.pop((held.link, held.address), None)
         self._metrics.withdrawals.inc()
-        log.info("withdrawAddress", ip=held.address, reason=remove.reason.value)
+        if held.dad_failed:
+            self._metrics.conflicts.inc()
+        why = "duplicateAddressDetected" if held.dad_failed else remove.reason.value
+        log.info("withdrawAddress", ip=held.address, interface=self.name_of(held.link), reason=why)
         return True
 
     def _add(self, put: Put) -> bool:
@@ -123,17 +127,22 @@ class Interfaces:
         except NetlinkError as problem:
             if not put.is_new:
                 self._metrics.address_renewal_errors.inc()
-            log.error("addFailed", ip=put.address, link=put.link, error=str(problem))
+            where = self.name_of(put.link)
+            log.error("addFailed", ip=put.address, interface=where, error=str(problem))
             return False
         if put.is_new:
             self._metrics.additions.inc()
             if place in self.held:
                 self._metrics.watchdog_recoveries.inc()
-                log.warning("addressPutBack", ip=put.address, link=put.link)
+                log.warning("addressPutBack", ip=put.address, interface=self.name_of(put.link))
         else:
             self._metrics.address_renewals.inc()
         self.put |= {place}
         return True
+
+    def name_of(self, index: int) -> str:
+        """Name of a link as last read; its number if it is not known."""
+        return next((link.name for link in self.links if link.index == index), str(index))
 
     def usable(self, fresh: set[Place]) -> frozenset[Place]:
         """Addresses that hosts of the segment may use now; `fresh` ones were just added."""

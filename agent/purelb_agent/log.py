@@ -55,6 +55,13 @@ def configure(*, level: str, style: str) -> None:
     _LOGGER.setLevel(level.upper())
 
 
+def switch_debug(level: str) -> None:
+    """Log at level debug, or at this one again."""
+    is_debug = _LOGGER.level == logging.DEBUG
+    _LOGGER.setLevel(level.upper() if is_debug else logging.DEBUG)
+    warning("logLevel", level=level if is_debug else "debug")
+
+
 def debug(event: str, **fields: Any) -> None:
     """Log what only somebody who looks for a fault wants to see."""
     _LOGGER.debug(event, extra={"fields": fields})

@@ -53,6 +53,19 @@ class NodeMetrics:
         self.lease_healthy = gauge(
             f"{_ELECTION}_lease_healthy", "1 while the own Lease gives the right to announce."
         )
+        self.outage_holding = gauge(
+            f"{_ELECTION}_outage_holding",
+            "1 while addresses are kept because the API is down for everybody.",
+        )
+        self.outages_held = counter(
+            f"{_ELECTION}_outages_held_total",
+            "Outages of the API that this node kept its addresses through.",
+        )
+        self.peer_answers = counter(
+            f"{_ELECTION}_peer_answers_total",
+            "What peers said when they were asked whether they can renew.",
+            "answer",
+        )
         self.renewals = counter(f"{_ELECTION}_lease_renewals_total", "Good renewals of the Lease.")
         self.renewal_failures = counter(
             f"{_ELECTION}_lease_renewal_failures_total", "Failed renewals of the Lease."

@@ -7,9 +7,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.conflicts import Conflict
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.names import (
     API_GROUP,
     API_VERSION,
@@ -22,22 +26,30 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.settings
 )
 
 from . import __version__, log
+from .announcer import Announcer
+from .conflicts import Sentinel
 from .events import Events
+from .holding import Holding
 from .interfaces import Interfaces
 from .kube import Access, Kube
 from .metrics import NodeMetrics
 from .netlink import Kernel
+from .peers import PATH as PEER_PATH
+from .peers import Peers, read_key
 from .probes import Probes
 from .program import arguments, run, stop_signal
-from .reconcile import Reconciler
+from .reconcile import Hands, Reconciler
 from .renewer import Identity, Renewer
 from .reporter import Reporter
 from .store import NodeStore
 from .tasks import Tasks
+from .verdicts import VerdictLog
 from .watch import Watcher
 
 # After its Lease is gone a node stays, so that its peers' announcements are out before it is.
 STAY_SECONDS = 2.0
+# Where the role mounts the Secret by which the agents know each other.
+PEER_KEY = Path("/etc/purelb/peers/key")
 _ENVIRONMENT = """\
   PURELB_NODE_NAME       name of this node (required)
   PURELB_POD_UID         UID of this pod, marks the Lease as its own (required)
@@ -45,6 +57,7 @@ _ENVIRONMENT = """\
   PURELB_LEASE_DURATION  how long a Lease counts without renewal (10s)
   PURELB_RENEW_DEADLINE  when a node withdraws if renewals fail (7s)
   PURELB_RETRY_PERIOD    pause between failed renewals (2s)
+  PURELB_OUTAGE_HOLD     whether addresses stay while nobody reaches the API: on or off (on)
   PURELB_DRAINING        whether taints of a leaving node keep addresses away: on or off (on)
 """
 
@@ -72,53 +85,131 @@ def _watchers(kube: Kube, store: NodeStore, identity: Identity) -> dict[str, Wat
     }
 
 
-async def _leave(tasks: Tasks, renewer: Renewer, reconciler: Reconciler) -> None:
-    """Leave the election, withdraw all, delete the Lease, stay a little: in this order."""
-    log.info("leaving")
-    renewer.leave()
-    reconciler.withdraw_all()
-    await tasks.stop("renew", "reconcile")
-    await renewer.delete()
-    # The reporter is still there and takes this node's entries out of the annotations.
-    await asyncio.sleep(STAY_SECONDS)
-    await tasks.stop()
+@dataclass(frozen=True)
+class _Settings:
+    """What the environment and the command line say."""
+
+    identity: Identity
+    timing: LeaseTiming
+    drains: bool
+    key: bytes | None
+    port: int
+
+    @classmethod
+    def read(cls, options: argparse.Namespace) -> _Settings:
+        holds = parse_switch(os.environ, "PURELB_OUTAGE_HOLD", default=True)
+        return cls(
+            _identity(),
+            LeaseTiming.parse(os.environ),
+            parse_switch(os.environ, "PURELB_DRAINING", default=True),
+            read_key(PEER_KEY) if holds else None,
+            options.metrics_port,
+        )
+
+
+class _Agent:
+    """The parts of the program, put together."""
+
+    def __init__(self, kube: Kube, settings: _Settings) -> None:
+        self.registry = CollectorRegistry()
+        identity, timing = settings.identity, settings.timing
+        self.metrics = metrics = NodeMetrics(self.registry)
+        self.store = store = NodeStore(identity.node, drains=settings.drains)
+        self.kernel = Kernel()
+        self.renewer = Renewer(kube, store, identity, timing=timing, metrics=metrics)
+        self.events = Events(kube, component="lbnodeagent", instance=identity.node)
+        self.reporter = Reporter(kube, store, self.events, identity.node)
+        self.sentinel = Sentinel(self._on_conflict)
+        self.watchers = _watchers(kube, store, identity)
+        hands = Hands(
+            Interfaces(self.kernel, metrics),
+            Announcer(metrics, self.sentinel),
+            VerdictLog(identity.node, metrics),
+            self.reporter,
+        )
+        self.reconciler = Reconciler(
+            store,
+            self.renewer,
+            hands,
+            metrics=metrics,
+            ask_again=self.watchers["leases"].refresh,
+        )
+
+    def _on_conflict(self, conflict: Conflict) -> None:
+        self.metrics.conflicts.inc()
+        self.reporter.report_conflict(conflict)
+
+    def peers(self, settings: _Settings) -> Peers | None:
+        """Who is asked whether the API is down for everybody; None where that is switched off."""
+        if settings.key is None:
+            log.warning("peersNotAsked", reason="switched off, or no key", key=PEER_KEY)
+            return None
+        timing = settings.timing
+        return Peers(
+            settings.identity.node,
+            settings.key,
+            timing=timing,
+            could_renew=self.renewer.could_renew,
+            lets_count=lambda node: self.store.lets_count(node, seconds=timing.duration),
+            port=settings.port,
+        )
+
+    def start(self, tasks: Tasks) -> None:
+        """Start everything but the peers."""
+        for name, watcher in self.watchers.items():
+            tasks.start(f"watch-{name}", watcher.run())
+        tasks.start("reconcile", self.reconciler.run())
+        tasks.start("renew", self.renewer.run())
+        tasks.start("report", self.reporter.run())
+        tasks.start("events", self.events.run())
+        tasks.start("conflicts", self.sentinel.run())
+
+    async def leave(self, tasks: Tasks) -> None:
+        """Leave the election, withdraw all, delete the Lease, stay a little: in this order."""
+        log.info("leaving", node=self.renewer.node)
+        self.renewer.leave()
+        self.reconciler.withdraw_all()
+        await tasks.stop("renew", "reconcile")
+        await self.renewer.delete()
+        # The reporter is still there and takes this node's entries out of the annotations.
+        await asyncio.sleep(STAY_SECONDS)
+        await tasks.stop()
+        self.sentinel.close()
+        self.kernel.close()
 
 
 async def _work(options: argparse.Namespace) -> None:
-    identity, timing = _identity(), LeaseTiming.parse(os.environ)
-    registry = CollectorRegistry()
-    drains = parse_switch(os.environ, "PURELB_DRAINING", default=True)
-    metrics, tasks = NodeMetrics(registry), Tasks()
-    store = NodeStore(identity.node, drains=drains)
-    stop = stop_signal()
-    async with Kube(Access.in_cluster(os.environ)) as kube:
-        kernel = Kernel()
-        renewer = Renewer(kube, store, identity, timing=timing, metrics=metrics)
-        events = Events(kube, component="lbnodeagent", instance=identity.node)
-        reporter = Reporter(kube, store, events, identity.node)
-        watchers = _watchers(kube, store, identity)
-        reconciler = Reconciler(
-            Interfaces(kernel, metrics),
-            store,
-            renewer,
-            reporter,
-            metrics=metrics,
-            ask_again=watchers["leases"].refresh,
+    settings, tasks, stop = _Settings.read(options), Tasks(), stop_signal()
+    async with AsyncExitStack() as stack:
+        kube = await stack.enter_async_context(Kube(Access.in_cluster(os.environ)))
+        agent = _Agent(kube, settings)
+        peers = agent.peers(settings)
+        routes = {} if peers is None else {PEER_PATH: peers.handle}
+        await stack.enter_async_context(
+            Probes(
+                agent.registry,
+                port=settings.port,
+                is_ready=lambda: agent.reconciler.is_ready,
+                routes=routes,
+            )
         )
-        probes = Probes(registry, port=options.metrics_port, is_ready=lambda: reconciler.is_ready)
-        async with probes:
-            log.info("started", version=__version__, node=identity.node)
-            for name, watcher in watchers.items():
-                tasks.start(f"watch-{name}", watcher.run())
-            tasks.start("reconcile", reconciler.run())
-            tasks.start("renew", renewer.run())
-            tasks.start("report", reporter.run())
-            tasks.start("events", events.run())
-            try:
-                await tasks.run_until(stop)
-            finally:
-                await _leave(tasks, renewer, reconciler)
-        kernel.close()
+        log.info("started", version=__version__, node=settings.identity.node)
+        agent.start(tasks)
+        if peers is not None:
+            await stack.enter_async_context(peers)
+            holding = Holding(
+                peers,
+                agent.renewer,
+                agent.store,
+                agent.events,
+                timing=settings.timing,
+                metrics=agent.metrics,
+            )
+            tasks.start("hold", holding.run())
+        try:
+            await tasks.run_until(stop)
+        finally:
+            await agent.leave(tasks)
     log.info("stopped")
 
 

@@ -39,7 +39,7 @@ _SHORTEST_KEY = 16
 _LONGEST_REPLY = 1024
 # So that a big cluster's questions are no storm. A peer that has to try first takes up to PATIENCE,
 # and one that is dead all the time there is: this many of them at once use up a second of asking.
-_IN_FLIGHT = 64
+_IN_FLIGHT = 256
 
 # Whether this node could renew just now: True, False, or None while that is not known. It makes an
 # attempt or joins the one under way, so that any number of questions makes one attempt a second at
@@ -70,9 +70,7 @@ def read_key(path: Path) -> bytes | None:
 class Peers:
     """The other nodes' agents; used as an async context manager.
 
-    `heard`: which peers said directly that they can renew, and when. `promises`: to which nodes
-    this one said that it cannot, and until when their Leases therefore count here, whatever else it
-    sees of them. Both are on this node's own clock.
+    `heard`: which peers said directly that they can renew, and when on this node's own clock.
     """
 
     def __init__(
@@ -82,16 +80,21 @@ class Peers:
         *,
         timing: LeaseTiming,
         could_renew: CouldRenew,
+        lets_count: Callable[[str], bool],
         port: int,
     ) -> None:
+        """`lets_count` makes the Lease of a node count here for a full duration; whether it may.
+
+        It may not once it has ended here: its addresses may be this node's by now.
+        """
         self._node = node
         self._key = key
         self._timing = timing
         self._could_renew = could_renew
+        self._lets_count = lets_count
         self._port = port
         self._session: aiohttp.ClientSession | None = None
         self.heard: dict[str, float] = {}
-        self.promises: dict[str, float] = {}
 
     async def __aenter__(self) -> Self:
         """Get ready to ask."""
@@ -182,8 +185,8 @@ class Peers:
             now=clock.now(),
             timing=self._timing,
         )
-        if answer is Answer.CANNOT:
-            self._promise(question.asker)
+        if answer is Answer.CANNOT and not self._lets_count(question.asker):
+            answer = Answer.KNOWS
         reply = build_reply(self._key, peer=self._node, nonce=question.nonce, answer=answer)
         return web.Response(body=reply, content_type="application/json")
 
@@ -193,8 +196,3 @@ class Peers:
                 return await self._could_renew()
         except TimeoutError:
             return None
-
-    def _promise(self, asker: str) -> None:
-        now = clock.now()
-        kept = {node: until for node, until in self.promises.items() if now < until}
-        self.promises = {**kept, asker: now + self._timing.duration}

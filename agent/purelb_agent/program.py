@@ -32,7 +32,10 @@ def arguments(name: str, description: str, environment: str) -> argparse.Argumen
     )
     parser.add_argument("--version", action="version", version=f"{name} {__version__}")
     parser.add_argument(
-        "--log-level", choices=log.LEVELS, default="info", help="the least to log (default info)"
+        "--log-level",
+        choices=log.LEVELS,
+        default="info",
+        help="the least to log (default info); SIGUSR1 switches to debug and back",
     )
     parser.add_argument(
         "--log-format", choices=log.FORMATS, default="logfmt", help="how (default logfmt)"
@@ -55,6 +58,11 @@ def stop_signal() -> asyncio.Event:
     return stop
 
 
+def follow_level_signal(level: str) -> None:
+    """Let SIGUSR1 switch the log between debug and this level."""
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, log.switch_debug, level)
+
+
 def run(options: argparse.Namespace, work: Callable[[argparse.Namespace], Awaitable[None]]) -> None:
     """Run a program to its end; a setting that breaks a rule ends it with one clear line."""
     log.configure(level=options.log_level, style=options.log_format)
@@ -64,6 +72,7 @@ def run(options: argparse.Namespace, work: Callable[[argparse.Namespace], Awaita
     disable_created_metrics()  # type: ignore[no-untyped-call]
 
     async def main() -> None:
+        follow_level_signal(options.log_level)
         await work(options)
 
     try:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.configuration import (
     NOWHERE,
@@ -53,30 +54,39 @@ RESYNC = 30.0
 _AFTER_ERROR = 1.0
 
 
+@dataclass(frozen=True)
+class Hands:
+    """What the loop acts through: kernel, wire, log and metrics, API."""
+
+    interfaces: Interfaces
+    announcer: Announcer
+    verdicts: VerdictLog
+    reporter: Reporter
+
+
 class Reconciler:
     """The owner of the node's VIPs."""
 
     def __init__(
         self,
-        interfaces: Interfaces,
         store: NodeStore,
         renewer: Renewer,
-        reporter: Reporter,
+        hands: Hands,
         *,
         metrics: NodeMetrics,
         ask_again: Callable[[], None],
     ) -> None:
         """`ask_again` lists the Leases anew; it is asked when one seems to have ended."""
         self.is_ready = False
-        self._interfaces = interfaces
+        self._interfaces = hands.interfaces
+        self._announcer = hands.announcer
+        self._verdicts = hands.verdicts
+        self._reporter = hands.reporter
         self._renewer = renewer
-        self._reporter = reporter
         self._metrics = metrics
         self._store = store
         self._ask_again = ask_again
         self._node = renewer.node
-        self._verdicts = VerdictLog(renewer.node, metrics)
-        self._announcer = Announcer(metrics)
         # How this node came by its configuration, and what it says.
         self._choice = Choice(SelectorState.DEFAULT, NodeConfig())
         self._judgement: Judgement | None = None
@@ -180,6 +190,10 @@ class Reconciler:
         on_wire = frozenset(place for place in usable if place[0] not in world.dummies)
         links = self._interfaces.links
         self._announcer.announce(on_wire, fresh, links, self._config.announce, now=now)
+        # What failed duplicate address detection is somebody's, and who that is shall be found.
+        held = self._interfaces.held
+        guarded = frozenset(place for place in held if place[0] not in world.dummies)
+        self._announcer.guard(guarded, links, now=now)
 
     def _wake_at(self, world: World, made: Plan, now: float, *, done: bool) -> float:
         moments = [

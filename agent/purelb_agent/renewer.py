@@ -3,7 +3,8 @@
 """Keeps the node's own Lease: the only writer of it, and of the right that it gives.
 
 A renewal is one request, a replacement of the Lease as last seen. What the answers mean is decided
-by the renewal machine in the core.
+by the renewal machine in the core. While it is in doubt whether the API answers, others ask the
+peers, and extend the right by what they say.
 """
 
 from __future__ import annotations
@@ -17,12 +18,18 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core import c
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.leases import (
     Renewal,
     RenewalState,
+    Right,
 )
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import (
     Lease,
     Network,
+    Outage,
 )
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.names import lease_name
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.peers import (
+    PATIENCE,
+    Attempts,
+)
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.settings import LeaseTiming
 
 from . import clock, log
@@ -33,6 +40,10 @@ from .store import NodeStore
 # An interface that flaps makes one write of the Lease, not one for each flap.
 SUBNET_DEBOUNCE = 2.0
 _POLL = 0.05
+# Attempts that others ask for come no closer than this.
+_SHORTEST_PAUSE = 1.0
+# How much later than its next attempt a peer's renewal may be seen here.
+_MARGIN = 0.5
 _DELETE_ATTEMPTS = 3
 
 
@@ -63,12 +74,18 @@ class Renewer:
         self._timing = timing
         self._metrics = metrics
         self._renewal = Renewal(timing)
+        self._published = self._renewal.state
         self._subnets: tuple[Network, ...] | None = None
         self._written: tuple[Network, ...] | None = None
         self._subnets_due = math.inf
         self._body: dict[str, Any] | None = None
         self._node_uid = ""
         self._kick = asyncio.Event()
+        # Set while renewals fail or hang and there is still a right to lose.
+        self.in_doubt = asyncio.Event()
+        self._attempts = Attempts()
+        self._attempted = asyncio.Event()
+        self._outage: Outage | None = None
         path = f"/apis/coordination.k8s.io/v1/namespaces/{identity.namespace}/leases"
         self._collection, self._path = path, f"{path}/{lease_name(identity.node)}"
 
@@ -96,6 +113,8 @@ class Renewer:
             self._renewal = self._renewal.at(clock.now())
             self._publish()
             if clock.now() >= min(self._renewal.next_attempt, self._subnets_due):
+                if self._renewal.state is RenewalState.LOST:
+                    await self._rejoin()
                 await self._attempt()
             else:
                 await self._rest()
@@ -131,58 +150,149 @@ class Renewer:
         except TimeoutError:
             return
 
+    async def _rejoin(self) -> None:
+        """Find out who is there, before taking part again.
+
+        While this node saw nothing, its peers' Leases ended for it: it would take every address for
+        its own. Who could not see either gets the time to renew.
+        """
+        asked_at, seconds = clock.now(), self._timing.retry_period
+        try:
+            listed = await self._kube.request("GET", self._collection, seconds=seconds)
+        except ApiError:
+            return  # the attempt that follows fails, too, and is counted
+        self._store.leases.replace(listed["items"], asked_at=asked_at)
+        self._store.leases.rejoin(since=self._renewal.sent_at, patience=seconds + _MARGIN)
+        # It settles by time as well as by news.
+        while self._settles_at() is not None:  # noqa: ASYNC110
+            await asyncio.sleep(_POLL)
+
     async def _attempt(self) -> None:
-        sent_at = clock.now()
+        sent_at, lease = clock.now(), self._lease()
         self._subnets_due = math.inf
-        subnets = self._subnets or ()
-        lease = Lease(
-            node=self._identity.node,
-            subnets=subnets,
-            instance=self._identity.instance,
-            holder=self._identity.node,
-            duration=self._timing.duration,
-            renew_time=clock.wall_time(),
-        )
+        self._attempts = replace(self._attempts, began_at=sent_at)
+        # One that hangs is as doubtful as one that failed: there is no time to wait for its end.
+        hanging = asyncio.get_running_loop().call_later(PATIENCE, self._doubt)
         try:
             async with asyncio.timeout(self._timing.retry_period):
                 body = await self._write(lease)
         except (ApiError, TimeoutError) as problem:
             self._failed(problem)
-            return
+        else:
+            self._succeeded(body, lease.subnets, sent_at)
+        finally:
+            hanging.cancel()
+            self._attempted.set()
+            self._attempted = asyncio.Event()
+
+    def _lease(self) -> Lease:
+        return Lease(
+            node=self._identity.node,
+            subnets=self._subnets or (),
+            instance=self._identity.instance,
+            holder=self._identity.node,
+            duration=self._timing.duration,
+            renew_time=clock.wall_time(),
+            outage=self._outage,
+        )
+
+    def _succeeded(
+        self, body: dict[str, Any], written: tuple[Network, ...], sent_at: float
+    ) -> None:
         if self._renewal.state is RenewalState.RELEASED:
             return
-        self._body, self._written = body, subnets
+        self._attempts = replace(self._attempts, good_sent_at=sent_at, began_at=None)
+        self._body, self._written = body, written
+        was_holding = self._renewal.state is RenewalState.HOLDING
+        if was_holding:
+            self._note_outage()
         self._renewal = self._renewal.succeeded(sent_at, clock.now())
         self._metrics.renewals.inc()
+        self.in_doubt.clear()
         # Not only through the watch: the own Lease counts from the moment that it is written.
         self._store.leases.put(body)
+        if was_holding:
+            self._store.leases.thaw()
         self._publish()
+
+    def _note_outage(self) -> None:
+        """Remember the outage that ends now, in the Lease too, and there at once."""
+        end = clock.wall_time()
+        self._outage = Outage(end - (clock.now() - self._renewal.sent_at), end)
+        self._subnets_due = clock.now()
 
     def _failed(self, problem: Exception) -> None:
         if self._renewal.state is RenewalState.RELEASED:
             return
-        self._renewal = self._renewal.failed(clock.now())
+        now = clock.now()
+        self._attempts = replace(self._attempts, failed_at=now, began_at=None)
+        self._renewal = self._renewal.failed(now)
         self._metrics.renewal_failures.inc()
         text = str(problem) or f"no answer within {self._timing.retry_period:g} s"
-        log.warning("leaseRenewalFailed", failures=self._renewal.failures, error=text)
+        if self._renewal.failures == 1:
+            log.warning("leaseRenewalFailed", node=self.node, error=text)
+        self._doubt()
         self._publish()
 
+    def _doubt(self) -> None:
+        if self._renewal.right is not None:
+            self.in_doubt.set()
+
+    def extend(self, extension: Right) -> None:
+        """Keep the right for longer, as the peers cannot renew either."""
+        before = self._renewal.state
+        self._renewal = self._renewal.extended(extension)
+        if self._renewal.state is RenewalState.HOLDING and before is not RenewalState.HOLDING:
+            self._store.leases.freeze()
+        self._publish()
+
+    def hurry(self) -> None:
+        """Try to renew now, but no more often than once a second."""
+        began = self._attempts.began_at or max(
+            self._attempts.good_sent_at, self._attempts.failed_at
+        )
+        self._renewal = self._renewal.sooner(max(clock.now(), began + _SHORTEST_PAUSE))
+        self._kick.set()
+
+    async def could_renew(self) -> bool | None:
+        """Whether this node could renew its Lease just now, by an attempt it makes or joins."""
+        if self._renewal.right is None:
+            return await self._reaches_api()
+        asked_at = clock.now()
+        while True:
+            known = self._attempts.could_renew(asked_at=asked_at, now=clock.now())
+            if known is not None:
+                return known
+            if self._attempts.began_at is None:
+                self.hurry()
+            await self._attempted.wait()
+
+    async def _reaches_api(self) -> bool:
+        try:
+            await self._found(PATIENCE)
+        except ApiError:
+            return False
+        return True
+
+    @property
+    def outage(self) -> Outage | None:
+        """The last outage that this node held its addresses through."""
+        return self._outage
+
     def _publish(self) -> None:
-        before = self._store.right
+        state = self._renewal.state
         self._store.grant(self._renewal.right)
-        if (before is None) != (self._store.right is None):
-            log.info("leaseState", state=self._renewal.state.value)
-        self._metrics.lease_healthy.set(self._store.right is not None)
+        if self._renewal.right is None:
+            self.in_doubt.clear()
+        if state is not self._published:
+            log.info("leaseState", node=self.node, state=state.value)
+            self._published = state
+        self._metrics.lease_healthy.set(self._renewal.right is not None)
+        self._metrics.outage_holding.set(state is RenewalState.HOLDING)
 
     async def _write(self, lease: Lease) -> dict[str, Any]:
         """Replace the Lease, or create it; a Lease that somebody else changed is taken over."""
         seconds = self._timing.retry_period
-        if self._renewal.state is RenewalState.LOST:
-            # While this node saw nothing, its peers' Leases ended for it. It must know who is there
-            # before it takes part again, or it would take every address for its own.
-            asked_at = clock.now()
-            listed = await self._kube.request("GET", self._collection, seconds=seconds)
-            self._store.leases.replace(listed["items"], asked_at=asked_at)
         if not self._node_uid:
             node = await self._kube.request(
                 "GET", f"/api/v1/nodes/{self._identity.node}", seconds=seconds

@@ -21,6 +21,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.configur
     Choice,
     SelectorState,
 )
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.conflicts import Conflict
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.judge import (
     Judgement,
     Verdict,
@@ -78,6 +79,12 @@ class Reporter:
                 f"Node {self._node} announces nothing: {config.problem}",
                 kind="Warning",
             )
+
+    def report_conflict(self, conflict: Conflict) -> None:
+        """Take note that another host has an address of this node, too."""
+        verdict = self._judgement and self._judgement.verdicts.get(conflict.address)
+        if verdict:
+            self._notices.tell_conflict(verdict, conflict.mac.hex(":"))
 
     async def run(self) -> None:
         """Write what differs until cancelled."""

@@ -190,6 +190,31 @@ class LeaseTable:
             self.membership = self.membership.forget(lease.node)
             self._on_change()
 
+    def lets_count(self, node: str, *, seconds: float) -> bool:
+        """Let a node's Lease count for so long, whatever else is seen of it; whether it still may.
+
+        It may not once it has ended here.
+        """
+        now = clock.now()
+        if not self.membership.counts(node, now):
+            return False
+        self.membership = self.membership.promise(node, until=now + seconds, now=now)
+        return True
+
+    def freeze(self) -> None:
+        """Let no Lease end, as nobody can renew."""
+        self.membership = self.membership.freeze(clock.now())
+
+    def thaw(self) -> None:
+        """Let Leases end again, each after a full duration at the earliest."""
+        self.membership = self.membership.thaw(clock.now())
+        self._on_change()
+
+    def rejoin(self, *, since: float, patience: float) -> None:
+        """Doubt the Leases that ended since; see Membership."""
+        self.membership = self.membership.rejoin(since=since, now=clock.now(), patience=patience)
+        self._on_change()
+
 
 class NodeStore:
     """All that the node agent knows; `changed` is set whenever the loop should look again."""
@@ -265,6 +290,14 @@ class NodeStore:
         """Whether everything has been listed once."""
         tables = (self.services, self.groups, self.slices, self.leases, self.configs, self.nodes)
         return all(table.listed for table in tables)
+
+    def lets_count(self, node: str, *, seconds: float) -> bool:
+        """Let a node's Lease count for so long; whether it may.
+
+        It may not where it has ended and this node may have the addresses. A node without a right
+        has none, and gives others the time to renew before it takes part again.
+        """
+        return self.leases.lets_count(node, seconds=seconds) or self.right is None
 
     def grant(self, right: Right | None) -> None:
         """Publish what the own Lease allows now."""

@@ -25,6 +25,7 @@ from .model import (
     Announcement,
     EndpointSlice,
     Lease,
+    Outage,
     PoolType,
     Service,
     ServiceGroup,
@@ -89,6 +90,14 @@ def lease_of(body: Json) -> Optional[Lease]:
     )
 
 
+def _outage_of(text: str) -> Optional[Outage]:
+    begin, _slash, end = text.partition("/")
+    begin_time, end_time = parse_time(begin), parse_time(end)
+    if begin_time is None or end_time is None:
+        return None
+    return Outage(begin_time, end_time)
+
+
 def _owning_node(meta: Json) -> str:
     owners = meta.get("ownerReferences") or ()
     return next((one.get("uid", "") for one in owners if one.get("kind") == "Node"), "")
@@ -96,6 +105,13 @@ def _owning_node(meta: Json) -> str:
 
 def lease_body(lease: Lease, *, namespace: str) -> Dict[str, Any]:
     """The Lease object that a node writes; owned by the Node, so that it goes with the Node."""
+    annotations = {
+        names.SUBNETS_ANNOTATION: ",".join(str(subnet) for subnet in lease.subnets),
+        names.INSTANCE_ANNOTATION: lease.instance,
+    }
+    if lease.outage is not None:
+        times = (lease.outage.begin_time, lease.outage.end_time)
+        annotations[names.OUTAGE_ANNOTATION] = "/".join(map(format_micro_time, times))
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
@@ -103,10 +119,7 @@ def lease_body(lease: Lease, *, namespace: str) -> Dict[str, Any]:
             "name": names.lease_name(lease.node),
             "namespace": namespace,
             "labels": dict(names.LEASE_LABELS),
-            "annotations": {
-                names.SUBNETS_ANNOTATION: ",".join(str(subnet) for subnet in lease.subnets),
-                names.INSTANCE_ANNOTATION: lease.instance,
-            },
+            "annotations": annotations,
             "ownerReferences": [
                 {
                     "apiVersion": "v1",

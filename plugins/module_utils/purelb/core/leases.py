@@ -37,6 +37,8 @@ class RenewalState(str, Enum):
     ABSENT = "absent"
     HELD = "held"
     DOUBTFUL = "doubtful"
+    # The API is down for everybody, as the peers say: nobody can take over.
+    HOLDING = "holding"
     LOST = "lost"
     RELEASED = "released"
 
@@ -46,6 +48,7 @@ class RenewalEvent(str, Enum):
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
+    EXTENDED = "extended"
     LAPSED = "lapsed"
     STOPPED = "stopped"
 
@@ -56,26 +59,36 @@ TRANSITIONS: Dict[Tuple[RenewalState, RenewalEvent], RenewalState] = {
     (_S.ABSENT, _E.FAILED): _S.ABSENT,
     (_S.HELD, _E.SUCCEEDED): _S.HELD,
     (_S.HELD, _E.FAILED): _S.DOUBTFUL,
+    (_S.HELD, _E.EXTENDED): _S.HOLDING,
     (_S.HELD, _E.LAPSED): _S.LOST,
     (_S.DOUBTFUL, _E.SUCCEEDED): _S.HELD,
     (_S.DOUBTFUL, _E.FAILED): _S.DOUBTFUL,
+    (_S.DOUBTFUL, _E.EXTENDED): _S.HOLDING,
     (_S.DOUBTFUL, _E.LAPSED): _S.LOST,
+    (_S.HOLDING, _E.SUCCEEDED): _S.HELD,
+    (_S.HOLDING, _E.FAILED): _S.HOLDING,
+    (_S.HOLDING, _E.EXTENDED): _S.HOLDING,
+    (_S.HOLDING, _E.LAPSED): _S.LOST,
     (_S.LOST, _E.SUCCEEDED): _S.HELD,
     (_S.LOST, _E.FAILED): _S.LOST,
     **{(state, _E.STOPPED): _S.RELEASED for state in _S},
 }
-_WITH_RIGHT = (RenewalState.HELD, RenewalState.DOUBTFUL)
+_WITH_RIGHT = (RenewalState.HELD, RenewalState.DOUBTFUL, RenewalState.HOLDING)
 
 
 @dataclass(frozen=True)
 class Renewal:
-    """The own Lease: its state, when the last good renewal was sent, when to try again."""
+    """The own Lease: its state, when the last good renewal was sent, when to try again.
+
+    `extension`: the right that the peers' answers gave last, while nobody can renew.
+    """
 
     timing: LeaseTiming
     state: RenewalState = RenewalState.ABSENT
     sent_at: float = 0.0
     failures: int = 0
     next_attempt: float = 0.0
+    extension: Optional[Right] = None
 
     def _to(self, event: RenewalEvent) -> Renewal:
         return replace(self, state=TRANSITIONS[self.state, event])
@@ -86,6 +99,7 @@ class Renewal:
             self._to(RenewalEvent.SUCCEEDED),
             sent_at=sent_at,
             failures=0,
+            extension=None,
             next_attempt=max(now, sent_at + self.timing.renew_period),
         )
         return renewal.at(now)
@@ -99,11 +113,30 @@ class Renewal:
         )
         return renewal.at(now)
 
+    def extended(self, extension: Right) -> Renewal:
+        """Take note that nobody can renew. A right that is gone does not come back by this.
+
+        The node may have been taken for dead before the others lost the API, too.
+        """
+        if self.state not in _WITH_RIGHT:
+            return self
+        return replace(self._to(RenewalEvent.EXTENDED), extension=extension)
+
+    def sooner(self, moment: float) -> Renewal:
+        """Try again at this moment, if not before."""
+        return replace(self, next_attempt=min(self.next_attempt, moment))
+
     def at(self, now: float) -> Renewal:
-        """Look at the clock: the right lapses at its deadline or with the third failure."""
-        lapsed = self.failures >= MAX_FAILURES or now >= self.sent_at + self.timing.renew_deadline
-        if self.state in _WITH_RIGHT and lapsed:
-            return self._to(RenewalEvent.LAPSED)
+        """Look at the clock: the right lapses at its deadline or with the third failure.
+
+        While nobody can renew, failures say nothing new.
+        """
+        right = self.right
+        if right is None:
+            return self
+        failed = self.failures >= MAX_FAILURES and self.state is not RenewalState.HOLDING
+        if failed or now >= right.announce_until:
+            return replace(self._to(RenewalEvent.LAPSED), extension=None)
         return self
 
     def stopped(self) -> Renewal:
@@ -115,10 +148,11 @@ class Renewal:
         """What this Lease allows, or None."""
         if self.state not in _WITH_RIGHT:
             return None
-        return Right(
+        right = Right(
             announce_until=self.sent_at + self.timing.renew_deadline,
             ends_at=self.sent_at + self.timing.duration,
         )
+        return right if self.extension is None else right.or_later(self.extension)
 
 
 @dataclass(frozen=True)
@@ -131,6 +165,12 @@ class Right:
 
     announce_until: float
     ends_at: float
+
+    def or_later(self, other: Right) -> Right:
+        """The right that lasts as long as the longer of two."""
+        return Right(
+            max(self.announce_until, other.announce_until), max(self.ends_at, other.ends_at)
+        )
 
 
 @dataclass(frozen=True)
@@ -166,10 +206,14 @@ class Membership:
 
     `listed_at` is when the last complete list was asked for. A Lease that ended since then has
     ended only for this observer's watch: it counts until a list confirms it, for a short while.
+    `frozen_at`: since then nobody can renew, and no Lease ends. `promises`: this node told these
+    that it cannot renew, and that their Leases therefore count for it until then.
     """
 
     sightings: Mapping[str, Sighting] = field(default_factory=dict)
     listed_at: float = float("-inf")
+    frozen_at: Optional[float] = None
+    promises: Mapping[str, float] = field(default_factory=dict)
 
     def observe(self, lease: Lease, *, now: float, wall_time: float) -> Membership:
         """Take note of a Lease as it is at `now` (monotonic) and `wall_time` (the wall clock)."""
@@ -196,7 +240,7 @@ class Membership:
         """Take note of a complete list, which was asked for at `asked_at`."""
         found = {lease.node: lease for lease in leases}
         known = {n: s for n, s in self.sightings.items() if n in found}
-        membership = Membership(known, asked_at)
+        membership = replace(self, sightings=known, listed_at=asked_at)
         for lease in found.values():
             membership = membership.observe(lease, now=now, wall_time=wall_time)
         return membership
@@ -212,20 +256,32 @@ class Membership:
             for node, lease in (
                 (node, sighting.lease)
                 for node, sighting in sorted(self.sightings.items())
-                if now < self._counts_until(sighting)
+                if self._moment(now) < self._counts_until(sighting)
             )
         )
 
+    def counts(self, node: str, now: float) -> bool:
+        """Whether a node takes part in elections."""
+        sighting = self.sightings.get(node)
+        return sighting is not None and self._moment(now) < self._counts_until(sighting)
+
+    def _moment(self, now: float) -> float:
+        return now if self.frozen_at is None else min(now, self.frozen_at)
+
     def _counts_until(self, sighting: Sighting) -> float:
         is_confirmed = sighting.expires_at <= self.listed_at
-        return sighting.expires_at + (0.0 if is_confirmed else CONFIRMATION)
+        ends_at = sighting.expires_at + (0.0 if is_confirmed else CONFIRMATION)
+        return max(ends_at, self.promises.get(sighting.lease.node, ends_at))
 
     def has_unconfirmed_end(self, now: float) -> bool:
         """Whether a Lease has ended that no list since has confirmed: time to ask for one."""
-        return any(self.listed_at < s.expires_at <= now for s in self.sightings.values())
+        moment = self._moment(now)
+        return any(self.listed_at < s.expires_at <= moment for s in self.sightings.values())
 
     def next_expiry(self, now: float) -> Optional[float]:
         """When the next Lease ends, or counts no longer, if nothing else is seen."""
+        if self.frozen_at is not None:
+            return None
         moments = (
             moment
             for s in self.sightings.values()
@@ -243,3 +299,34 @@ class Membership:
             (s.expires_at for s in self.sightings.values() if s.doubtful and now < s.expires_at),
             default=None,
         )
+
+    def promise(self, node: str, *, until: float, now: float) -> Membership:
+        """Let a node's Lease count until then, whatever else is seen of it."""
+        kept = {name: moment for name, moment in self.promises.items() if now < moment}
+        return replace(self, promises={**kept, node: until})
+
+    def freeze(self, now: float) -> Membership:
+        """Take note that from now on nobody can renew; a second time changes nothing."""
+        return self if self.frozen_at is not None else replace(self, frozen_at=now)
+
+    def thaw(self, now: float) -> Membership:
+        """Take note that renewals succeed again: who counted gets a full duration to renew."""
+        sightings = {
+            node: replace(sighting, seen_at=now) if self.counts(node, now) else sighting
+            for node, sighting in self.sightings.items()
+        }
+        return replace(self, sightings=sightings, frozen_at=None)
+
+    def rejoin(self, *, since: float, now: float, patience: float) -> Membership:
+        """Doubt Leases that ended while this observer could not see, from `since` to `now`.
+
+        Their nodes may have seen as little, and be about to renew: they have `patience` seconds. An
+        observer that took part before would take their addresses from under them.
+        """
+        sightings = {
+            node: replace(sighting, seen_at=now + patience - sighting.lease.duration, doubtful=True)
+            if since < sighting.expires_at <= now
+            else sighting
+            for node, sighting in self.sightings.items()
+        }
+        return replace(self, sightings=sightings, frozen_at=None)

@@ -46,6 +46,17 @@ class Reason(str, Enum):
 
 
 @dataclass(frozen=True)
+class Outage:
+    """From when to when a node kept its addresses although nobody could renew a Lease.
+
+    Seconds since the epoch, on the wall clock of the node.
+    """
+
+    begin_time: float
+    end_time: float
+
+
+@dataclass(frozen=True)
 class Lease:
     """A node's Lease as the API server last showed it."""
 
@@ -60,6 +71,8 @@ class Lease:
     uid: str = ""
     # UID of the Node that owns it.
     node_uid: str = ""
+    # The last one that the node held its addresses through.
+    outage: Optional[Outage] = None
     # Texts in the subnets annotation that are no CIDR.
     malformed: Tuple[str, ...] = ()
 

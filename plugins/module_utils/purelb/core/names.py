@@ -21,6 +21,8 @@ LEASE_LABELS = {
 }
 SUBNETS_ANNOTATION = "purelb.io/subnets"
 INSTANCE_ANNOTATION = "purelb.io/instance"
+# On a node's Lease: the last outage of the API that it held its addresses through, as `begin/end`.
+OUTAGE_ANNOTATION = "purelb.io/held-through-outage"
 # Readers of other makes stop there, and an annotation is not a place for a routing table.
 MAX_SUBNETS = 256
 

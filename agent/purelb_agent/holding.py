@@ -1,0 +1,105 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps this node's addresses through an outage of the API that nobody is spared.
+
+While renewals fail or hang, the peers are asked once a second whether they can renew. What follows
+from their answers is decided in the core; here it is handed to the renewer, and told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter as Tally
+from collections.abc import Mapping
+
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import Address
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.peers import (
+    Answer,
+    Outlook,
+    hold_right,
+    judge,
+)
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.settings import LeaseTiming
+
+from . import clock, log
+from .events import About, Events
+from .metrics import NodeMetrics
+from .peers import Peers
+from .renewer import Renewer
+from .store import NodeStore
+
+_EVERY = 1.0
+
+
+class Holding:
+    """Asks, judges, and extends the right by it."""
+
+    def __init__(
+        self,
+        peers: Peers,
+        renewer: Renewer,
+        store: NodeStore,
+        events: Events,
+        *,
+        timing: LeaseTiming,
+        metrics: NodeMetrics,
+    ) -> None:
+        self._peers = peers
+        self._renewer = renewer
+        self._store = store
+        self._events = events
+        self._timing = timing
+        self._metrics = metrics
+        self._outlook: Outlook | None = None
+
+    async def run(self) -> None:
+        """Ask whenever there is doubt, until cancelled."""
+        while True:
+            await self._renewer.in_doubt.wait()
+            # Of the moment at which the doubt began: later this node may see nobody.
+            members = self._members()
+            self._outlook = None
+            was_held = False
+            while self._renewer.in_doubt.is_set():
+                asked_at = clock.now()
+                was_held |= await self._ask(members, asked_at) is Outlook.HOLD
+                await asyncio.sleep(max(0.0, asked_at + _EVERY - clock.now()))
+            if was_held:
+                self._tell_end()
+
+    def _members(self) -> dict[str, tuple[Address, ...]]:
+        live = self._store.leases.membership.live(clock.now())
+        nodes = self._store.nodes.records
+        return {m.node: tuple(nodes[m.node].addresses) if m.node in nodes else () for m in live}
+
+    async def _ask(self, members: Mapping[str, tuple[Address, ...]], asked_at: float) -> Outlook:
+        answers = await self._peers.ask(members)
+        outlook = judge(members, self._renewer.node, answers)
+        for answer in answers.values():
+            self._metrics.peer_answers.labels(answer.value).inc()
+        if outlook is not self._outlook:
+            self._log(outlook, answers)
+            self._outlook = outlook
+        if outlook is Outlook.HOLD:
+            self._renewer.extend(hold_right(asked_at, self._timing))
+        elif outlook is Outlook.ALONE_CUT_OFF:
+            self._renewer.hurry()
+        return outlook
+
+    def _log(self, outlook: Outlook, answers: Mapping[str, Answer]) -> None:
+        said = Tally(answer.value for answer in answers.values())
+        log.warning(outlook.value, node=self._renewer.node, **dict(sorted(said.items())))
+
+    def _tell_end(self) -> None:
+        outage = self._renewer.outage
+        if self._store.right is None or outage is None:
+            return
+        seconds = outage.end_time - outage.begin_time
+        self._metrics.outages_held.inc()
+        log.info("outageHeld", node=self._renewer.node, seconds=round(seconds, 1))
+        text = (
+            f"The API could not be reached from any node for {seconds:.0f} s; this node kept its "
+            "addresses of LoadBalancer Services"
+        )
+        about = About("Node", self._renewer.node, uid=self._store.node_uid)
+        self._events.tell(about, "OutageHeld", text)
