@@ -19,6 +19,7 @@ from watching import (
     addresses_of,
     agent_pod,
     agents_ready,
+    answers,
     delete_agent,
     eventually,
     fetch,
@@ -178,7 +179,8 @@ def test_a_deleted_node_takes_its_lease_with_it(cluster, make_service):
     finally:
         cluster.start(node, "kubelet")
     eventually(lambda: agents_ready(cluster), "return of the node", seconds=60)
-    assert fetch(cluster, vip4).startswith("web-")
+    # The web server's pod went with its Node, and kube-proxy learns of that in its own time.
+    eventually(lambda: answers(cluster, vip4), "answer")
     assert fetch(cluster, vip6).startswith("web-")
 
 
