@@ -22,7 +22,6 @@ from watching import (
     answers,
     delete_agent,
     eventually,
-    fetch,
     holder,
     sampling,
 )
@@ -180,7 +179,7 @@ def test_a_deleted_node_takes_its_lease_with_it(cluster, make_service):
         cluster.start(node, "kubelet")
     eventually(lambda: agents_ready(cluster), "return of the node", seconds=60)
     # The web server's pod went with its Node, and kube-proxy learns of that in its own time.
-    eventually(lambda: answers(cluster, vip4), "answer")
+    eventually(lambda: answers(cluster, vip6), "answer over IPv6")
     assert fetch(cluster, vip6).startswith("web-")
 
 
