@@ -54,9 +54,20 @@ async def agent(port):
     """Start agents that ask; those that are given an address also answer there."""
     async with AsyncExitStack() as stack:
 
-        async def start(name, *addresses, outcome=None, key=KEY, could_renew=None):
-            could_renew = could_renew or says(outcome)
-            peers = Peers(name, key, timing=TIMING, could_renew=could_renew, port=port)
+        async def start(name, *addresses, outcome=None, key=KEY, could_renew=None, may=True):
+            def lets_count(asker):
+                peers.counting.append(asker)
+                return may
+
+            peers = Peers(
+                name,
+                key,
+                timing=TIMING,
+                could_renew=could_renew or says(outcome),
+                lets_count=lets_count,
+                port=port,
+            )
+            peers.counting = []
             for address in addresses:
                 await stack.enter_async_context(serving(peers.handle, address, port))
             return await stack.enter_async_context(peers)
@@ -287,12 +298,16 @@ class TestAnswering:
         await asker.ask({"b": []})
         assert list(asker.heard) == ["b"]
 
-    async def test_who_says_that_it_cannot_promises_the_asker_a_full_duration(self, agent):
+    async def test_who_says_that_it_cannot_lets_the_askers_lease_count(self, agent):
         asker = await agent("a")
         peer = await agent("b", V4, outcome=False)
-        asked_at = clock.now()
         await asker.ask({"b": [V4]})
-        assert asked_at + TIMING.duration <= peer.promises["a"] <= clock.now() + TIMING.duration
+        assert peer.counting == ["a"]
+
+    async def test_who_took_the_askers_lease_as_ended_does_not_help_it_to_hold(self, agent):
+        asker = await agent("a")
+        await agent("b", V4, outcome=False, may=False)
+        assert await asker.ask({"b": [V4]}) == {"b": KNOWS}
 
     @pytest.mark.parametrize("outcome", [True, False])
     async def test_who_says_that_somebody_can_promises_nothing(self, agent, outcome):
@@ -301,7 +316,7 @@ class TestAnswering:
         await agent("c", V6, outcome=True)
         await peer.ask({"c": [V6]})
         await asker.ask({"b": [V4]})
-        assert peer.promises == {}
+        assert peer.counting == []
 
     @BOTH
     async def test_a_stranger_is_turned_away_and_learns_nothing(self, agent, address, port):
@@ -315,7 +330,7 @@ class TestAnswering:
                 assert reply.status == 403
                 assert "signed" in text
                 assert '"b"' not in text
-        assert peer.promises == {}
+        assert peer.counting == []
 
     @BOTH
     async def test_the_probes_server_answers_beside_its_own_endpoints(self, agent, address, port):

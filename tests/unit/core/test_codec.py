@@ -16,6 +16,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.allocate
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.errors import ObjectError
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import (
     Lease,
+    Outage,
     PoolType,
     ServiceKey,
 )
@@ -42,6 +43,21 @@ def vector(name):
 def test_a_lease_that_we_write_is_read_back_as_it_was():
     body = codec.lease_body(LEASE, namespace="purelb-system")
     assert codec.lease_of(body) == LEASE
+
+
+def test_a_lease_says_which_outage_its_node_held_through():
+    held = replace(LEASE, outage=Outage(1_700_000_000.5, 1_700_000_180.25))
+    body = codec.lease_body(held, namespace="purelb-system")
+    text = body["metadata"]["annotations"]["purelb.io/held-through-outage"]
+    assert text == "2023-11-14T22:13:20.500000Z/2023-11-14T22:16:20.250000Z"
+    assert codec.lease_of(body) == held
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2023-11-14T22:13:20Z", "/", "a/b"])
+def test_an_outage_that_cannot_be_read_is_none(text):
+    body = codec.lease_body(LEASE, namespace="purelb-system")
+    body["metadata"]["annotations"]["purelb.io/held-through-outage"] = text
+    assert codec.lease_of(body).outage is None
 
 
 def test_a_lease_belongs_to_its_node():

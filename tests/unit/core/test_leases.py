@@ -17,6 +17,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.leases i
     Renewal,
     RenewalEvent,
     RenewalState,
+    Right,
 )
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import Lease
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.settings import (
@@ -87,6 +88,39 @@ class TestRenewal:
     def test_a_lost_lease_is_won_back_by_a_renewal(self):
         lost = Renewal(TIMING).succeeded(100.0, 100.0).at(120.0)
         assert lost.succeeded(130.0, 130.1).state is RenewalState.HELD
+
+    def test_the_peers_extend_a_right_that_is_in_doubt(self):
+        doubtful = Renewal(TIMING).succeeded(100.0, 100.0).failed(105.0)
+        held = doubtful.extended(Right(108.5, 110.0))
+        assert held.state is RenewalState.HOLDING
+        assert held.right == Right(108.5, 110.0)
+        assert held.extended(Right(109.5, 111.0)).right == Right(109.5, 111.0)
+
+    def test_an_extension_never_shortens_a_right(self):
+        fresh = Renewal(TIMING).succeeded(100.0, 100.0)
+        assert fresh.extended(Right(103.0, 105.0)).right == fresh.right
+
+    def test_failures_say_nothing_new_while_nobody_can_renew(self):
+        held = Renewal(TIMING).succeeded(100.0, 100.0).extended(Right(120.0, 121.0))
+        for now in (105.0, 107.0, 109.0, 111.0):
+            held = held.failed(now)
+        assert held.state is RenewalState.HOLDING
+        assert held.at(119.9).right is not None
+        assert held.at(120.0).state is RenewalState.LOST
+
+    def test_a_right_that_is_gone_does_not_come_back_by_what_peers_say(self):
+        lost = Renewal(TIMING).succeeded(100.0, 100.0).at(120.0)
+        assert lost.extended(Right(130.0, 131.0)).right is None
+
+    def test_a_renewal_ends_the_extension(self):
+        held = Renewal(TIMING).succeeded(100.0, 100.0).extended(Right(120.0, 121.0))
+        back = held.succeeded(118.0, 118.1)
+        assert (back.state, back.right) == (RenewalState.HELD, Right(125.0, 128.0))
+
+    def test_an_attempt_can_be_brought_forward_but_not_put_off(self):
+        renewal = Renewal(TIMING).succeeded(100.0, 100.0)
+        assert renewal.sooner(102.0).next_attempt == 102.0
+        assert renewal.sooner(109.0).next_attempt == 105.0
 
     @given(
         st.lists(st.tuples(st.booleans(), st.floats(0.0, 6.0), st.floats(0.0, 3.0)), max_size=20)
@@ -249,3 +283,74 @@ class TestTiming:
     def test_a_broken_rule_is_named(self, settings, rule):
         with pytest.raises(SettingError, match=rule):
             LeaseTiming.parse(settings)
+
+
+class TestAnOutageForEverybody:
+    def seen(self, *names, now=0.0):
+        membership = Membership(listed_at=now)
+        for name in names:
+            membership = membership.observe(lease(name), now=now, wall_time=WALL)
+        return membership
+
+    def test_no_lease_ends_while_nobody_can_renew(self):
+        frozen = self.seen("a", "b").freeze(6.0)
+        assert nodes(frozen, 600.0) == ["a", "b"]
+        assert frozen.next_expiry(600.0) is None
+        assert not frozen.has_unconfirmed_end(600.0)
+        assert frozen.freeze(300.0) == frozen
+
+    def test_a_node_that_was_dead_before_stays_dead(self):
+        dead = self.seen("a", now=-20.0)
+        assert nodes(dead.freeze(6.0), 600.0) == []
+
+    def test_each_node_gets_a_full_duration_when_the_api_is_back(self):
+        thawed = self.seen("a").freeze(6.0).thaw(600.0)
+        assert confirmed(thawed, 609.9) == ["a"]
+        assert confirmed(thawed, 610.0) == []
+
+    def test_the_dead_get_nothing_when_the_api_is_back(self):
+        thawed = self.seen("a", now=-20.0).freeze(6.0).thaw(600.0)
+        assert nodes(thawed, 600.0) == []
+
+    def test_a_promise_keeps_a_lease_counting_beyond_its_end(self):
+        promised = self.seen("a", "b").promise("a", until=15.0, now=5.0)
+        assert confirmed(promised, 14.9) == ["a"]
+        assert confirmed(promised, 15.0) == []
+
+    def test_a_promise_that_has_ended_is_forgotten(self):
+        first = self.seen("a", "b").promise("a", until=15.0, now=5.0)
+        second = first.promise("b", until=40.0, now=30.0)
+        assert set(second.promises) == {"b"}
+
+    def test_only_a_node_that_takes_part_counts(self):
+        membership = self.seen("a")
+        assert membership.counts("a", 5.0)
+        assert not membership.counts("a", 5.0 + TIMING.duration + CONFIRMATION)
+        assert not membership.counts("b", 5.0)
+
+    def test_who_was_blind_doubts_leases_that_ended_meanwhile(self):
+        membership = self.seen("old", now=-60.0).observe(lease("new"), now=0.0, wall_time=WALL)
+        back = replace(membership, listed_at=30.0).rejoin(since=0.0, now=30.0, patience=2.5)
+        assert nodes(back, 30.0) == ["new"]
+        assert back.settles_at(30.0) == 32.5
+        assert confirmed(back, 32.5) == []
+
+    def test_who_was_blind_believes_a_lease_that_is_renewed(self):
+        back = self.seen("a").rejoin(since=-1.0, now=30.0, patience=2.5)
+        renewed = back.observe(lease("a", renewed=WALL + 31), now=31.0, wall_time=WALL + 31)
+        assert renewed.settles_at(31.0) is None
+        assert nodes(renewed, 40.0) == ["a"]
+
+
+def test_a_lease_of_another_node_of_that_name_is_not_drained():
+    drained = {"a": "new-uid", "b": "b-uid", "c": "c-uid"}
+    membership = Membership()
+    for one in (
+        lease("a", node_uid="old-uid"),
+        lease("b", node_uid="b-uid"),
+        lease("c"),
+        lease("d"),
+    ):
+        membership = membership.observe(one, now=0.0, wall_time=WALL)
+    found = {member.node: member.draining for member in membership.live(1.0, drained)}
+    assert found == {"a": False, "b": True, "c": True, "d": False}
