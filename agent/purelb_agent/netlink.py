@@ -28,6 +28,8 @@ from .rtnetlink import Message
 _GROUPS = rtnetlink.RTMGRP_LINK | rtnetlink.RTMGRP_IPV4_IFADDR | rtnetlink.RTMGRP_IPV6_IFADDR
 _BUFFER = 1 << 20
 _SECONDS = 2.0
+# The alias of an interface that an agent made, and so may remove.
+MARK = "purelb"
 # Put again what is there, or removed what is gone: the interface is as it should be.
 _DONE_ALREADY = {errno.EEXIST, errno.EADDRNOTAVAIL, errno.ENODEV}
 
@@ -143,6 +145,26 @@ class Kernel:
         """Take an address off its interface; that it is gone already is success."""
         try:
             self._answers(self._send(lambda seq: rtnetlink.build_remove(held, seq)))
+        except NetlinkError as problem:
+            if problem.errno not in _DONE_ALREADY:
+                raise
+
+    def add_dummy(self, name: str) -> None:
+        """Make a dummy interface, up and marked as ours; a link of that name stays as it is."""
+        try:
+            self._answers(self._send(lambda seq: rtnetlink.build_dummy(name, seq)))
+        except NetlinkError as problem:
+            if problem.errno != errno.EEXIST:
+                raise
+        else:
+            # The kernel takes no alias in the request that makes a link. An agent killed between
+            # the two leaves a link that no agent removes, and every agent uses.
+            self._answers(self._send(lambda seq: rtnetlink.build_alias(name, MARK, seq)))
+
+    def remove_link(self, link: Link) -> None:
+        """Remove an interface; that it is gone already is success."""
+        try:
+            self._answers(self._send(lambda seq: rtnetlink.build_delete_link(link.index, seq)))
         except NetlinkError as problem:
             if problem.errno not in _DONE_ALREADY:
                 raise

@@ -28,11 +28,12 @@ RTM_NEWADDR, RTM_DELADDR, RTM_GETADDR = 20, 21, 22
 RTM_NEWROUTE, RTM_GETROUTE = 24, 26
 RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR = 0x1, 0x10, 0x100
 
-_REQUEST, _ACK, _REPLACE, _CREATE, _DUMP = 0x1, 0x4, 0x100, 0x400, 0x300
+_REQUEST, _ACK, _REPLACE, _EXCLUSIVE, _CREATE, _DUMP = 0x1, 0x4, 0x100, 0x200, 0x400, 0x300
 _IFA_ADDRESS, _IFA_LOCAL, _IFA_BROADCAST, _IFA_CACHEINFO, _IFA_FLAGS = 1, 2, 4, 6, 8
 _F_NODAD, _F_DADFAILED, _F_DEPRECATED, _F_TENTATIVE = 0x02, 0x08, 0x20, 0x40
 _F_NOPREFIXROUTE = 0x200
-_IFLA_ADDRESS, _IFLA_IFNAME = 1, 3
+_IFLA_ADDRESS, _IFLA_IFNAME, _IFLA_LINKINFO, _IFLA_IFALIAS = 1, 3, 18, 20
+_IFLA_INFO_KIND = 1
 _IFF_UP = 0x1
 _RTA_OIF, _RTA_PRIORITY, _RTA_MULTIPATH, _RTA_TABLE = 4, 6, 9, 15
 _RT_TABLE_MAIN = 254
@@ -89,6 +90,32 @@ def build_remove(held: InterfaceAddress, sequence: int) -> bytes:
     head = _IFADDRMSG.pack(_family(held.address), held.prefixlen, 0, 0, held.link)
     body = head + _attribute(_IFA_LOCAL, packed) + _attribute(_IFA_ADDRESS, packed)
     return _message(RTM_DELADDR, _ACK, sequence, body)
+
+
+def build_dummy(name: str, sequence: int) -> bytes:
+    """RTM_NEWLINK that makes a dummy interface, up; refused if there is a link of that name."""
+    body = (
+        _IFINFOMSG.pack(socket.AF_UNSPEC, 0, 0, _IFF_UP, _IFF_UP)
+        + _attribute(_IFLA_IFNAME, name.encode() + b"\0")
+        + _attribute(_IFLA_LINKINFO, _attribute(_IFLA_INFO_KIND, b"dummy"))
+    )
+    return _message(RTM_NEWLINK, _ACK | _CREATE | _EXCLUSIVE, sequence, body)
+
+
+def build_alias(name: str, alias: str, sequence: int) -> bytes:
+    """RTM_NEWLINK that gives an alias to the interface of that name."""
+    body = (
+        _IFINFOMSG.pack(socket.AF_UNSPEC, 0, 0, 0, 0)
+        + _attribute(_IFLA_IFNAME, name.encode() + b"\0")
+        + _attribute(_IFLA_IFALIAS, alias.encode())
+    )
+    return _message(RTM_NEWLINK, _ACK, sequence, body)
+
+
+def build_delete_link(index: int, sequence: int) -> bytes:
+    """RTM_DELLINK that removes an interface."""
+    head = _IFINFOMSG.pack(socket.AF_UNSPEC, 0, index, 0, 0)
+    return _message(RTM_DELLINK, _ACK, sequence, head)
 
 
 def build_dump(kind: int, sequence: int) -> bytes:
@@ -156,6 +183,7 @@ def parse_link(message: Message, default_metrics: dict[int, int]) -> Link:
         mac=attributes.get(_IFLA_ADDRESS, b""),
         is_up=bool(flags & _IFF_UP),
         default_metrics=default_metrics,
+        alias=attributes.get(_IFLA_IFALIAS, b"").rstrip(b"\0").decode(errors="replace"),
     )
 
 

@@ -179,3 +179,4 @@ class Link:
     is_up: bool = True
     # IP version -> lowest metric of a default route through it.
     default_metrics: Mapping[int, int] = field(default_factory=dict, hash=False)
+    alias: str = ""
