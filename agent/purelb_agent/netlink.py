@@ -149,19 +149,21 @@ class Kernel:
                 raise
 
     def add_dummy(self, name: str) -> None:
-        """Create a link of type dummy, marked as ours; one of that name is used as it is."""
+        """Make a dummy interface, up and marked as ours; a link of that name stays as it is."""
         try:
             self._answers(self._send(lambda seq: rtnetlink.build_dummy(name, seq)))
         except NetlinkError as problem:
-            if problem.errno == errno.EEXIST:
-                return
-            raise
-        self._answers(self._send(lambda seq: rtnetlink.build_alias(name, LINK_ALIAS, seq)))
+            if problem.errno != errno.EEXIST:
+                raise
+        else:
+            # The kernel takes no alias in the request that makes a link. An agent killed between
+            # the two leaves a link that no agent removes, and every agent uses.
+            self._answers(self._send(lambda seq: rtnetlink.build_alias(name, LINK_ALIAS, seq)))
 
     def remove_link(self, link: Link) -> None:
-        """Remove a link; that it is gone already is success."""
+        """Remove an interface; that it is gone already is success."""
         try:
-            self._answers(self._send(lambda seq: rtnetlink.build_remove_link(link.index, seq)))
+            self._answers(self._send(lambda seq: rtnetlink.build_delete_link(link.index, seq)))
         except NetlinkError as problem:
             if problem.errno not in _DONE_ALREADY:
                 raise

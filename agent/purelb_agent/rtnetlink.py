@@ -95,28 +95,29 @@ def build_remove(held: InterfaceAddress, sequence: int) -> bytes:
 
 
 def build_dummy(name: str, sequence: int) -> bytes:
-    """RTM_NEWLINK that creates a link of type dummy, up."""
-    head = _IFINFOMSG.pack(socket.AF_UNSPEC, 0, 0, _IFF_UP, _IFF_UP)
-    kind = _attribute(_IFLA_INFO_KIND, b"dummy\0")
-    body = head + _attribute(_IFLA_IFNAME, _text(name)) + _attribute(_IFLA_LINKINFO, kind)
+    """RTM_NEWLINK that makes a dummy interface, up; refused if there is a link of that name."""
+    body = (
+        _IFINFOMSG.pack(socket.AF_UNSPEC, 0, 0, _IFF_UP, _IFF_UP)
+        + _attribute(_IFLA_IFNAME, name.encode() + b"\0")
+        + _attribute(_IFLA_LINKINFO, _attribute(_IFLA_INFO_KIND, b"dummy"))
+    )
     return _message(RTM_NEWLINK, _ACK | _CREATE | _EXCLUSIVE, sequence, body)
 
 
 def build_alias(name: str, alias: str, sequence: int) -> bytes:
-    """RTM_NEWLINK that gives a link an alias, which the kernel does not take at its creation."""
-    head = _IFINFOMSG.pack(socket.AF_UNSPEC, 0, 0, 0, 0)
-    body = head + _attribute(_IFLA_IFNAME, _text(name)) + _attribute(_IFLA_IFALIAS, _text(alias))
+    """RTM_NEWLINK that gives an alias to the interface of that name."""
+    body = (
+        _IFINFOMSG.pack(socket.AF_UNSPEC, 0, 0, 0, 0)
+        + _attribute(_IFLA_IFNAME, name.encode() + b"\0")
+        + _attribute(_IFLA_IFALIAS, alias.encode())
+    )
     return _message(RTM_NEWLINK, _ACK, sequence, body)
 
 
-def build_remove_link(index: int, sequence: int) -> bytes:
-    """RTM_DELLINK that removes a link."""
+def build_delete_link(index: int, sequence: int) -> bytes:
+    """RTM_DELLINK that removes an interface."""
     head = _IFINFOMSG.pack(socket.AF_UNSPEC, 0, index, 0, 0)
     return _message(RTM_DELLINK, _ACK, sequence, head)
-
-
-def _text(text: str) -> bytes:
-    return text.encode() + b"\0"
 
 
 def build_dump(kind: int, sequence: int) -> bytes:
@@ -183,8 +184,8 @@ def parse_link(message: Message, default_metrics: dict[int, int]) -> Link:
         name=attributes[_IFLA_IFNAME].rstrip(b"\0").decode(),
         mac=attributes.get(_IFLA_ADDRESS, b""),
         is_up=bool(flags & _IFF_UP),
-        alias=attributes.get(_IFLA_IFALIAS, b"").rstrip(b"\0").decode(),
         default_metrics=default_metrics,
+        alias=attributes.get(_IFLA_IFALIAS, b"").rstrip(b"\0").decode(errors="replace"),
     )
 
 

@@ -126,6 +126,18 @@ def api(args: argparse.Namespace) -> int:
     return 0
 
 
+def routing(args: argparse.Namespace) -> int:
+    """Run `lab routing`."""
+    lab = Lab.load()
+    if args.what == "start":
+        lab.start_routing()
+    elif args.what == "stop":
+        lab.stop_routing()
+    else:
+        print(lab.show_routing())
+    return 0
+
+
 def kill(args: argparse.Namespace) -> int:
     """Run `lab kill`."""
     print(Lab.load().kill(args.host, args.what, args.signal).pid)

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from labkit import containers, daemons, faults, state
+from labkit import containers, daemons, faults, routing, state
 from labkit.api import Api
 from labkit.containers import Container
 from labkit.errors import Problem
@@ -126,6 +126,22 @@ class Lab:
         """Start the API server again and wait until it is ready."""
         daemons.start_again(self.at, self.topology.host("control"), "kube-apiserver")
         faults.wait_for_api(self.at, self.api, seconds=seconds)
+
+    def start_routing(self) -> None:
+        """Let the nodes tell the router by BGP what is on their kube-lb0; wait for all sessions."""
+        routing.start(self.at, self.topology)
+
+    def stop_routing(self) -> None:
+        """End that, and remove the routes; no error when there is none."""
+        routing.stop(self.at, self.topology)
+
+    def show_routing(self) -> str:
+        """Return the router's BGP sessions and the routes that it has from them."""
+        return routing.show(self.at, self.topology)
+
+    def next_hops(self, prefix: str) -> set[str]:
+        """Return the nodes by which the router reaches exactly this prefix, as BGP told it."""
+        return routing.next_hops(self.topology, prefix)
 
     def kill(self, host: str, what: str, signal: str = "KILL") -> Process:
         """Signal a component, a container's program or a program in a pod; return who it was."""

@@ -28,7 +28,13 @@ _SYSCTLS = {
 }
 _FORWARD = {"net.ipv4.ip_forward": "1", "net.ipv6.conf.all.forwarding": "1"}
 # The router's job is to route, also between two hosts of one lan, without telling them so.
-_ROUTER = {"net.ipv4.conf.all.send_redirects": "0", "net.ipv4.conf.default.send_redirects": "0"}
+# With several next hops it chooses by ports too: else one client would only ever see one node.
+_ROUTER = {
+    "net.ipv4.conf.all.send_redirects": "0",
+    "net.ipv4.conf.default.send_redirects": "0",
+    "net.ipv4.fib_multipath_hash_policy": "1",
+    "net.ipv6.fib_multipath_hash_policy": "1",
+}
 
 
 def build(topology: Topology, *, owner: Path) -> None:

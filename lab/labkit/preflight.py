@@ -34,6 +34,9 @@ PACKAGES = {
     "iputils-ping": "/usr/bin/ping",
     "curl": "/usr/bin/curl",
     "util-linux": "/usr/bin/nsenter",
+    "frr": "/usr/lib/frr/bgpd",
+    "user-mode-linux": "/usr/bin/linux.uml",
+    "kmod": "/sbin/modprobe",
 }
 # Overlays of the nodes cover these, and an overlay cannot lie in itself (nodes.py).
 _COVERED = ("/run", "/var/run", "/var/lib", "/var/log")

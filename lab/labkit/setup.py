@@ -10,11 +10,15 @@ import os
 import shutil
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from labkit import images, preflight, programs, state
 from labkit.builds import Build
 from labkit.places import Places
 from labkit.progress import run_step
+
+# Debian starts these as it installs them; the lab runs the programs itself, inside its hosts.
+_SERVICES = ("frr",)
 
 
 def setup(at: Places) -> None:
@@ -62,4 +66,12 @@ def install_packages(at: Places) -> None:
     for package in missing:
         argv = ["apt-get", "install", "-q", "-y", "--no-install-recommends", package]
         run_step(f"install {package}", argv, log=log, env=env)
+        if package in _SERVICES:
+            _end_service(package, log)
         print(f"{package}: installed", flush=True)
+
+
+def _end_service(name: str, log: Path) -> None:
+    """Stop a service that came with a package just installed, now and at the next boot."""
+    run_step(f"stop {name}", ["invoke-rc.d", name, "stop"], log=log)
+    run_step(f"disable {name}", ["update-rc.d", name, "disable"], log=log)

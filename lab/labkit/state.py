@@ -63,6 +63,11 @@ def save_daemon(at: Places, daemon: Daemon) -> None:
     write(at.run / "daemons" / f"{daemon.key}.json", asdict(daemon))
 
 
+def forget_daemon(at: Places, daemon: Daemon) -> None:
+    """Remove the record of a daemon that was ended for good."""
+    (at.run / "daemons" / f"{daemon.key}.json").unlink(missing_ok=True)
+
+
 def load_daemons(at: Places) -> dict[str, Daemon]:
     """Read all records that can be read, by key."""
     found = {}

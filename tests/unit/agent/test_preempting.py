@@ -125,8 +125,10 @@ async def start(api, monkeypatch):
     async with Kube(api.access) as kube:
 
         def begin():
-            task = Preempting(kube, Events(kube, component="allocator", instance="a-1"))
+            events = Events(kube, component="allocator", instance="a-1")
+            task = Preempting(kube, events)
             running.append(asyncio.create_task(task.run()))
+            running.append(asyncio.create_task(events.run()))
             return task
 
         yield begin

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ipaddress import ip_address
 
 import pytest
+from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST
 from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
 from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 from pyroute2.netlink.rtnl.rtmsg import rtmsg
@@ -22,6 +23,7 @@ BOTH = pytest.mark.parametrize(
     ids=["v4", "v6"],
 )
 NOPREFIXROUTE, NODAD, TENTATIVE, DADFAILED, DEPRECATED = 0x200, 0x02, 0x40, 0x08, 0x20
+IFF_UP = 0x1
 
 
 def decoded(data, kind=ifaddrmsg):
@@ -122,6 +124,44 @@ def test_a_link_is_read():
     )
     mac = bytes.fromhex("021b00000b01")
     assert rtnetlink.parse_link(message, {4: 0}) == Link(3, "eth0", mac, default_metrics={4: 0})
+
+
+def test_the_mark_of_a_link_is_read():
+    message = encoded(
+        ifinfmsg,
+        rtnetlink.RTM_NEWLINK,
+        {"index": 3, "flags": 0x1},
+        [("IFLA_IFNAME", "kube-lb0"), ("IFLA_IFALIAS", "purelb")],
+    )
+    assert rtnetlink.parse_link(message, {}) == Link(3, "kube-lb0", alias="purelb")
+
+
+def test_a_new_dummy_says_what_pyroute2_reads():
+    message = decoded(rtnetlink.build_dummy("kube-lb0", 42), ifinfmsg)
+    header = message["header"]
+    assert (header["type"], header["sequence_number"]) == (rtnetlink.RTM_NEWLINK, 42)
+    assert header["flags"] == NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL
+    assert (message["index"], message["flags"], message["change"]) == (0, IFF_UP, IFF_UP)
+    assert message.get_attr("IFLA_IFNAME") == "kube-lb0"
+    assert message.get_attr("IFLA_LINKINFO").get_attr("IFLA_INFO_KIND") == "dummy"
+
+
+def test_an_alias_says_what_pyroute2_reads():
+    message = decoded(rtnetlink.build_alias("kube-lb0", "purelb", 42), ifinfmsg)
+    header = message["header"]
+    assert (header["type"], header["sequence_number"]) == (rtnetlink.RTM_NEWLINK, 42)
+    assert header["flags"] == NLM_F_REQUEST | NLM_F_ACK
+    assert (message["index"], message["change"]) == (0, 0)
+    assert message.get_attr("IFLA_IFNAME") == "kube-lb0"
+    assert message.get_attr("IFLA_IFALIAS") == "purelb"
+
+
+def test_a_deleted_link_says_what_pyroute2_reads():
+    message = decoded(rtnetlink.build_delete_link(7, 42), ifinfmsg)
+    header = message["header"]
+    assert (header["type"], header["sequence_number"]) == (rtnetlink.RTM_DELLINK, 42)
+    assert header["flags"] == NLM_F_REQUEST | NLM_F_ACK
+    assert message["index"] == 7
 
 
 @pytest.mark.parametrize(("family", "version"), [(2, 4), (10, 6)], ids=["v4", "v6"])

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from ipaddress import ip_address, ip_network
 
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.configuration import (
+    NodeConfig,
+)
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.interfaces import (
     default_links,
     lease_subnets,
     place_for,
     segments,
+    selected_links,
 )
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import (
     InterfaceAddress,
@@ -80,3 +84,14 @@ class TestPlace:
 
     def test_is_none_where_only_a_vip_has_the_subnet(self):
         assert place_for(VIP4, segments([ETH0], [on_eth0(VIP4)], is_vip=ends)) is None
+
+
+def test_the_interface_for_remote_addresses_is_none_for_local_ones():
+    dummy = Link(9, "kube-lb0")
+    config = NodeConfig(local_interface=".*", interfaces=("kube-lb0",))
+    assert selected_links([ETH0, dummy], config) == (ETH0,)
+
+
+def test_an_agent_knows_a_link_that_an_agent_made():
+    assert Link(9, "kube-lb0", alias="purelb").is_ours
+    assert not Link(9, "kube-lb0").is_ours

@@ -41,6 +41,13 @@ def test_only_nodes_have_the_stand_in_for_a_dummy():
     assert has == {"n1", "n2", "n3"}
 
 
+def test_the_router_chooses_among_next_hops_by_ports_too():
+    for family in ("ipv4", "ipv6"):
+        key = f"net.{family}.fib_multipath_hash_policy"
+        assert network.sysctls(LAB.host("router"))[key] == "1"
+        assert key not in network.sysctls(LAB.host("n1"))
+
+
 def test_static_addresses_wait_for_no_duplicate_detection():
     added = [c for h in LAB.hosts for c in commands(h.name) if c.startswith("addr add fd")]
     assert added

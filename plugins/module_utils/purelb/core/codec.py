@@ -78,14 +78,8 @@ def lease_of(body: Json) -> Optional[Lease]:
         renew_time=parse_time(spec.get("renewTime")),
         version=meta.get("resourceVersion", ""),
         uid=meta.get("uid", ""),
-        node_uid=next(
-            (
-                o.get("uid", "")
-                for o in meta.get("ownerReferences") or ()
-                if o.get("kind") == "Node"
-            ),
-            "",
-        ),
+        node_uid=_owning_node(meta),
+        outage=_outage_of(annotations.get(names.OUTAGE_ANNOTATION, "")),
         malformed=malformed,
     )
 
