@@ -33,7 +33,14 @@ def _leases(result: dict[str, Any]) -> str:
         )
         for lease in result["leases"]
     ]
-    return table("LEASES", ("node", "state", "renewed", "duration", "subnets"), rows)
+    outages = [
+        f"  {lease['node']} kept its addresses through an outage of the API of "
+        f"{lease['outage']['seconds']:.0f} s, until {lease['outage']['end']}"
+        for lease in result["leases"]
+        if lease["outage"]
+    ]
+    leases = table("LEASES", ("node", "state", "renewed", "duration", "subnets"), rows)
+    return "\n".join([leases, *outages])
 
 
 def _vips(result: dict[str, Any]) -> str:

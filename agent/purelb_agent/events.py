@@ -14,9 +14,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.codec import (
-    format_micro_time,
-)
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.times import format_time
 
 from . import clock, log
 from .kube import ApiError, Kube
@@ -56,7 +54,7 @@ class Events:
 
     def tell(self, about: About, reason: str, message: str, *, kind: str = "Normal") -> None:
         """Leave an event to be sent; its time is now."""
-        moment = format_micro_time(clock.wall_time())
+        moment = format_time(clock.wall_time())
         namespace = about.namespace or _OF_CLUSTER
         names = {"name": about.name, "namespace": about.namespace, "uid": about.uid}
         self._waiting.append(

@@ -172,6 +172,7 @@ class Reconciler:
             endpoints=store.endpoints,
             electorate=electorate_of(members, right, listed=store.leases.listed, now=now),
             right=right,
+            draining=store.taint is not None,
             leaving=self._leaving,
             links=selected_links(links, config),
             dummy=next((k for k in links if k.name == config.dummy_interface), None),

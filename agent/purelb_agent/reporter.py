@@ -28,6 +28,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.judge im
 )
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import (
     Announcement,
+    PoolType,
     Service,
     ServiceKey,
 )
@@ -156,7 +157,13 @@ class Reporter:
         for version, annotation in ANNOUNCING_ANNOTATIONS.items():
             current = service.announcing.get(version, ())
             own = [c for c in claims if c.address and c.address.version == version]
-            wanted = merge_announcing(current, own, node=self._node, live_nodes=live)
+            wanted = merge_announcing(
+                current,
+                own,
+                node=self._node,
+                live_nodes=live,
+                alone=service.pool_type is not PoolType.REMOTE,
+            )
             if wanted == current:
                 continue
             concerns = own or any(entry.node == self._node for entry in current)

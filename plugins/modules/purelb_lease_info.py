@@ -30,8 +30,10 @@ attributes:
 seealso:
   - module: purelb.purelb.purelb_objects
 notes:
-  - The user needs the verb list on C(leases) in O(namespace), and on C(services) in the whole cluster;
-    nothing else.
+  - The user needs the verb list on C(leases) in O(namespace), and on C(services) and C(nodes) in the whole
+    cluster; on C(endpointslices) too where a Service has node affinity, or is announced by all nodes and takes
+    only local traffic.
+  - A cluster whose agents run with draining switched off is judged as if it were on.
 """
 
 EXAMPLES = r"""
@@ -99,6 +101,27 @@ leases:
       type: str
       returned: success
       sample: live
+    outage:
+      description: The last outage of the API through which the node kept its addresses, because no node could renew its
+        Lease, or null.
+      type: dict
+      returned: success
+      contains:
+        begin:
+          description: When the node had last renewed its Lease before.
+          type: str
+          returned: success
+          sample: "2026-11-21T10:00:00.000000Z"
+        end:
+          description: When it renewed it again.
+          type: str
+          returned: success
+          sample: "2026-11-21T10:03:00.000000Z"
+        seconds:
+          description: How long that was.
+          type: float
+          returned: success
+          sample: 180.0
 vips:
   description: The addresses that PureLB gave to Services.
   returned: success
@@ -127,7 +150,7 @@ vips:
       returned: success
       sample: local
     candidates:
-      description: Nodes that may have the address, the winner first.
+      description: Nodes that may have the address, the winner first; of a remote address all that should have it.
       type: list
       elements: str
       returned: success

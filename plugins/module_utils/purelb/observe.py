@@ -1,31 +1,41 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reads what an audit needs. Two list permissions suffice, and nothing is ever written."""
+"""Reads what an audit needs. A few list permissions suffice, and nothing is ever written."""
 
 from __future__ import annotations
 
 import time
-from typing import Any, Dict, List
+from typing import Any, Dict, FrozenSet, List, Mapping
 
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core import (
     audit,
     codec,
+    draining,
+    endpoints,
     model,
     names,
+    nodes,
+    vips,
 )
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.kube import Cluster, Kind
 
 LEASES = Kind("coordination.k8s.io", "v1", "leases", namespaced=True)
 SERVICES = Kind("", "v1", "services", namespaced=True)
+NODES = Kind("", "v1", "nodes", namespaced=False)
+SLICES = Kind("discovery.k8s.io", "v1", "endpointslices", namespaced=True)
 
 
 def lease_info(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Dict[str, Any]:  # noqa: ARG001, FBT001 - reading is the same in check mode
     """The work of the module purelb_lease_info."""
     # Services first: they may be many, and a Lease ages while they are read.
     services = read_services(cluster)
+    drained = read_drained(cluster)
+    # Only where they matter: they are the most numerous, and need a permission of their own.
+    asks = any(vip.asks_endpoints for vip in vips.vips_of(services))
+    ready = read_endpoints(cluster) if asks else audit.NO_ENDPOINTS
     leases = read_leases(cluster, namespace=params["namespace"])
-    report = audit.audit(leases, services, wall_time=time.time())
+    report = audit.audit(leases, services, wall_time=time.time(), drained=drained, endpoints=ready)
     return {"changed": False, **audit.as_dict(report)}
 
 
@@ -43,3 +53,18 @@ def read_services(cluster: Cluster) -> List[model.Service]:
     return cluster.read_all(
         SERVICES, convert=codec.service_of, fieldSelector="spec.type=LoadBalancer"
     )
+
+
+def read_drained(cluster: Cluster) -> Dict[str, str]:
+    """UIDs of the Nodes whose taints keep addresses away, by name."""
+    found = cluster.read_all(NODES, convert=nodes.node_info_of)
+    return {node.name: node.uid for node in found if draining.draining_taint(node.taints)}
+
+
+def read_endpoints(cluster: Cluster) -> Mapping[model.ServiceKey, FrozenSet[str]]:
+    """Nodes with a ready endpoint of each Service."""
+    index = endpoints.EndpointIndex()
+    found = cluster.read_all(SLICES, convert=codec.endpoint_slice_of)
+    # Nobody asks for one of them: any key will do.
+    index.change({model.ServiceKey("", str(i)): one for i, one in enumerate(found)})
+    return index.nodes

@@ -81,7 +81,7 @@ async def serving(handler, address, port):
     app.router.add_get(PATH, handler)
     runner = web.AppRunner(app, shutdown_timeout=0.01)
     await runner.setup()
-    await web.TCPSite(runner, str(address), port).start()
+    await web.TCPSite(runner, str(address), port, backlog=512).start()
     try:
         yield
     finally:

@@ -20,6 +20,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.election
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import (
     Announcement,
     Lease,
+    Outage,
     PoolType,
 )
 from worlds import NET4, NET6, VIP4, VIP6, service
@@ -80,9 +81,54 @@ class TestAddresses:
         assert codes(LEASES, *shared) == []
 
 
-def test_remote_addresses_have_no_winner_to_compare_with():
-    remote = replace(announced(VIP4), pool_type=PoolType.REMOTE)
-    assert codes(LEASES, remote) == []
+class TestARemoteAddress:
+    def found(self, *announcing, leases=LEASES, endpoints=None, **more):
+        remote = replace(announced(VIP4, *announcing), pool_type=PoolType.REMOTE, **more)
+        report = audit(leases, [remote], wall_time=NOW, endpoints=endpoints or {})
+        return [(f.severity.value, f.code) for f in report.findings]
+
+    def test_is_whole_where_every_node_announces_it(self):
+        assert self.found(*NODES) == []
+
+    def test_is_found_where_a_node_does_not_say_so(self):
+        assert self.found("n1", "n2") == [("warning", "notAnnounced")]
+
+    def test_is_an_error_where_no_node_says_so(self):
+        assert self.found() == [("error", "notAnnounced")] * 3
+
+    def test_with_local_traffic_is_expected_only_where_an_endpoint_is_ready(self):
+        near = {service().key: frozenset({"n2"})}
+        assert self.found("n2", endpoints=near, is_external_local=True) == []
+        assert self.found(is_external_local=True) == []
+
+    def test_of_a_gone_node_is_found(self):
+        assert self.found(*NODES, leases=LEASES[:2]) == [("warning", "staleAnnouncer")]
+
+
+def test_a_drained_node_is_no_candidate():
+    winner, second, _third = rank(NODES, VIP4)
+    owned = [replace(one, node_uid=f"{one.node}-uid") for one in LEASES]
+    drained = {winner: f"{winner}-uid"}
+    (report,) = audit(owned, [announced(VIP4, second)], wall_time=NOW, drained=drained).vips
+    assert report.decision.winner == second
+
+
+def test_a_node_with_a_ready_endpoint_comes_first_where_that_is_asked_for():
+    last = rank(NODES, VIP6)[2]
+    one = replace(announced(VIP6, last), has_affinity=True)
+    report = audit(LEASES, [one], wall_time=NOW, endpoints={one.key: frozenset({last})})
+    assert report.vips[0].decision.winner == last
+    assert report.findings == ()
+
+
+def test_the_report_says_which_outage_a_node_held_through():
+    held = replace(LEASES[0], outage=Outage(NOW - 190, NOW - 10))
+    (first, *_rest) = as_dict(audit([held, *LEASES[1:]], [], wall_time=NOW))["leases"]
+    assert first["outage"] == {
+        "begin": "2023-11-14T22:10:10.000000Z",
+        "end": "2023-11-14T22:13:10.000000Z",
+        "seconds": 180.0,
+    }
 
 
 def test_services_of_others_are_not_audited():
@@ -140,6 +186,7 @@ def test_the_report_is_plain_data_for_ansible():
         "age": 2.0,
         "live": True,
         "reason": "live",
+        "outage": None,
     }
     (vip,) = report["vips"]
     assert (vip["address"], vip["family"], vip["services"]) == (str(VIP6), "IPv6", ["default/web"])
@@ -150,8 +197,12 @@ class TestAnnouncingAnnotation:
     def entry(self, node, vip=VIP4):
         return Announcement(node, "eth0", vip)
 
-    def merge(self, current, own, live=NODES):
-        return merge_announcing(current, own, node="n1", live_nodes=frozenset(live))
+    def merge(self, current, own, live=NODES, *, alone=True):
+        return merge_announcing(current, own, node="n1", live_nodes=frozenset(live), alone=alone)
+
+    def test_an_address_of_every_node_has_an_entry_of_each(self):
+        theirs, mine = self.entry("n2"), self.entry("n1")
+        assert self.merge([theirs], [mine], alone=False) == (mine, theirs)
 
     def test_own_entries_replace_own_old_ones(self):
         old, new = self.entry("n1"), self.entry("n1", VIP6)

@@ -94,7 +94,7 @@ class TestADrainingNode:
     def drained(self, vip, node, **more):
         members = tuple(Member(n, (NET4, NET6), draining=n == node) for n in EVERYONE)
         one = service(addresses=[vip], **more)
-        return world(one, node=node, dummy=DUMMY, electorate=Electorate(members))
+        return world(one, node=node, dummy=DUMMY, electorate=Electorate(members), draining=True)
 
     def test_leaves_its_addresses_to_the_next_one(self, vip):
         first, second, _third = rank(EVERYONE, vip)

@@ -151,17 +151,60 @@ def test_paths(kind: kube.Kind, namespace: str, path: str):
     assert kind.path(namespace, "x") == path
 
 
-def test_the_audit_reads_two_lists_and_writes_nothing():
+def test_the_audit_reads_three_lists_and_writes_nothing():
     service = {
         "metadata": {"namespace": "default", "name": "web"},
         "spec": {"type": "LoadBalancer"},
     }
+    node = {"metadata": {"name": "n1"}}
     lease = {"metadata": {"name": "purelb-node-n1"}, "spec": {"holderIdentity": "n1"}}
-    cluster, pool = cluster_with((200, {"items": [service]}), (200, {"items": [lease]}))
-    found = observe.lease_info(cluster, {"namespace": "purelb-system"}, check_mode=False)
+    found, asked = audited([service], [node], [lease])
     assert [lease["node"] for lease in found["leases"]] == ["n1"]
     assert not found["changed"]
-    assert [asked.split("?")[0] for asked in pool.asked] == [
+    assert asked == [
         "GET https://api:6443/api/v1/services",
+        "GET https://api:6443/api/v1/nodes",
         "GET https://api:6443/apis/coordination.k8s.io/v1/namespaces/purelb-system/leases",
     ]
+
+
+def test_the_audit_reads_endpoints_where_they_matter():
+    service = {
+        "metadata": {
+            "namespace": "default",
+            "name": "web",
+            "annotations": {
+                "purelb.io/allocated-by": "PureLB",
+                "purelb.io/node-affinity": "service-endpoints",
+            },
+        },
+        "spec": {"type": "LoadBalancer"},
+        "status": {"loadBalancer": {"ingress": [{"ip": "172.28.1.220"}]}},
+    }
+    near = {
+        "metadata": {
+            "namespace": "default",
+            "name": "web-x",
+            "labels": {"kubernetes.io/service-name": "web"},
+        },
+        "endpoints": [{"nodeName": "n2", "conditions": {"ready": True}}],
+    }
+    leases = [
+        {
+            "metadata": {
+                "name": f"purelb-node-{node}",
+                "annotations": {"purelb.io/subnets": "172.28.1.0/24"},
+            },
+            "spec": {"leaseDurationSeconds": 10, "renewTime": "2999-01-01T00:00:00Z"},
+        }
+        for node in ("n1", "n2", "n3")
+    ]
+    found, asked = audited([service], [], [near], leases)
+    assert found["vips"][0]["winner"] == "n2"
+    assert "GET https://api:6443/apis/discovery.k8s.io/v1/endpointslices" in asked
+
+
+def audited(*lists):
+    cluster, pool = cluster_with(*((200, {"items": items}) for items in lists))
+    found = observe.lease_info(cluster, {"namespace": "purelb-system"}, check_mode=False)
+    return found, [asked.split("?")[0] for asked in pool.asked]

@@ -21,10 +21,14 @@ def merge_announcing(
     *,
     node: str,
     live_nodes: frozenset[str],
+    alone: bool,
 ) -> Tuple[Announcement, ...]:
-    """Entries after this node has put its own in: others' stay if live and not contradicted."""
+    """Entries after this node has put its own in: others' stay if live and not contradicted.
+
+    `alone`: an address is on one node only, so that who has it contradicts all others.
+    """
     mine = tuple(own)
-    taken = {entry.address for entry in mine}
+    taken = {entry.address for entry in mine} if alone else set()
     others = (
         entry
         for entry in current

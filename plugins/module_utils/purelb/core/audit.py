@@ -12,12 +12,16 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Set, Tuple
 
-from .election import Decision, Electorate, Member, elect, rank
-from .model import Address, Lease, PoolType, Reason, Service
+from .election import Decision, Electorate, Member, elect, prefer, rank
+from .leases import NONE_DRAINED, is_drained
+from .model import Address, Lease, Outage, PoolType, Reason, Service, ServiceKey
 from .names import FAMILIES, lease_name
+from .times import format_time
 from .vips import Vip, vips_of
+
+NO_ENDPOINTS: Mapping[ServiceKey, FrozenSet[str]] = {}
 
 
 class Severity(str, Enum):
@@ -83,21 +87,49 @@ class Report:
     findings: Tuple[Finding, ...]
 
 
-def audit(leases: Iterable[Lease], services: Iterable[Service], *, wall_time: float) -> Report:
-    """Judge Leases and Services as they were listed at `wall_time` (seconds since the epoch)."""
+def audit(
+    leases: Iterable[Lease],
+    services: Iterable[Service],
+    *,
+    wall_time: float,
+    drained: Mapping[str, str] = NONE_DRAINED,
+    endpoints: Mapping[ServiceKey, FrozenSet[str]] = NO_ENDPOINTS,
+) -> Report:
+    """Judge Leases and Services as they were listed at `wall_time` (seconds since the epoch).
+
+    `drained` gives the UIDs of Nodes whose taints keep addresses away, by name; `endpoints` the
+    nodes with a ready endpoint of each Service.
+    """
     lease_reports = tuple(
         _lease_report(lease, wall_time) for lease in sorted(leases, key=lambda one: one.node)
     )
     known = tuple(services)
-    members = tuple(Member(r.lease.node, r.lease.subnets) for r in lease_reports if r.is_live)
+    members = tuple(
+        Member(r.lease.node, r.lease.subnets, draining=is_drained(r.lease, drained))
+        for r in lease_reports
+        if r.is_live
+    )
     electorate = Electorate(members)
-    vips = tuple(VipReport(vip, elect(vip.address, electorate)) for vip in vips_of(known))
+    vips = tuple(VipReport(vip, _decide(vip, electorate, endpoints)) for vip in vips_of(known))
     findings = [finding for report in lease_reports for finding in _lease_findings(report)]
     findings += _service_findings(known)
     live = frozenset(member.node for member in members)
     findings += [finding for vip in vips for finding in _vip_findings(vip, live)]
     findings.sort(key=lambda f: (f.severity is not Severity.ERROR, f.code, f.object))
     return Report(lease_reports, vips, tuple(findings))
+
+
+def _decide(
+    vip: Vip, electorate: Electorate, endpoints: Mapping[ServiceKey, FrozenSet[str]]
+) -> Decision:
+    if vip.pool_type is PoolType.LOCAL:
+        decision = elect(vip.address, electorate)
+        return prefer(vip.address, decision, vip.near(endpoints)) if vip.has_affinity else decision
+    nodes = frozenset(member.node for member in electorate.members if not member.draining)
+    if not vip.everywhere:
+        nodes &= vip.near(endpoints)
+    reason = Reason.ANNOUNCING_NON_LOCAL if nodes else Reason.NO_LOCAL_ENDPOINT
+    return Decision(None, reason, nodes)
 
 
 def _lease_report(lease: Lease, wall_time: float) -> LeaseReport:
@@ -177,9 +209,10 @@ def _service_findings(services: Iterable[Service]) -> Iterable[Finding]:
 def _vip_findings(report: VipReport, live: frozenset[str]) -> Iterable[Finding]:
     vip = report.vip
     where = f"{vip.address} ({', '.join(str(key) for key in vip.services)})"
-    if vip.pool_type is not PoolType.LOCAL:
-        return
     announcing = {entry.node for entry in vip.announcing}
+    if vip.pool_type is PoolType.REMOTE:
+        yield from _remote_findings(report, where, announcing, live)
+        return
     winner = report.decision.winner
     if winner is None:
         yield Finding(
@@ -198,17 +231,43 @@ def _vip_findings(report: VipReport, live: frozenset[str]) -> Iterable[Finding]:
             f"look at the lbnodeagent log on {winner}",
         )
     for node in sorted(announcing - {winner}):
-        gone = node not in live
+        if node not in live:
+            yield _stale(where, node)
+        else:
+            yield Finding(
+                Severity.ERROR,
+                "wrongAnnouncer",
+                where,
+                f"the Service says that {node} announces it; the winner is {winner or 'nobody'}",
+                f"see on {node} whether the address is on an interface",
+            )
+
+
+def _remote_findings(
+    report: VipReport, where: str, announcing: Set[str], live: frozenset[str]
+) -> Iterable[Finding]:
+    """A remote address is on every node that may have it; a router finds those that do."""
+    expected = report.decision.candidates
+    for node in sorted(expected - announcing):
         yield Finding(
-            Severity.WARNING if gone else Severity.ERROR,
-            "staleAnnouncer" if gone else "wrongAnnouncer",
+            Severity.WARNING if expected & announcing else Severity.ERROR,
+            "notAnnounced",
             where,
-            f"the Service says that {node} announces it; "
-            + ("that node has no live Lease" if gone else f"the winner is {winner or 'nobody'}"),
-            "the winner's agent takes the entry away"
-            if gone
-            else f"see on {node} whether the address is on an interface",
+            f"{node} does not say that it announces it",
+            f"look at the lbnodeagent log on {node}",
         )
+    for node in sorted(announcing - live):
+        yield _stale(where, node)
+
+
+def _stale(where: str, node: str) -> Finding:
+    return Finding(
+        Severity.WARNING,
+        "staleAnnouncer",
+        where,
+        f"the Service says that {node} announces it; that node has no live Lease",
+        "another node's agent takes the entry away",
+    )
 
 
 def as_dict(report: Report) -> Dict[str, Any]:
@@ -240,6 +299,15 @@ def _lease_dict(report: LeaseReport) -> Dict[str, Any]:
         "age": None if report.age is None else round(report.age, 3),
         "live": report.is_live,
         "reason": report.state.value,
+        "outage": None if lease.outage is None else _outage_dict(lease.outage),
+    }
+
+
+def _outage_dict(outage: Outage) -> Dict[str, Any]:
+    return {
+        "begin": format_time(outage.begin_time),
+        "end": format_time(outage.end_time),
+        "seconds": round(outage.end_time - outage.begin_time, 3),
     }
 
 

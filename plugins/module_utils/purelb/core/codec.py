@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from datetime import datetime, timezone
 from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Tuple
 
 from . import names
@@ -32,24 +31,9 @@ from .model import (
     ServiceKey,
 )
 from .settings import ON_DUMMY, AddressConfig, AnnounceConfig, parse_duration
+from .times import format_time, parse_time
 
 Json = Mapping[str, Any]
-
-
-def parse_time(text: Optional[str]) -> Optional[float]:
-    """Seconds since the epoch of a Kubernetes time, with or without fractions, or None."""
-    if not text:
-        return None
-    try:
-        return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
-    except ValueError:
-        return None
-
-
-def format_micro_time(seconds: float) -> str:
-    """Kubernetes MicroTime of seconds since the epoch."""
-    moment = datetime.fromtimestamp(seconds, tz=timezone.utc)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def is_older(version: str, than: str) -> bool:
@@ -105,7 +89,7 @@ def lease_body(lease: Lease, *, namespace: str) -> Dict[str, Any]:
     }
     if lease.outage is not None:
         times = (lease.outage.begin_time, lease.outage.end_time)
-        annotations[names.OUTAGE_ANNOTATION] = "/".join(map(format_micro_time, times))
+        annotations[names.OUTAGE_ANNOTATION] = "/".join(map(format_time, times))
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
@@ -128,7 +112,7 @@ def lease_body(lease: Lease, *, namespace: str) -> Dict[str, Any]:
         "spec": {
             "holderIdentity": lease.holder,
             "leaseDurationSeconds": int(lease.duration),
-            "renewTime": format_micro_time(lease.renew_time or 0.0),
+            "renewTime": format_time(lease.renew_time or 0.0),
         },
     }
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Dict, FrozenSet, Mapping, Optional, Tuple
+from typing import Dict, Mapping, Optional, Tuple
 
 from .election import Decision, Elections, Electorate, barrier, prefer, rank
 from .interfaces import place_for
@@ -89,7 +89,7 @@ def judge(world: World, last: Optional[Judgement] = None) -> Judgement:
 def _surroundings(world: World) -> Tuple[object, ...]:
     """What verdicts depend on besides the VIPs and the members."""
     barred = barrier(world.electorate)
-    return world.segments, world.dummy, world.known, world.leaving, world.is_draining, barred
+    return world.segments, world.dummy, world.known, world.leaving, world.draining, barred
 
 
 def _decide(vip: Vip, world: World, elections: Elections) -> Decision:
@@ -99,13 +99,9 @@ def _decide(vip: Vip, world: World, elections: Elections) -> Decision:
     if barred is not None:
         return barred
     decision = elections.decide(vip.address)
-    return prefer(vip.address, decision, _near(vip, world)) if vip.has_affinity else decision
-
-
-def _near(vip: Vip, world: World) -> FrozenSet[str]:
-    """Nodes with a ready endpoint of the Services of an address."""
-    nobody: FrozenSet[str] = frozenset()
-    return nobody.union(*(world.endpoints.get(key, nobody) for key in vip.services))
+    return (
+        prefer(vip.address, decision, vip.near(world.endpoints)) if vip.has_affinity else decision
+    )
 
 
 def _judge(vip: Vip, decision: Decision, world: World) -> Verdict:
@@ -130,7 +126,7 @@ def _judge(vip: Vip, decision: Decision, world: World) -> Verdict:
 
 def _gives_up(vip: Vip, winner: str, world: World) -> bool:
     """Whether the node would have won if it were not draining."""
-    return world.is_draining and rank((winner, world.node), vip.address)[0] == world.node
+    return world.draining and rank((winner, world.node), vip.address)[0] == world.node
 
 
 def _judge_remote(vip: Vip, decision: Decision, world: World) -> Verdict:
@@ -139,9 +135,9 @@ def _judge_remote(vip: Vip, decision: Decision, world: World) -> Verdict:
     Without regard to the node's Lease, too: nobody would take over, and the router notices a node
     that is gone.
     """
-    if world.is_draining:
+    if world.draining:
         return Verdict(vip, decision, Reason.NODE_DRAINING)
-    if not vip.everywhere and world.node not in _near(vip, world):
+    if not vip.everywhere and world.node not in vip.near(world.endpoints):
         return Verdict(vip, decision, Reason.NO_LOCAL_ENDPOINT)
     if world.dummy is None:
         return Verdict(vip, decision, Reason.NO_DUMMY_INTERFACE)

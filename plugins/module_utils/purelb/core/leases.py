@@ -187,8 +187,9 @@ class Sighting:
         return self.seen_at + self.lease.duration
 
 
-def _is_of(lease: Lease, node_uid: Optional[str]) -> bool:
-    return node_uid is not None and lease.node_uid in ("", node_uid)
+def is_drained(lease: Lease, drained: Mapping[str, str]) -> bool:
+    """Whether the Node of a Lease is among these, given by name and UID."""
+    return lease.node in drained and lease.node_uid in ("", drained[lease.node])
 
 
 def _same_renewal(one: Lease, other: Lease) -> bool:
@@ -252,7 +253,7 @@ class Membership:
         Node of that name owns is not theirs.
         """
         return tuple(
-            Member(node, lease.subnets, draining=_is_of(lease, drained.get(node)))
+            Member(node, lease.subnets, draining=is_drained(lease, drained))
             for node, lease in (
                 (node, sighting.lease)
                 for node, sighting in sorted(self.sightings.items())

@@ -9,8 +9,9 @@ As tolerant as the rest of the codec: nothing that a Node or an event may lack r
 from __future__ import annotations
 
 from . import names
-from .codec import Json, node_addresses, parse_time
+from .codec import Json, node_addresses
 from .draining import NodeInfo, PreemptEvent, Taint
+from .times import parse_time
 
 
 def node_info_of(body: Json) -> NodeInfo:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from .model import Address, Announcement, PoolType, Service, ServiceGroup, ServiceKey
 
@@ -34,6 +34,11 @@ class Vip:
     def asks_endpoints(self) -> bool:
         """Whether it matters where the Services' ready endpoints are."""
         return self.has_affinity if self.pool_type is PoolType.LOCAL else not self.everywhere
+
+    def near(self, endpoints: Mapping[ServiceKey, FrozenSet[str]]) -> FrozenSet[str]:
+        """Nodes with a ready endpoint of its Services."""
+        nobody: FrozenSet[str] = frozenset()
+        return nobody.union(*(endpoints.get(key, nobody) for key in self.services))
 
 
 class VipIndex:

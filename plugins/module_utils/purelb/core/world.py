@@ -39,6 +39,8 @@ class World:
     endpoints: Mapping[ServiceKey, FrozenSet[str]] = field(default_factory=dict)
     electorate: Electorate = field(default_factory=Electorate)
     right: Optional[Right] = None
+    # By a taint of the own Node, or for good.
+    draining: bool = False
     leaving: bool = False
     links: Tuple[Link, ...] = ()
     dummy: Optional[Link] = None
@@ -53,11 +55,6 @@ class World:
     def segments(self) -> Tuple[Tuple[Link, Network], ...]:
         """Where this node can announce, and what it therefore puts into its Lease."""
         return segments(self.links, self.addresses, is_vip=self.is_vip)
-
-    @cached_property
-    def is_draining(self) -> bool:
-        """Whether this node is to have no address, by its taints."""
-        return any(m.draining for m in self.electorate.members if m.node == self.node)
 
     def is_vip(self, held: InterfaceAddress) -> bool:
         """Whether an address is one of ours, and so may be removed.

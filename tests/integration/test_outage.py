@@ -1,0 +1,139 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""The API is down for everybody: addresses stay, and clients notice nothing."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+
+import pytest
+from test_audit import lease_info
+from test_endpoints import metric
+
+from labkit.prober import Prober
+from watching import (
+    DAEMON_SET,
+    addresses_of,
+    agents_ready,
+    eventually,
+    fetch,
+    holder,
+    sampling,
+)
+
+EVENTS = "/api/v1/namespaces/default/events"
+pytestmark = pytest.mark.timeout(330)
+
+
+@contextmanager
+def outage(lab):
+    lab.stop_api()
+    try:
+        yield
+    finally:
+        lab.start_api()
+
+
+def held_outages(lab, node):
+    text = fetch(lab, lab.nodes[node].v4, path="/metrics", port=7472)
+    return metric(text, "purelb_election_outages_held_total")
+
+
+@pytest.mark.parametrize("seconds", [30, 180], ids=["half-a-minute", "three-minutes"])
+def test_clients_notice_nothing_of_an_outage(cluster, make_service, capsys, seconds):
+    vips = [vip for _one in range(2) for vip in addresses_of(cluster, make_service())]
+    winners = {vip: holder(cluster, vip) for vip in vips}
+    before = {node: held_outages(cluster, node) for node in cluster.nodes}
+    with Prober(cluster, *vips) as prober, sampling(cluster, *vips) as holders:
+        for vip in vips:
+            prober.wait_for_answer(vip, after=0, seconds=5)
+        start = time.monotonic()
+        with outage(cluster):
+            time.sleep(seconds)
+        back = time.monotonic()
+        eventually(
+            lambda: all(held_outages(cluster, n) == before[n] + 1 for n in cluster.nodes),
+            "end of the outage on every node",
+            seconds=5,
+        )
+        resumed = time.monotonic() - back
+        # Whoever was counted as dead would lose its addresses within a duration.
+        time.sleep(12)
+        gap = max(prober.longest_gap(vip, since=start) for vip in vips)
+        failed = [a for a in prober.answers if a.body is None and a.sent > start]
+    with capsys.disabled():
+        print(
+            f"\n    longest time without an answer {gap:.2f} s, {len(failed)} requests failed, "
+            f"renewed {resumed:.1f} s after the API was back",
+            end="",
+        )
+    assert failed == []
+    assert {vip: holders.sequence(vip) for vip in vips} == {
+        vip: [frozenset({node})] for vip, node in winners.items()
+    }
+
+
+def test_an_outage_is_told_when_it_is_over(cluster):
+    """After the ones before: the audit's line and the event on each Node."""
+    leases = lease_info(cluster.kubeconfig)["leases"]
+    assert all(lease["outage"]["seconds"] > 170 for lease in leases), leases
+
+    def told():
+        events = cluster.api.items(EVENTS, fieldSelector="reason=OutageHeld")
+        return {event["involvedObject"]["name"] for event in events} == set(cluster.nodes)
+
+    eventually(told, "an event on every Node", seconds=10)
+
+
+def test_a_service_made_after_an_outage_is_announced_at_once(cluster, make_service):
+    with outage(cluster):
+        time.sleep(12)
+    start = time.monotonic()
+    addresses_of(cluster, make_service())
+    assert time.monotonic() - start < 5
+
+
+@contextmanager
+def switched_off(lab):
+    def switch(value):
+        container = {"name": "lbnodeagent", "env": [{"name": "PURELB_OUTAGE_HOLD", "value": value}]}
+        patch = {"spec": {"template": {"spec": {"containers": [container]}}}}
+        lab.api.call(
+            "PATCH", DAEMON_SET, patch, content_type="application/strategic-merge-patch+json"
+        )
+        eventually(lambda: rolled_out(lab), "rollout", seconds=90)
+
+    switch("off")
+    try:
+        yield
+    finally:
+        switch("on")
+
+
+def rolled_out(lab):
+    body = lab.api.get(DAEMON_SET)
+    status = body["status"]
+    is_seen = status["observedGeneration"] == body["metadata"]["generation"]
+    return is_seen and status.get("updatedNumberScheduled") == len(lab.nodes) and agents_ready(lab)
+
+
+def test_with_the_switch_off_addresses_leave_before_the_leases_end(cluster, make_service, capsys):
+    vips = addresses_of(cluster, make_service())
+    with switched_off(cluster):
+        with sampling(cluster, *vips) as holders:
+            with outage(cluster):
+                start = time.monotonic()
+                eventually(
+                    lambda: not any(cluster.holders(vip) for vip in vips), "withdrawal", seconds=12
+                )
+                gone = time.monotonic() - start
+            back = time.monotonic()
+            for vip in vips:
+                holder(cluster, vip, seconds=20)
+            returned = time.monotonic() - back
+            time.sleep(3)
+        doubled = max(holders.seconds_doubled(vip) for vip in vips)
+    with capsys.disabled():
+        print(f"\n    gone after {gone:.1f} s, back {returned:.1f} s after the API", end="")
+    assert doubled < 1
