@@ -99,9 +99,7 @@ def switched_off(lab):
     def switch(value):
         container = {"name": "lbnodeagent", "env": [{"name": "PURELB_OUTAGE_HOLD", "value": value}]}
         patch = {"spec": {"template": {"spec": {"containers": [container]}}}}
-        lab.api.call(
-            "PATCH", DAEMON_SET, patch, content_type="application/strategic-merge-patch+json"
-        )
+        lab.api.call("PATCH", DAEMON_SET, patch, kind="application/strategic-merge-patch+json")
         eventually(lambda: rolled_out(lab), "rollout", seconds=90)
 
     switch("off")
