@@ -5,11 +5,8 @@
 from __future__ import annotations
 
 import socket
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from scapy.layers.l2 import Ether
@@ -17,6 +14,8 @@ from scapy.packet import Packet
 
 from labkit.lab import Lab
 from labkit.namespaces import netns
+from sampler import Holders as Holders  # noqa: PLC0414 - tests find both here
+from sampler import sampling as sampling  # noqa: PLC0414
 
 VIPS_V4, VIPS_V6 = "172.28.1.220-172.28.1.250", "fd28:0:0:1::220-fd28:0:0:1::2ff"
 AGENTS = "/api/v1/namespaces/purelb-system/pods"
@@ -105,57 +104,6 @@ def fetch(lab: Lab, address: str, *, path: str = "/", port: int = 80) -> str:
     done = lab.run_in("client", ["curl", "-sS", "--fail", "--max-time", "3", url], check=False)
     assert done.returncode == 0, f"{url}: {done.stderr}"
     return done.stdout
-
-
-@dataclass
-class Holders:
-    """Who held some addresses, sampled without a pause: (time, address -> nodes)."""
-
-    samples: list[tuple[float, dict[str, frozenset[str]]]] = field(default_factory=list)
-
-    def seconds_with(self, vip: str, matches: Callable[[frozenset[str]], bool]) -> float:
-        """How long in all the holders of an address were such."""
-        total = 0.0
-        for (begin, held), (end, _held) in zip(self.samples, self.samples[1:], strict=False):
-            if matches(held[vip]):
-                total += end - begin
-        return total
-
-    def seconds_doubled(self, vip: str) -> float:
-        """How long two nodes or more had the address."""
-        return self.seconds_with(vip, lambda nodes: len(nodes) > 1)
-
-    def sequence(self, vip: str) -> list[frozenset[str]]:
-        """Holders one after the other, each once."""
-        order: list[frozenset[str]] = []
-        for _time, held in self.samples:
-            if not order or order[-1] != held[vip]:
-                order.append(held[vip])
-        return order
-
-
-@contextmanager
-def sampling(lab: Lab, *vips: str) -> Iterator[Holders]:
-    """Sample the holders of addresses in the background."""
-    holders, stop = Holders(), threading.Event()
-
-    def sample() -> None:
-        while not stop.is_set():
-            on = {node: _local(lab.addresses(node)) for node in lab.nodes}
-            held = {vip: frozenset(n for n, local in on.items() if vip in local) for vip in vips}
-            holders.samples.append((time.monotonic(), held))
-
-    thread = threading.Thread(target=sample)
-    thread.start()
-    try:
-        yield holders
-    finally:
-        stop.set()
-        thread.join()
-
-
-def _local(links: list[dict[str, Any]]) -> set[str]:
-    return {info["local"] for link in links for info in link["addr_info"] if "local" in info}
 
 
 class Wire:
