@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TextIO, TypeVar
 
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
@@ -23,6 +24,8 @@ DAEMON_SET = "/apis/apps/v1/namespaces/purelb-system/daemonsets/lbnodeagent"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/purelb-system/leases"
 # The contract's worst cases, in seconds.
 GRACEFUL, CRASH = 10.0, 20.0
+# An exception that nobody handled, and what the programs themselves call an error.
+_ERRORS = ("taskFailed", "Traceback", "level=error", '"level": "error"', "Fatal Python error")
 T = TypeVar("T")
 
 
@@ -104,6 +107,39 @@ def fetch(lab: Lab, address: str, *, path: str = "/", port: int = 80) -> str:
     done = lab.run_in("client", ["curl", "-sS", "--fail", "--max-time", "3", url], check=False)
     assert done.returncode == 0, f"{url}: {done.stderr}"
     return done.stdout
+
+
+class Logs:
+    """What PureLB's containers write; the files stay open, as they are deleted with their pods."""
+
+    def __init__(self, lab: Lab) -> None:
+        self._lab = lab
+        self._files: dict[Path, TextIO] = {}
+
+    def news(self) -> list[str]:
+        """Lines since the last call, of containers that have ended, too, with where they are."""
+        for path in sorted(self._lab.at.run.glob("*/pods/purelb-system_*/*/*.log")):
+            if path not in self._files:
+                self._files[path] = path.open(errors="replace")
+        return [
+            f"{'/'.join(path.parts[-5:])}: {line.rstrip()}"
+            for path, file in self._files.items()
+            for line in file
+        ]
+
+    def close(self) -> None:
+        """Close the files."""
+        for file in self._files.values():
+            file.close()
+
+
+def crashes(lines: Iterable[str], *expected: str) -> list[str]:
+    """Lines that tell of an error, except those with an expected word."""
+    return [
+        line
+        for line in lines
+        if any(sign in line for sign in _ERRORS) and not any(word in line for word in expected)
+    ]
 
 
 class Wire:
