@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from labkit.lab import Lab
-from watching import VIPS_V4, VIPS_V6, agents_ready, eventually
+from watching import VIPS_V4, VIPS_V6, Logs, agents_ready, crashes, eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 ARCHIVE = ROOT / ".cache/image.tar"
@@ -111,6 +111,28 @@ def cluster(lab: Lab) -> Lab:
         seconds=60,
     )
     return lab
+
+
+@pytest.fixture(scope="session")
+def logs(cluster: Lab) -> Iterator[Logs]:
+    followed = Logs(cluster)
+    yield followed
+    followed.close()
+
+
+@pytest.fixture(autouse=True)
+def _no_crash(request: pytest.FixtureRequest) -> Iterator[None]:
+    """No test of the cluster makes a program of ours fail, unless it says with which words."""
+    if "cluster" not in request.fixturenames:
+        yield
+        return
+    logs: Logs = request.getfixturevalue("logs")
+    logs.news()
+    yield
+    markers = request.node.iter_markers("expects_errors")
+    expected = (word for marker in markers for word in marker.args)
+    found = crashes(logs.news(), *expected)
+    assert not found, "\n".join(found)
 
 
 @pytest.fixture(autouse=True)

@@ -5,18 +5,18 @@
 from __future__ import annotations
 
 import socket
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TextIO, TypeVar
 
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 
 from labkit.lab import Lab
 from labkit.namespaces import netns
+from sampler import Holders as Holders  # noqa: PLC0414 - tests find both here
+from sampler import sampling as sampling  # noqa: PLC0414
 
 VIPS_V4, VIPS_V6 = "172.28.1.220-172.28.1.250", "fd28:0:0:1::220-fd28:0:0:1::2ff"
 AGENTS = "/api/v1/namespaces/purelb-system/pods"
@@ -24,6 +24,8 @@ DAEMON_SET = "/apis/apps/v1/namespaces/purelb-system/daemonsets/lbnodeagent"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/purelb-system/leases"
 # The contract's worst cases, in seconds.
 GRACEFUL, CRASH = 10.0, 20.0
+# An exception that nobody handled, and what the programs themselves call an error.
+_ERRORS = ("taskFailed", "Traceback", "level=error", '"level": "error"', "Fatal Python error")
 T = TypeVar("T")
 
 
@@ -107,55 +109,37 @@ def fetch(lab: Lab, address: str, *, path: str = "/", port: int = 80) -> str:
     return done.stdout
 
 
-@dataclass
-class Holders:
-    """Who held some addresses, sampled without a pause: (time, address -> nodes)."""
+class Logs:
+    """What PureLB's containers write; the files stay open, as they are deleted with their pods."""
 
-    samples: list[tuple[float, dict[str, frozenset[str]]]] = field(default_factory=list)
+    def __init__(self, lab: Lab) -> None:
+        self._lab = lab
+        self._files: dict[Path, TextIO] = {}
 
-    def seconds_with(self, vip: str, matches: Callable[[frozenset[str]], bool]) -> float:
-        """How long in all the holders of an address were such."""
-        total = 0.0
-        for (begin, held), (end, _held) in zip(self.samples, self.samples[1:], strict=False):
-            if matches(held[vip]):
-                total += end - begin
-        return total
+    def news(self) -> list[str]:
+        """Lines since the last call, of containers that have ended, too, with where they are."""
+        for path in sorted(self._lab.at.run.glob("*/pods/purelb-system_*/*/*.log")):
+            if path not in self._files:
+                self._files[path] = path.open(errors="replace")
+        return [
+            f"{'/'.join(path.parts[-5:])}: {line.rstrip()}"
+            for path, file in self._files.items()
+            for line in file
+        ]
 
-    def seconds_doubled(self, vip: str) -> float:
-        """How long two nodes or more had the address."""
-        return self.seconds_with(vip, lambda nodes: len(nodes) > 1)
-
-    def sequence(self, vip: str) -> list[frozenset[str]]:
-        """Holders one after the other, each once."""
-        order: list[frozenset[str]] = []
-        for _time, held in self.samples:
-            if not order or order[-1] != held[vip]:
-                order.append(held[vip])
-        return order
+    def close(self) -> None:
+        """Close the files."""
+        for file in self._files.values():
+            file.close()
 
 
-@contextmanager
-def sampling(lab: Lab, *vips: str) -> Iterator[Holders]:
-    """Sample the holders of addresses in the background."""
-    holders, stop = Holders(), threading.Event()
-
-    def sample() -> None:
-        while not stop.is_set():
-            on = {node: _local(lab.addresses(node)) for node in lab.nodes}
-            held = {vip: frozenset(n for n, local in on.items() if vip in local) for vip in vips}
-            holders.samples.append((time.monotonic(), held))
-
-    thread = threading.Thread(target=sample)
-    thread.start()
-    try:
-        yield holders
-    finally:
-        stop.set()
-        thread.join()
-
-
-def _local(links: list[dict[str, Any]]) -> set[str]:
-    return {info["local"] for link in links for info in link["addr_info"] if "local" in info}
+def crashes(lines: Iterable[str], *expected: str) -> list[str]:
+    """Lines that tell of an error, except those with an expected word."""
+    return [
+        line
+        for line in lines
+        if any(sign in line for sign in _ERRORS) and not any(word in line for word in expected)
+    ]
 
 
 class Wire:
