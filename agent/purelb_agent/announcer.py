@@ -53,13 +53,13 @@ class Announcer:
     ) -> None:
         """Announce what became usable or was put there `fresh`, and go on with what is under way.
 
-        An address that is no longer usable is announced no more.
+        An address that is no longer usable is announced no more, unless that is not to be verified.
         """
         gained = (usable - self._usable) | (usable & fresh)
         self._usable = usable
         if gained:
             self._announcements = self._announcements.gained(gained, config, now=now)
-        self._announcements, due = self._announcements.due(usable, now=now)
+        self._announcements, due = self._announcements.due(usable, config, now=now)
         by_link: dict[int, list[Address]] = defaultdict(list)
         for index, address in due:
             by_link[index].append(address)

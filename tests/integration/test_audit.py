@@ -6,29 +6,12 @@ from __future__ import annotations
 
 import base64
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-from watching import addresses_of, eventually, holder
+from watching import addresses_of, eventually, holder, lease_info
 
 pytestmark = pytest.mark.timeout(90)
-
-
-def lease_info(kubeconfig, *, succeeds=True):
-    """Run purelb_lease_info and return its result."""
-    ansible = str(Path(sys.executable).with_name("ansible"))
-    done = subprocess.run(
-        [ansible, "localhost", "-m", "purelb.purelb.purelb_lease_info",
-         "-e", f"ansible_python_interpreter={sys.executable}"],
-        env={**os.environ, "KUBECONFIG": str(kubeconfig), "ANSIBLE_NOCOLOR": "1"},
-        text=True, capture_output=True, check=False, timeout=60,
-    )  # fmt: skip
-    assert (done.returncode == 0) is succeeds, done.stdout + done.stderr
-    return json.loads(done.stdout.partition("=> ")[2])
 
 
 def test_a_whole_cluster_has_no_findings_and_the_winner_is_the_holder(cluster, make_service):

@@ -10,18 +10,11 @@ from collections import Counter
 
 import pytest
 
-from watching import addresses_of, eventually, fetch, holder
+from watching import addresses_of, eventually, fetch, holder, metric
 
 pytestmark = pytest.mark.timeout(60)
 PORT = 7472
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/purelb-system/leases/purelb-node-{}"
-
-
-def metric(text, name):
-    """Sum of a metric's series."""
-    rows = [line for line in text.splitlines() if line.startswith((f"{name} ", f"{name}{{"))]
-    assert rows, f"no {name}"
-    return sum(float(row.rpartition(" ")[2]) for row in rows)
 
 
 @pytest.mark.parametrize("family", ["v4", "v6"])

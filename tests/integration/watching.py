@@ -4,7 +4,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -164,3 +168,24 @@ class Wire:
     def close(self) -> None:
         """Stop listening."""
         self._socket.close()
+
+
+def metric(text: str, name: str) -> float:
+    """Sum of a metric's series."""
+    rows = [line for line in text.splitlines() if line.startswith((f"{name} ", f"{name}{{"))]
+    assert rows, f"no {name}"
+    return sum(float(row.rpartition(" ")[2]) for row in rows)
+
+
+def lease_info(kubeconfig: Path, *, succeeds: bool = True) -> dict[str, Any]:
+    """The result of purelb_lease_info."""
+    ansible = str(Path(sys.executable).with_name("ansible"))
+    done = subprocess.run(
+        [ansible, "localhost", "-m", "purelb.purelb.purelb_lease_info",
+         "-e", f"ansible_python_interpreter={sys.executable}"],
+        env={**os.environ, "KUBECONFIG": str(kubeconfig), "ANSIBLE_NOCOLOR": "1"},
+        text=True, capture_output=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode == 0) is succeeds, done.stdout + done.stderr
+    result: dict[str, Any] = json.loads(done.stdout.partition("=> ")[2])
+    return result

@@ -3,8 +3,8 @@
 
 """When to tell the segment about a gained address: at once, then in a short sequence.
 
-Each frame is sent only if the address is still held at that moment: the sequence of a lost address
-ends with it.
+Unless told otherwise, each frame is sent only if the address is still held at that moment: the
+sequence of a lost address ends with it.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Announcements:
         return replace(self, pending={**self.pending, **dict.fromkeys(places, times)})
 
     def due(
-        self, held: Iterable[Tuple[int, Address]], *, now: float
+        self, held: Iterable[Tuple[int, Address]], config: AnnounceConfig, *, now: float
     ) -> Tuple[Announcements, List[Tuple[int, Address]]]:
-        """What to announce now, and what is left; addresses no longer held drop out.
+        """What to announce now, and what is left; addresses no longer held drop out, if verified.
 
         Several times that passed unnoticed, say while the process was frozen, make one frame.
         """
@@ -49,7 +49,7 @@ class Announcements:
         frames: List[Tuple[int, Address]] = []
         left: Dict[Tuple[int, Address], Tuple[float, ...]] = {}
         for place, times in self.pending.items():
-            if place not in holding:
+            if config.verify and place not in holding:
                 continue
             later = tuple(t for t in times if t > now)
             if len(later) < len(times):

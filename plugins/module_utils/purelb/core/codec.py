@@ -269,6 +269,7 @@ def _announce_config(garp: Json) -> AnnounceConfig:
         count=garp.get("count", AnnounceConfig.count),
         interval=seconds("intervalMs", "interval", AnnounceConfig.interval),
         delay=seconds("delayMs", "initialDelay", AnnounceConfig.delay),
+        verify=garp.get("verifyBeforeSend", AnnounceConfig.verify),
     )
 
 

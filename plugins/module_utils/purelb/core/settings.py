@@ -87,13 +87,15 @@ class AnnounceConfig:
     """How a gained address is told to the segment: once at once, then this sequence.
 
     `delay` and `interval` are seconds. The delay lets the loser withdraw first; the repeats are for
-    switches that drop or ignore single frames.
+    switches that drop or ignore single frames. `verify`: each frame only if the address is still
+    held; without it a sequence that has begun goes on to its end.
     """
 
     enabled: bool = True
     count: int = 3
     interval: float = 0.5
     delay: float = 0.2
+    verify: bool = True
 
 
 @dataclass(frozen=True)
