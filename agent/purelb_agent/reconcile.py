@@ -164,6 +164,7 @@ class Reconciler:
         members = store.leases.membership.live(now, store.drained)
         addresses = self._interfaces.read_addresses()
         self._metrics.member_count.set(len(members))
+        self._metrics.draining.set(store.taint is not None)
         links = self._interfaces.links
         return World(
             node=self._node,
