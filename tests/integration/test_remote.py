@@ -15,6 +15,7 @@ pytestmark = pytest.mark.timeout(90)
 DUMMY = "kube-lb0"
 PODS = "/api/v1/namespaces/default/pods"
 EVENTS = "/api/v1/namespaces/default/events"
+SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
 FOLLOWS = 1.0
 
 
@@ -159,10 +160,19 @@ def test_a_deleted_service_leaves_neither_address_nor_route(cluster, routing, ma
 
 def test_local_traffic_follows_the_endpoints(cluster, make_remote, labelled, capsys):
     labelled("n2")
-    _path, vips = make_remote(externalTrafficPolicy="Local", selector={"here": "yes"})
+    path, vips = make_remote(externalTrafficPolicy="Local", selector={"here": "yes"})
     for vip in vips:
         eventually(lambda v=vip: cluster.holders(v) == {"n2"}, "the address on n2", seconds=5)
     labelled("n3")
+    selector = f"kubernetes.io/service-name={path.rpartition('/')[2]}"
+
+    def moved():
+        slices = cluster.api.items(SLICES, labelSelector=selector)
+        nodes = {e["nodeName"] for one in slices for e in one.get("endpoints") or ()}
+        return nodes == {"n3"}
+
+    # How long the endpoints themselves take is the cluster's affair.
+    eventually(moved, "endpoints on n3 alone")
     start = time.monotonic()
     for vip in vips:
         eventually(lambda v=vip: cluster.holders(v) == {"n3"}, "the address on n3", seconds=5)

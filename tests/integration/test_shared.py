@@ -9,7 +9,7 @@ import time
 import pytest
 from test_remote import labelled as labelled  # noqa: PLC0414 - a fixture
 
-from watching import addresses_of, eventually, holder, lease_info
+from watching import AGENTS, addresses_of, eventually, holder, lease_info
 
 pytestmark = pytest.mark.timeout(90)
 ALLOCATOR = "/apis/apps/v1/namespaces/purelb-system/deployments/allocator"
@@ -22,11 +22,15 @@ def by_hand(cluster, make_service):
     def scale(replicas):
         cluster.api.merge_patch(ALLOCATOR, {"spec": {"replicas": replicas}})
 
-        def is_scaled(deployment):
-            status = deployment["status"]
-            return {status.get("replicas", 0), status.get("readyReplicas", 0)} == {replicas}
+        # A Pod on its way out still allocates, and is no replica any more.
+        eventually(lambda: len(pods()) == replicas, "allocator", seconds=60)
+        if replicas:
+            cluster.api.wait(
+                ALLOCATOR, lambda d: d["status"].get("readyReplicas"), what="allocator", seconds=60
+            )
 
-        cluster.api.wait(ALLOCATOR, is_scaled, what="allocator", seconds=60)
+    def pods():
+        return cluster.api.items(AGENTS, labelSelector="component=allocator")
 
     def make(*vips, **spec):
         annotations = {
