@@ -23,7 +23,7 @@ export ANSIBLE_LOCALHOST_WARNING := false
 export ANSIBLE_INVENTORY_UNPARSED_WARNING := false
 export PYTHONPATH := $(CURDIR)/lab:$(CURDIR)/.cache/tree
 
-.PHONY: help setup packages demo test lint sanity molecule coverage unit integration lab-up lab-down clean
+.PHONY: help setup packages demo bench test lint sanity molecule coverage unit integration lab-up lab-down clean
 
 help: ## show this help
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -34,6 +34,9 @@ demo: setup ## bring up the lab, install, lose a pod and a node, audit
 	@if [ -z "$${KUBECONFIG:-}" ]; then $(MAKE) $(ARCHIVE); fi
 	@$(PYTHON) demo/demo.py --image $${PURELB_IMAGE:-$(IMAGE)} --archive $(ARCHIVE)
 
+bench: setup $(ARCHIVE) ## measure what a change costs, what clients notice, what an idle agent costs
+	@bench/bench
+
 # pytest comes last, and its closing line with it.
 test: setup lint sanity coverage $(ARCHIVE) ## run all checks and all tests
 	@trap 'lab/lab down >/dev/null' EXIT; \
@@ -42,7 +45,7 @@ test: setup lint sanity coverage $(ARCHIVE) ## run all checks and all tests
 
 lint: setup ## ruff, mypy, import-linter, ansible-lint, yamllint, documentation and changelog
 	@echo "== ruff" && ruff check . && ruff format --check .
-	@echo "== mypy" && MYPYPATH=.cache/tree:agent:lab mypy -p purelb_agent -p labkit \
+	@echo "== mypy" && MYPYPATH=.cache/tree:agent:bench:lab mypy -p purelb_agent -p benchkit -p labkit \
 		-p ansible_collections.purelb.purelb.plugins.module_utils.purelb
 	@echo "== import-linter" && PYTHONPATH=.cache/tree:agent lint-imports
 	@echo "== ansible-lint" && ansible-lint --offline && \

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Hashable
 from typing import Generic, TypeVar, cast
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -22,17 +22,16 @@ class LabelSets(Generic[M]):
 
     def __init__(self, metric: M) -> None:
         self._metric = metric
-        self._owners: dict[tuple[str, ...], str] = {}
+        self._owners: dict[tuple[str, ...], Hashable] = {}
 
-    def of(self, owner: str, *labels: str) -> M:
+    def of(self, owner: Hashable, *labels: str) -> M:
         """The series with these labels, which is to go when the owner goes."""
         self._owners[labels] = owner
         return cast("M", self._metric.labels(*labels))
 
-    def retain(self, owners: Iterable[str]) -> None:
+    def retain(self, owners: Container[Hashable]) -> None:
         """Remove the series of all other owners."""
-        kept = set(owners)
-        for labels in [labels for labels, owner in self._owners.items() if owner not in kept]:
+        for labels in [labels for labels, owner in self._owners.items() if owner not in owners]:
             self._metric.remove(*labels)
             del self._owners[labels]
 

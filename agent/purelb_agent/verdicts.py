@@ -51,7 +51,7 @@ class VerdictLog:
     def _compare(self, before: Verdict | None, after: Verdict) -> None:
         if after.decision.fell_back and not (before and before.decision.fell_back):
             for key in after.vip.services:
-                self._metrics.affinity_fallbacks.of(str(key), str(key)).inc()
+                self._metrics.affinity_fallbacks.of(key, str(key)).inc()
             self._metrics.election_fallbacks.inc()
         if before is None or (before.reason, before.decision.winner) != (
             after.reason,
@@ -85,23 +85,28 @@ class VerdictLog:
             self._metrics.election_losses.inc()
             log.info("lostElection", ip=address, service=services, node=self._node, winner=winner)
         if before is not None and old != winner:
-            self._metrics.winner_changes.of(address, services, address, old, winner).inc()
+            changes = self._metrics.winner_changes
+            changes.of(after.vip.address, services, address, old, winner).inc()
 
     def _count(self, judgement: Judgement) -> None:
         metrics = self._metrics
-        metrics.winner_changes.retain(map(str, judgement.verdicts))
+        vips = [verdict.vip for verdict in judgement.verdicts.values()]
+        metrics.winner_changes.retain(judgement.verdicts)
         for verdict in judgement.here:
-            address = str(verdict.vip.address)
-            metrics.announced.of(address, _services(verdict), self._node, address).set(1)
-        metrics.announced.retain(str(verdict.vip.address) for verdict in judgement.here)
+            address = verdict.vip.address
+            metrics.announced.of(address, _services(verdict), self._node, str(address)).set(1)
+        metrics.announced.retain({verdict.vip.address for verdict in judgement.here})
         metrics.affinity_fallbacks.retain(
-            str(key) for verdict in judgement.verdicts.values() for key in verdict.vip.services
+            {key for vip in vips if vip.has_affinity for key in vip.services}
         )
         self._count_subnets(judgement.world.electorate)
 
     def _count_subnets(self, electorate: Electorate) -> None:
         metrics = self._metrics
-        subnets = Tally(str(subnet) for member in electorate.members for subnet in member.subnets)
+        subnets: Tally[str] = Tally()
+        # Writing a subnet out is what costs here, and most nodes are in the same ones.
+        for alike, nodes in Tally(member.subnets for member in electorate.members).items():
+            subnets.update({str(subnet): nodes for subnet in alike})
         for subnet, nodes in subnets.items():
             metrics.candidates.of(subnet, subnet).set(nodes)
         metrics.candidates.retain(subnets)

@@ -96,6 +96,12 @@ def test_odd_leases_do_not_crash(change, expected):
     assert codec.lease_of(change) == expected
 
 
+def test_the_same_subnets_in_two_leases_are_one_record():
+    bodies = (codec.lease_body(replace(LEASE, node=n), namespace="x") for n in ("n1", "n2"))
+    one, other = map(codec.lease_of, bodies)
+    assert one.subnets is other.subnets
+
+
 def test_subnets_that_are_none_are_reported_and_the_others_used():
     body = codec.lease_body(LEASE, namespace="x")
     body["metadata"]["annotations"]["purelb.io/subnets"] = "172.28.1.0/24, nonsense,,"

@@ -11,6 +11,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+<<<<<<< HEAD
+=======
+from datetime import datetime, timezone
+from functools import lru_cache
+>>>>>>> bench
 from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Tuple
 
 from . import names
@@ -24,6 +29,7 @@ from .model import (
     Announcement,
     EndpointSlice,
     Lease,
+    Network,
     Outage,
     PoolType,
     Service,
@@ -51,11 +57,10 @@ def lease_of(body: Json) -> Optional[Lease]:
     if not name.startswith(names.LEASE_PREFIX):
         return None
     annotations = meta.get("annotations") or {}
-    texts = [t for t in annotations.get(names.SUBNETS_ANNOTATION, "").split(",") if t.strip()]
-    subnets, malformed = parse_subnets(t.strip() for t in texts)
+    subnets, malformed = _subnets_of(annotations.get(names.SUBNETS_ANNOTATION, ""))
     return Lease(
         node=name[len(names.LEASE_PREFIX) :],
-        subnets=subnets[: names.MAX_SUBNETS],
+        subnets=subnets,
         instance=annotations.get(names.INSTANCE_ANNOTATION, ""),
         holder=spec.get("holderIdentity") or "",
         duration=float(spec.get("leaseDurationSeconds") or 0),
@@ -66,6 +71,17 @@ def lease_of(body: Json) -> Optional[Lease]:
         outage=_outage_of(annotations.get(names.OUTAGE_ANNOTATION, "")),
         malformed=malformed,
     )
+
+
+@lru_cache(maxsize=1024)
+def _subnets_of(text: str) -> Tuple[Tuple[Network, ...], Tuple[str, ...]]:
+    """Subnets of a Lease, and what among them is none.
+
+    Nodes of one segment all write the same, again with each renewal: read once, it costs nothing,
+    and Leases with the same subnets are compared at a glance.
+    """
+    subnets, malformed = parse_subnets(t.strip() for t in text.split(",") if t.strip())
+    return subnets[: names.MAX_SUBNETS], malformed
 
 
 def _outage_of(text: str) -> Optional[Outage]:

@@ -113,10 +113,10 @@ def _judge(vip: Vip, decision: Decision, world: World) -> Verdict:
         return _judge_remote(vip, decision, world)
     if decision.winner is None:
         return Verdict(vip, decision, decision.reason)
-    place = place_for(vip.address, world.segments)
     if decision.winner != world.node:
-        gives_up = place is not None and _gives_up(vip, decision.winner, world)
+        gives_up = _gives_up(vip, decision.winner, world)
         return Verdict(vip, decision, Reason.NODE_DRAINING if gives_up else Reason.NOT_WINNER)
+    place = place_for(vip.address, world.segments)
     if place is None:
         return Verdict(vip, decision, Reason.NO_LOCAL_INTERFACE)
     link, network = place
@@ -125,8 +125,15 @@ def _judge(vip: Vip, decision: Decision, world: World) -> Verdict:
 
 
 def _gives_up(vip: Vip, winner: str, world: World) -> bool:
+<<<<<<< HEAD
     """Whether the node would have won if it were not draining."""
     return world.draining and rank((winner, world.node), vip.address)[0] == world.node
+=======
+    """Whether the node would have won, and could hold the address, if it were not draining."""
+    if not world.is_draining or place_for(vip.address, world.segments) is None:
+        return False
+    return rank((winner, world.node), vip.address)[0] == world.node
+>>>>>>> bench
 
 
 def _judge_remote(vip: Vip, decision: Decision, world: World) -> Verdict:

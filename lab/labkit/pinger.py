@@ -1,0 +1,132 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A client that pings many addresses at a fixed pace, and remembers when each of them answered.
+
+Cheap enough for hundreds of addresses, where `Prober` would make thousands of connections a second.
+The pings go by the host's own neighbour table, so an address is reached only when the host has
+learned where it is now. As with `Prober` a process of its own in the host's network namespace does
+the work (this file, run as a script), and times are of the monotonic clock.
+"""
+
+import contextlib
+import json
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from labkit.lab import Lab
+
+Times = Mapping[str, Sequence[float]]
+# Pings to an address that nobody has wait in the kernel for its neighbour, on the sender's account.
+_BUFFER = 64 << 20
+_ECHO = {socket.AF_INET: 8, socket.AF_INET6: 128}
+_PROTOCOL = {socket.AF_INET: socket.IPPROTO_ICMP, socket.AF_INET6: socket.IPPROTO_ICMPV6}
+_SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33  # asm-generic/socket.h
+_LONGEST_REPLY = 256
+
+
+class Pinger:
+    """Pings each address `every` so many seconds until stopped; a context manager."""
+
+    def __init__(
+        self, lab: "Lab", *addresses: str, host: str = "client", every: float = 0.02
+    ) -> None:
+        """Ping from a host of the lab."""
+        argv = [sys.executable, "-I", str(Path(__file__)), str(every), *addresses]
+        pipe = subprocess.PIPE
+        self._process = lab.popen_in(host, argv, text=True, stdin=pipe, stdout=pipe)
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End the process and wait for it."""
+        self._process.kill()
+        self._process.communicate()
+
+    def stop(self) -> Times:
+        """End the pings; return when which address answered."""
+        answer, _errors = self._process.communicate("\n")
+        times: Times = json.loads(answer)
+        return times
+
+
+def longest_gap(times: Sequence[float], *, since: float, until: float) -> float:
+    """Return the longest time in seconds without an answer between two moments."""
+    moments = [since, *(t for t in times if since < t < until), until]
+    return max(later - earlier for earlier, later in pairwise(moments))
+
+
+def _open(family: socket.AddressFamily) -> socket.socket:
+    opened = socket.socket(family, socket.SOCK_DGRAM, _PROTOCOL[family])
+    opened.setblocking(False)
+    opened.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _BUFFER)
+    opened.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER)
+    return opened
+
+
+class _Pings:
+    """One socket for each family; the kernel gives each its own replies only."""
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        self.times: dict[str, list[float]] = {address: [] for address in addresses}
+        self._sockets = {family: _open(family) for family in _ECHO}
+        self._targets = [
+            (self._sockets[family], struct.pack("!BBHHH", _ECHO[family], 0, 0, 0, 0), address)
+            for address in addresses
+            for family in [socket.AF_INET6 if ":" in address else socket.AF_INET]
+        ]
+
+    def send(self) -> None:
+        """Ping each address once; one that cannot be reached now may be at the next time."""
+        for opened, packet, address in self._targets:
+            with contextlib.suppress(OSError):
+                opened.sendto(packet, (address, 0))
+
+    def receive_until(self, moment: float) -> bool:
+        """Take replies until then; whether to go on, which ends with a line on standard input."""
+        while (left := moment - time.monotonic()) > 0:
+            readable = [sys.stdin, *self._sockets.values()]
+            ready, _writable, _failed = select.select(readable, [], [], left)
+            if sys.stdin in ready:
+                return False
+            for opened in self._sockets.values():
+                self._drain(opened)
+        return True
+
+    def _drain(self, opened: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                _reply, sender = opened.recvfrom(_LONGEST_REPLY)
+                self.times[sender[0]].append(time.monotonic())
+
+
+def _ping(every: float, addresses: Sequence[str]) -> None:
+    pings, due = _Pings(addresses), time.monotonic()
+    pings.send()
+    while pings.receive_until(due := due + every):
+        pings.send()
+    print(json.dumps(pings.times))
+
+
+if __name__ == "__main__":
+    # Whoever reads this may be killed: then end, and say nothing.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    _ping(float(sys.argv[1]), sys.argv[2:])

@@ -1,0 +1,94 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The benchmarks can be run and measure what they say; their figures are nobody's test."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core import codec
+from benchkit import bed, crowd, failover, idle, planning
+from benchkit.__main__ import PARTS, parser
+from benchkit.figures import Figure, table
+from labkit.pinger import longest_gap
+
+NODES = dict.fromkeys(["n1", "n2", "n3"])
+SERVICES = max([*failover.SERVICES, *(size.services for size in idle.SIZES)])
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_each_part_can_be_run_alone_and_several_times(part):
+    options = parser().parse_args([part])
+    assert (options.part, options.runs >= 3) == (part, True)
+
+
+@pytest.mark.parametrize("text", ["3", "0x5", "3x", "x5", "3x-1"])
+def test_a_size_is_two_numbers(text):
+    with pytest.raises(SystemExit):
+        parser().parse_args(["idle", "--size", text])
+
+
+def test_a_figure_is_a_median_with_its_extremes_and_its_baseline():
+    figure = Figure("3 x 5", "wait", "ms", (9.0, 1.0, 2.0), baseline=(40.0,), aim=1.5)
+    assert figure.row() == (
+        "3 x 5", "wait", "ms", "2.00", "1.00", "9.00", "3", "40.0", "< 1.5", "MISSED",
+    )  # fmt: skip
+    assert json.loads(json.dumps(figure.to_json()))["median"] == 2.0
+    assert len(table([figure, figure]).splitlines()) == 4
+
+
+def test_a_small_cluster_is_judged_and_planned():
+    figures = planning.measure([planning.Size(4, 20)], runs=2)
+    assert {len(figure.values) for figure in figures} == {2}
+    assert sum(1 for figure in figures if figure.baseline) == 6
+
+
+def test_the_leases_of_a_plan_are_those_of_an_api_server():
+    lease = codec.lease_of(json.loads(planning.lease_line(7, written=3)))
+    assert (lease.node, lease.version) == ("n0007", "3")
+    assert lease.subnets == (planning.NET4, planning.NET6)
+
+
+def test_the_pool_has_room_for_all_services_and_begins_with_the_first_node():
+    group = codec.service_group_of(bed.pool(NODES))
+    assert all(one.size > SERVICES for one in group.ranges)
+    firsts = [str(one.first) for one in group.ranges]
+    assert set(bed.winners(firsts, NODES).values()) == {bed.FIRST_NODE}
+
+
+def test_nodes_of_the_crowd_compete_for_all_addresses_and_run_no_agent():
+    node, lease = crowd.node("crowd-000", 0), codec.lease_of(crowd.lease("crowd-000", "uid"))
+    ranges = codec.service_group_of(bed.pool(NODES)).ranges
+    assert {one.subnet for one in ranges} <= set(lease.subnets)
+    assert "kubernetes.io/os" not in node["metadata"]["labels"]
+
+
+def test_pings_get_rarer_with_the_number_of_addresses():
+    assert failover.pace(2) < failover.pace(250) <= 0.05
+
+
+@pytest.mark.parametrize(
+    ("times", "gap"),
+    [([], 10.0), ([11.0, 12.0], 8.0), ([9.0, 14.0, 21.0], 6.0), ([15.0, 15.5], 5.0)],
+    ids=["never", "not any more", "before and after", "in the middle"],
+)
+def test_a_silence_counts_from_the_beginning_to_the_end_of_a_window(times, gap):
+    assert longest_gap(times, since=10.0, until=20.0) == gap
+
+
+def audited(verb, stage, user="system:serviceaccount:purelb-system:lbnodeagent"):
+    extra = {"authentication.kubernetes.io/node-name": ["n1"]}
+    return json.dumps({"verb": verb, "stage": stage, "user": {"username": user, "extra": extra}})
+
+
+def test_each_request_of_an_agent_is_counted_once():
+    lines = [
+        audited("update", "ResponseComplete"),
+        audited("watch", "ResponseStarted"),
+        audited("watch", "ResponseComplete"),
+        audited("update", "ResponseComplete", user="system:serviceaccount:default:other"),
+    ]
+    assert idle.requests_by_node(lines) == {"n1": 2}
