@@ -254,6 +254,13 @@ class Renewer:
         self._renewal = self._renewal.sooner(max(clock.now(), began + _SHORTEST_PAUSE))
         self._kick.set()
 
+    def guard(self) -> None:
+        """Write the Lease at once if it is gone, or carries other subnets than were written."""
+        seen = self._store.leases.membership.sightings.get(self.node)
+        is_whole = seen is not None and seen.lease.subnets == self._written
+        if self._renewal.state is RenewalState.HELD and not is_whole:
+            self.hurry()
+
     async def could_renew(self) -> bool | None:
         """Whether this node could renew its Lease just now, by an attempt it makes or joins."""
         if self._renewal.right is None:
