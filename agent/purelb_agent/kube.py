@@ -24,8 +24,9 @@ _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _KEEPALIVE = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 4),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 2),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+    # Every second: the first probe after a cut has healed finds out whether the server forgot us.
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 6),
     # Unanswered data of ours is given up as early, in milliseconds.
     (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 10_000),
 )
