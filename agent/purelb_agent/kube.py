@@ -20,16 +20,13 @@ import aiohttp
 
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.errors import SettingError
 
-from . import clock
-
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-# The kubelet rotates a token long before it ends; once a minute is often enough to notice.
-_TOKEN_PERIOD = 60.0
 _KEEPALIVE = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 4),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 2),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+    # Every second: the first probe after a cut has healed finds out whether the server forgot us.
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 6),
     # Unanswered data of ours is given up as early, in milliseconds.
     (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 10_000),
 )
@@ -97,8 +94,6 @@ class Kube:
 
     def __init__(self, access: Access) -> None:
         self._access = access
-        self._token = ""
-        self._token_read_at = float("-inf")
         tls = ssl.create_default_context(cafile=str(access.ca_file))
         # Cluster CAs predate the extensions that newer Pythons ask of a certificate.
         tls.verify_flags &= ~ssl.VERIFY_X509_STRICT
@@ -119,10 +114,15 @@ class Kube:
             await self._session.close()
 
     def _headers(self) -> dict[str, str]:
-        if clock.now() - self._token_read_at > _TOKEN_PERIOD:
-            self._token = self._access.token_file.read_text().strip()
-            self._token_read_at = clock.now()
-        return {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
+        """Read the token anew each time.
+
+        That costs microseconds, and the request after the kubelet has rotated it is good.
+        """
+        token = self._access.token_file.read_text(errors="replace").strip()
+        # A header can carry nothing else, and half a file is no reason to end.
+        if not (token.isascii() and token.isprintable()):
+            raise ApiError(0, f"{self._access.token_file} holds no token")
+        return {"Authorization": f"Bearer {token}", "Accept": "application/json"}
 
     def _send(self, method: str, path: str, timeout: aiohttp.ClientTimeout, **more: Any) -> Any:
         if self._session is None:

@@ -42,7 +42,7 @@ _LONGEST_REPLY = 1024
 _IN_FLIGHT = 256
 
 # Whether this node could renew just now: True, False, or None while that is not known. It makes an
-# attempt or joins the one under way, so that any number of questions makes one attempt a second at
+# attempt or joins the one under way, so that any number of questions makes two attempts a second at
 # most. It is cancelled when the time is up, which must not cancel the attempt.
 CouldRenew = Callable[[], Awaitable[bool | None]]
 

@@ -116,6 +116,7 @@ class Reconciler:
         subnets = lease_subnets(world.segments)
         self._metrics.local_subnet_count.set(len(subnets))
         self._renewer.set_subnets(subnets, at_once=is_new_choice)
+        self._renewer.guard()
         if self._store.leases.membership.has_unconfirmed_end(now):
             self._ask_again()
         if world.right is None and not self.is_ready:

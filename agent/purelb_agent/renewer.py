@@ -27,6 +27,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model im
 )
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.names import lease_name
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.peers import (
+    FRESHNESS,
     PATIENCE,
     Attempts,
 )
@@ -40,8 +41,9 @@ from .store import NodeStore
 # An interface that flaps makes one write of the Lease, not one for each flap.
 SUBNET_DEBOUNCE = 2.0
 _POLL = 0.05
-# Attempts that others ask for come no closer than this.
-_SHORTEST_PAUSE = 1.0
+# Attempts that others ask for come no closer than this. With a longer pause a healthy node could be
+# asked when its last renewal is no longer fresh and the next would end too late for an answer.
+_SHORTEST_PAUSE = FRESHNESS
 # How much later than its next attempt a peer's renewal may be seen here.
 _MARGIN = 0.5
 _DELETE_ATTEMPTS = 3
@@ -226,10 +228,11 @@ class Renewer:
             return
         now = clock.now()
         self._attempts = replace(self._attempts, failed_at=now, began_at=None)
+        is_first = self._renewal.failures == 0
         self._renewal = self._renewal.failed(now)
         self._metrics.renewal_failures.inc()
         text = str(problem) or f"no answer within {self._timing.retry_period:g} s"
-        if self._renewal.failures == 1:
+        if is_first:
             log.warning("leaseRenewalFailed", node=self.node, error=text)
         self._doubt()
         self._publish()
@@ -247,12 +250,19 @@ class Renewer:
         self._publish()
 
     def hurry(self) -> None:
-        """Try to renew now, but no more often than once a second."""
+        """Try to renew now, but not again and again."""
         began = self._attempts.began_at or max(
             self._attempts.good_sent_at, self._attempts.failed_at
         )
         self._renewal = self._renewal.sooner(max(clock.now(), began + _SHORTEST_PAUSE))
         self._kick.set()
+
+    def guard(self) -> None:
+        """Write the Lease at once if it is gone, or carries other subnets than were written."""
+        seen = self._store.leases.membership.sightings.get(self.node)
+        is_whole = seen is not None and seen.lease.subnets == self._written
+        if self._renewal.state is RenewalState.HELD and not is_whole:
+            self.hurry()
 
     async def could_renew(self) -> bool | None:
         """Whether this node could renew its Lease just now, by an attempt it makes or joins."""

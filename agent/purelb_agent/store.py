@@ -186,7 +186,11 @@ class LeaseTable:
     def drop(self, item: Json) -> None:
         """Forget a deleted Lease."""
         lease = codec.lease_of(item)
-        if lease is not None:
+        if lease is None:
+            return
+        known = self.membership.sightings.get(lease.node)
+        # The own Lease is known as soon as it is written: by now it may be there again.
+        if known is not None and not codec.is_older(lease.version, known.lease.version):
             self.membership = self.membership.forget(lease.node)
             self._on_change()
 

@@ -47,6 +47,7 @@ class Watcher:
         self._stream: asyncio.Task[None] | None = None
         self._is_refreshing = False
         self._failing = False
+        self._listed_at = float("-inf")
 
     async def run(self) -> None:
         """Keep the sink in step until cancelled; failures are logged once for each outage."""
@@ -63,6 +64,10 @@ class Watcher:
                 self._is_refreshing = False
             except ApiError as problem:
                 self._failed(problem)
+                # A version too old is no fault of the server: a list is to be had at once, but not
+                # again and again.
+                if problem.status == GONE and clock.now() > self._listed_at + _RETRY_SECONDS[1]:
+                    continue
                 await asyncio.sleep(random.uniform(*_RETRY_SECONDS))  # noqa: S311 - no secret
 
     def refresh(self) -> None:
@@ -85,7 +90,7 @@ class Watcher:
 
     async def _list(self) -> str:
         items: list[dict[str, Any]] = []
-        asked_at = clock.now()
+        self._listed_at = asked_at = clock.now()
         params = {**self._params, "limit": _PAGE}
         while True:
             page = await self._kube.request("GET", self._path, params=params)

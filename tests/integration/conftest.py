@@ -19,7 +19,16 @@ from typing import Any
 import pytest
 
 from labkit.lab import Lab
-from watching import VIPS_V4, VIPS_V6, Logs, agents_ready, crashes, eventually
+from watching import (
+    VIPS_V4,
+    VIPS_V6,
+    Logs,
+    addresses_of,
+    agents_ready,
+    crashes,
+    eventually,
+    holder,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 ARCHIVE = ROOT / ".cache/image.tar"
@@ -186,3 +195,11 @@ def make_service(cluster: Lab) -> Iterator[Callable[..., str]]:
     yield make
     for path in made:
         cluster.api.delete(path)
+
+
+@pytest.fixture
+def homes(cluster: Lab, make_service: Callable[..., str]) -> dict[str, str]:
+    """The addresses of three Services, of both families, and the node that has each."""
+    paths = [make_service() for _number in range(3)]
+    vips = [vip for path in paths for vip in addresses_of(cluster, path)]
+    return {vip: holder(cluster, vip) for vip in vips}

@@ -122,6 +122,11 @@ class Holders:
     samples: list[tuple[float, dict[str, frozenset[str]]]] = field(default_factory=list)
     ended: float | None = None
 
+    @property
+    def now(self) -> dict[str, frozenset[str]]:
+        """Who holds what at this moment."""
+        return self.samples[-1][1]
+
     def _stretches(
         self, vip: str, matches: Callable[[frozenset[str]], bool]
     ) -> list[tuple[bool, float]]:

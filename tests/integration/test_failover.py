@@ -22,6 +22,7 @@ from watching import (
     answers,
     delete_agent,
     eventually,
+    figure,
     holder,
     sampling,
 )
@@ -42,11 +43,6 @@ def moved(lab, vip, loser, *, seconds):
     start = time.monotonic()
     winner = eventually(lambda: lab.holders(vip) - {loser}, "next holder", seconds=seconds)
     return next(iter(winner)), time.monotonic() - start
-
-
-def figure(capsys, text):
-    with capsys.disabled():
-        print(f"\n    {text}", end="", flush=True)
 
 
 @FAMILIES

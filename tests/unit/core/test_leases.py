@@ -70,9 +70,20 @@ class TestRenewal:
 
     def test_the_third_failure_ends_the_right_before_the_deadline(self):
         renewal = Renewal(TIMING).succeeded(100.0, 100.0)
-        for now in (101.0, 102.0, 103.0):
+        for now in (101.0, 103.0, 105.0):
             renewal = renewal.failed(now)
         assert renewal.state is RenewalState.LOST
+
+    def test_failures_that_peers_asked_for_use_up_no_attempt(self):
+        renewal = Renewal(TIMING).succeeded(100.0, 100.0)
+        for now in (101.0, 101.5, 102.0, 102.5, 103.0, 103.5, 104.9):
+            renewal = renewal.failed(now)
+        assert renewal.state is RenewalState.DOUBTFUL
+        assert renewal.failed(105.0).state is RenewalState.LOST
+
+    def test_the_first_failure_after_a_renewal_counts_however_soon_it_comes(self):
+        renewal = Renewal(TIMING).succeeded(100.0, 100.0).failed(101.0).succeeded(101.1, 101.2)
+        assert renewal.failed(101.5).failures == 1
 
     def test_a_frozen_process_that_wakes_after_the_deadline_has_no_right(self):
         assert Renewal(TIMING).succeeded(100.0, 100.0).at(160.0).right is None

@@ -80,13 +80,15 @@ _WITH_RIGHT = (RenewalState.HELD, RenewalState.DOUBTFUL, RenewalState.HOLDING)
 class Renewal:
     """The own Lease: its state, when the last good renewal was sent, when to try again.
 
-    `extension`: the right that the peers' answers gave last, while nobody can renew.
+    `failed_at`: when the last failure that counts was known. `extension`: the right that the peers'
+    answers gave last, while nobody can renew.
     """
 
     timing: LeaseTiming
     state: RenewalState = RenewalState.ABSENT
     sent_at: float = 0.0
     failures: int = 0
+    failed_at: float = float("-inf")
     next_attempt: float = 0.0
     extension: Optional[Right] = None
 
@@ -105,10 +107,16 @@ class Renewal:
         return renewal.at(now)
 
     def failed(self, now: float) -> Renewal:
-        """Take note of a renewal that did not succeed."""
+        """Take note of a renewal that did not succeed.
+
+        Those that peers ask for come in between. They do not count, or the more peers ask, the
+        sooner a node would have failed for good.
+        """
+        counts = self.failures == 0 or now >= self.failed_at + self.timing.retry_period
         renewal = replace(
             self._to(RenewalEvent.FAILED),
-            failures=self.failures + 1,
+            failures=self.failures + (1 if counts else 0),
+            failed_at=now if counts else self.failed_at,
             next_attempt=now + self.timing.retry_period,
         )
         return renewal.at(now)
