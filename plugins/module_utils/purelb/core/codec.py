@@ -11,11 +11,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-<<<<<<< HEAD
-=======
-from datetime import datetime, timezone
 from functools import lru_cache
->>>>>>> bench
 from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Tuple
 
 from . import names

@@ -125,15 +125,10 @@ def _judge(vip: Vip, decision: Decision, world: World) -> Verdict:
 
 
 def _gives_up(vip: Vip, winner: str, world: World) -> bool:
-<<<<<<< HEAD
-    """Whether the node would have won if it were not draining."""
-    return world.draining and rank((winner, world.node), vip.address)[0] == world.node
-=======
     """Whether the node would have won, and could hold the address, if it were not draining."""
-    if not world.is_draining or place_for(vip.address, world.segments) is None:
+    if not world.draining or place_for(vip.address, world.segments) is None:
         return False
     return rank((winner, world.node), vip.address)[0] == world.node
->>>>>>> bench
 
 
 def _judge_remote(vip: Vip, decision: Decision, world: World) -> Verdict:
