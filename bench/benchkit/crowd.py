@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core import codec
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core import codec, times
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.addresses import (
     parse_subnets,
 )
@@ -80,7 +80,7 @@ def _live(lab: Lab, count: int) -> None:
     due = time.monotonic()
     while True:
         for name, body in bodies.items():
-            body["spec"]["renewTime"] = codec.format_micro_time(time.time())
+            body["spec"]["renewTime"] = times.format_time(time.time())
             bodies[name] = lab.api.call("PUT", lab.api.path_of(body), body)
             due += PERIOD / count
             time.sleep(max(0.0, due - time.monotonic()))
