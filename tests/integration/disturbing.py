@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,9 +26,9 @@ def _local(links: list[Json]) -> set[str]:
     return {info["local"] for link in links for info in link["addr_info"] if "local" in info}
 
 
-def serve(lab: Lab, make_service: Callable[..., str], *, count: int = 4) -> list[str]:
-    """The addresses of so many dual-stack Services, each on one node."""
-    paths = [make_service() for _number in range(count)]
+def serve(lab: Lab, make_service: Callable[..., str], **how: Any) -> list[str]:
+    """The addresses of four dual-stack Services, each on one node."""
+    paths = [make_service(**how) for _number in range(4)]
     return [vip for path in paths for vip in addresses_of(lab, path)]
 
 
@@ -58,6 +58,11 @@ def back(lab: Lab, node: str, own: list[str], *, seconds: float) -> None:
         f"return of {', '.join(own)} to {node}",
         seconds=seconds,
     )
+
+
+def longest(seconds: Callable[[str], float], vips: Iterable[str]) -> float:
+    """The most that is true of any of these addresses."""
+    return max(seconds(vip) for vip in vips)
 
 
 def metric(lab: Lab, node: str, name: str) -> float:

@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 
 import pytest
 import yaml
-
 from disturbing import (
     agents_with,
     back,
@@ -23,6 +22,7 @@ from disturbing import (
     set_variable,
     victim,
 )
+
 from watching import AGENTS, eventually, sampling
 
 pytestmark = pytest.mark.timeout(90)

@@ -1,0 +1,328 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""The agent restarts, freezes, is killed for its memory, runs twice, or has a wrong clock.
+
+Each test watches several addresses of both families and prints its figures; they are facts about
+this machine, the limits are the contract's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from auditing import lease_info
+from disturbing import (
+    agents_with,
+    back,
+    elsewhere,
+    figure,
+    longest,
+    placed,
+    replace_agents,
+    serve,
+    set_variable,
+    victim,
+)
+
+from labkit.namespaces import netns
+from labkit.prober import Prober
+from watching import (
+    AGENTS,
+    CRASH,
+    DAEMON_SET,
+    GRACEFUL,
+    LEASES,
+    agent_pod,
+    agents_ready,
+    eventually,
+    sampling,
+)
+
+pytestmark = pytest.mark.timeout(150)
+SETTLED = 3.0
+CGROUPS = Path("/sys/fs/cgroup")
+(FAKETIME,) = Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")
+SKEW = 120
+
+
+@pytest.fixture
+def vips(cluster, make_service):
+    return serve(cluster, make_service)
+
+
+def is_rolled_out(lab):
+    daemon_set = lab.api.get(DAEMON_SET)
+    status = daemon_set["status"]
+    return (
+        status["observedGeneration"] == daemon_set["metadata"]["generation"]
+        and status.get("updatedNumberScheduled") == len(lab.nodes)
+        and agents_ready(lab)
+    )
+
+
+def test_a_rolling_restart_leaves_no_address_without_an_answer_for_a_second(cluster, vips, capsys):
+    with Prober(cluster, *vips) as prober, sampling(cluster, *vips) as holders:
+        for vip in vips:
+            prober.wait_for_answer(vip, after=0, seconds=5)
+        start = time.monotonic()
+        restarted_at = {"kubectl.kubernetes.io/restartedAt": datetime.now(UTC).isoformat()}
+        template = {"metadata": {"annotations": restarted_at}}
+        cluster.api.merge_patch(DAEMON_SET, {"spec": {"template": template}})
+        eventually(lambda: is_rolled_out(cluster), "end of the restart", seconds=60)
+        seconds = time.monotonic() - start
+        time.sleep(SETTLED)
+        gaps = {vip: prober.longest_gap(vip, since=start) for vip in vips}
+    doubled = longest(holders.seconds_doubled, vips)
+    figure(
+        capsys,
+        f"rolled out in {seconds:.1f} s, client without answer {max(gaps.values()):.2f} s, "
+        f"on two {doubled:.2f} s",
+    )
+    assert max(gaps.values()) < 1, gaps
+    assert doubled < 1
+
+
+def test_a_frozen_agent_returns_without_holding_what_others_have(cluster, vips, capsys):
+    node, own = victim(cluster, vips)
+    cluster.kill(node, "lbnodeagent", "STOP")
+    start = time.monotonic()
+    try:
+        with sampling(cluster, *own) as frozen:
+            eventually(lambda: not placed_on(cluster, node, own), "end by the kernel", seconds=11)
+            gone = time.monotonic() - start
+            elsewhere(cluster, node, own, seconds=CRASH)
+            taken = time.monotonic() - start
+            time.sleep(20 - taken)
+    finally:
+        cluster.kill(node, "lbnodeagent", "CONT")
+    thawed = time.monotonic()
+    with sampling(cluster, *own) as holders:
+        back(cluster, node, own, seconds=GRACEFUL)
+        returned = time.monotonic() - thawed
+        time.sleep(SETTLED)
+    doubled = longest(holders.seconds_doubled, own)
+    figure(
+        capsys,
+        f"gone after {gone:.2f} s, taken after {taken:.2f} s, back {returned:.2f} s after it went "
+        f"on, on two then {doubled:.2f} s",
+    )
+    assert longest(frozen.seconds_doubled, own) == 0
+    assert doubled < 1
+    assert all(holders.sequence(vip)[-1] == {node} for vip in own)
+    assert agent_pod(cluster, node)["status"]["containerStatuses"][0]["restartCount"] == 0
+
+
+def placed_on(lab, node, vips):
+    return [vip for vip, on in placed(lab, *vips).items() if node in on]
+
+
+def ready_to_restart(lab, node):
+    """See to it that the kubelet restarts the container at once, without a back-off."""
+    if agent_pod(lab, node)["status"]["containerStatuses"][0]["restartCount"]:
+        replace_agents(lab, node)
+
+
+def use_up_memory(lab, node):
+    """Leave the agent no memory to take, and ask of it what takes some; returns its old pid."""
+    pid = lab.pod_pid(node, "lbnodeagent")
+    lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+    (path,) = [path for _id, name, path in (x.split(":", 2) for x in lines) if name == "memory"]
+    folder = CGROUPS / "memory" / path.lstrip("/")
+    begin = time.monotonic()
+    while Path(f"/proc/{pid}").exists():
+        assert time.monotonic() < begin + 10, "the agent lives on"
+        with contextlib.suppress(OSError):  # busy, or gone
+            used = (folder / "memory.usage_in_bytes").read_text()
+            (folder / "memory.limit_in_bytes").write_text(used)
+        with netns(lab.nodes[node].netns), contextlib.suppress(OSError):
+            asking = socket.create_connection(("127.0.0.1", 7472), timeout=0.05)
+            asking.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            asking.close()
+    return pid
+
+
+def test_an_agent_out_of_memory_restarts_and_its_addresses_stay(cluster, vips, capsys):
+    node, own = victim(cluster, vips)
+    ready_to_restart(cluster, node)
+    back(cluster, node, own, seconds=GRACEFUL)
+    with Prober(cluster, *own) as prober, sampling(cluster, *own) as holders:
+        for vip in own:
+            prober.wait_for_answer(vip, after=0, seconds=5)
+        start = time.monotonic()
+        old = use_up_memory(cluster, node)
+        eventually(lambda: restarted(cluster, node), "restart", seconds=CRASH)
+        seconds = time.monotonic() - start
+        time.sleep(10)  # as long as the Lease of the killed agent could have lasted
+        gap = max(prober.longest_gap(vip, since=start) for vip in own)
+    status = restarted(cluster, node)
+    figure(capsys, f"ready again after {seconds:.2f} s, client without answer {gap:.2f} s")
+    assert status["lastState"]["terminated"]["reason"] == "OOMKilled"
+    assert cluster.pod_pid(node, "lbnodeagent") != old
+    assert all(holders.sequence(vip) == [{node}] for vip in own)
+    assert gap < 1
+
+
+def restarted(lab, node):
+    """The status of the agent's container when it is ready after a restart."""
+    (status,) = agent_pod(lab, node)["status"]["containerStatuses"]
+    return status if status["restartCount"] and status["ready"] else None
+
+
+@pytest.fixture
+def second_agent(cluster):
+    """Start a second agent on a node; gone after the test."""
+    path = f"{AGENTS}/second"
+
+    def start(node):
+        template = cluster.api.get(DAEMON_SET)["spec"]["template"]["spec"]
+        (container,) = template["containers"]
+        container["args"] = [a.replace("port=7472", "port=7473") for a in container["args"]]
+        container["ports"] = [{"name": "monitoring", "containerPort": 7473}]
+        meta = {"name": "second", "namespace": "purelb-system", "labels": {"app": "second"}}
+        spec = {**template, "nodeName": node}
+        cluster.api.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+        cluster.api.wait(path, is_ready, what="second agent", seconds=20)
+        return path
+
+    yield start
+    cluster.api.delete(path, gracePeriodSeconds=0)
+
+
+def is_ready(pod):
+    statuses = pod["status"].get("containerStatuses", ())
+    return bool(statuses) and all(status["ready"] for status in statuses)
+
+
+def lease_of(lab, node):
+    return lab.api.get(f"{LEASES}/purelb-node-{node}")
+
+
+def instance(lab, node):
+    return lease_of(lab, node)["metadata"]["annotations"]["purelb.io/instance"]
+
+
+@pytest.mark.parametrize("last", ["first", "second"])
+def test_a_second_agent_moves_nothing_while_it_runs_and_little_as_it_leaves(
+    cluster, vips, second_agent, last, capsys
+):
+    """`last`: whose instance the Lease carries when the second one leaves."""
+    node, own = victim(cluster, vips)
+    uids = {"first": agent_pod(cluster, node)["metadata"]["uid"]}
+    with sampling(cluster, *vips) as both:
+        path = second_agent(node)
+        uids["second"] = cluster.api.get(path)["metadata"]["uid"]
+        for name in ({*uids} - {last}).pop(), last:
+            eventually(lambda n=name: instance(cluster, node) == uids[n], f"write of the {name}")
+    with sampling(cluster, *vips) as holders:
+        cluster.api.delete(path)
+        eventually(lambda: not cluster.api.exists(path), "end of the second")
+        time.sleep(SETTLED)
+        back(cluster, node, own, seconds=GRACEFUL)
+    unheld = longest(lambda vip: holders.seconds_with(vip, lambda on: not on), vips)
+    away = longest(lambda vip: holders.seconds_with(vip, lambda on: bool(on - {node})), own)
+    doubled = longest(holders.seconds_doubled, vips)
+    figure(
+        capsys,
+        f"on no node {unheld:.2f} s as it left, on others {away:.2f} s, on two {doubled:.2f} s",
+    )
+    assert all(len(both.sequence(vip)) == 1 for vip in vips)
+    assert doubled < 1
+    assert unheld < 1
+    assert instance(cluster, node) == uids["first"]
+
+
+class Clock:
+    """The wall clock of one agent, which the test sets; its other clocks stay true."""
+
+    def __init__(self, folder):
+        self.file = folder / "clock"
+        self.set(0)
+
+    def set(self, seconds):
+        self.file.write_text(f"{seconds:+d}\n")
+
+    def put_into(self, template):
+        (container,) = template["containers"]
+        for name, value in {
+            "LD_PRELOAD": str(FAKETIME),
+            "FAKETIME_TIMESTAMP_FILE": str(self.file),
+            "FAKETIME_CACHE_DURATION": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        }.items():
+            set_variable(template, name, value)
+        for name, path in {"faketime": FAKETIME.parent, "clock": self.file.parent}.items():
+            template["volumes"].append({"name": name, "hostPath": {"path": str(path)}})
+            mount = {"name": name, "mountPath": str(path), "readOnly": True}
+            container["volumeMounts"].append(mount)
+
+
+def skew_of(lab, node):
+    """How far a node's Lease is ahead of this machine's clock, in seconds."""
+    renewed = lease_of(lab, node)["spec"]["renewTime"]
+    return datetime.fromisoformat(renewed).timestamp() - time.time()
+
+
+@pytest.fixture
+def clock(cluster, vips, tmp_path):
+    clock = Clock(tmp_path)
+    node, _own = victim(cluster, vips)
+    with agents_with(cluster, node, change=clock.put_into):
+        yield clock
+        clock.set(0)
+
+
+def test_a_wrong_clock_of_one_node_changes_no_election(cluster, vips, clock, capsys):
+    node, own = victim(cluster, vips)
+    where = placed(cluster, *vips)
+    back(cluster, node, own, seconds=GRACEFUL)
+    figures = []
+    for skew in (SKEW, -SKEW):
+        with sampling(cluster, *vips) as holders:
+            clock.set(skew)
+            eventually(lambda s=skew: abs(skew_of(cluster, node) - s) < 10, "skew", seconds=8)
+            time.sleep(SETTLED)
+        assert all(len(holders.sequence(vip)) == 1 for vip in vips)
+        codes = {f["code"]: f["object"] for f in lease_info(cluster.kubeconfig)["findings"]}
+        code = "clockAhead" if skew > 0 else "leaseExpired"
+        assert codes[code] == f"Lease purelb-node-{node}"
+        figures.append(survive(cluster, node, own))
+    assert placed(cluster, *vips) == where
+    figure(capsys, "; ".join(figures))
+
+
+def survive(lab, node, own):
+    """Let the agent freeze, then leave and start anew; who has its addresses meanwhile."""
+    lab.kill(node, "lbnodeagent", "STOP")
+    start = time.monotonic()
+    try:
+        with sampling(lab, *own) as frozen:
+            elsewhere(lab, node, own, seconds=CRASH)
+            taken = time.monotonic() - start
+    finally:
+        lab.kill(node, "lbnodeagent", "CONT")
+    with sampling(lab, *own) as holders:
+        back(lab, node, own, seconds=GRACEFUL)
+        start = time.monotonic()
+        lab.api.delete(f"{AGENTS}/{agent_pod(lab, node)['metadata']['name']}")
+        elsewhere(lab, node, own, seconds=GRACEFUL)
+        left = time.monotonic() - start
+        eventually(
+            lambda: (
+                len(lab.api.items(AGENTS, labelSelector="component=lbnodeagent")) == len(lab.nodes)
+                and agents_ready(lab)
+            ),
+            "new agent",
+            seconds=30,
+        )
+        back(lab, node, own, seconds=GRACEFUL)
+        returned = time.monotonic() - start
+    assert longest(frozen.seconds_doubled, own) == 0
+    assert longest(holders.seconds_doubled, own) < 2
+    return (
+        f"taken {taken:.2f} s after a freeze, {left:.2f} s after a deletion; back {returned:.2f} s"
+    )
