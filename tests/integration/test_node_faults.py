@@ -233,6 +233,7 @@ def test_a_second_agent_moves_nothing_while_it_runs_and_little_as_it_leaves(
     assert all(len(both.sequence(vip)) == 1 for vip in vips)
     assert doubled < 1
     assert unheld < 1
+    assert away < 2
     assert instance(cluster, node) == uids["first"]
 
 
