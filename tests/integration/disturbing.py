@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from labkit.lab import Lab
-from watching import AGENTS, DAEMON_SET, addresses_of, agent_pod, agents_ready, eventually, fetch
+from labkit.namespaces import ip_batch
+from watching import AGENTS, DAEMON_SET, addresses_of, agents_ready, delete_agent, eventually, fetch
 
 EVENTS = "/api/v1/namespaces/default/events"
 Json = dict[str, Any]
@@ -78,16 +79,24 @@ def news_of(lab: Lab, uid: str, reason: str) -> list[Json]:
     return lab.api.items(EVENTS, fieldSelector=about)
 
 
+def is_ready(pod: Json) -> bool:
+    """Whether all of a pod runs and is to stay."""
+    statuses = pod["status"].get("containerStatuses", ())
+    is_leaving = "deletionTimestamp" in pod["metadata"]
+    return bool(statuses) and not is_leaving and all(status["ready"] for status in statuses)
+
+
+def agents_replaced(lab: Lab) -> bool:
+    """Whether all agents are ready and no earlier one is still on its way out."""
+    pods = lab.api.items(AGENTS, labelSelector="component=lbnodeagent")
+    return len(pods) == len(lab.nodes) and all(map(is_ready, pods)) and agents_ready(lab)
+
+
 def replace_agents(lab: Lab, *nodes: str) -> None:
     """Delete the agents' pods on these nodes and wait for the new ones."""
-    old = {node: agent_pod(lab, node)["metadata"] for node in nodes}
-    for meta in old.values():
-        lab.api.delete(f"{AGENTS}/{meta['name']}")
-    gone = {meta["uid"] for meta in old.values()}
-    eventually(
-        lambda: not gone & {p["metadata"]["uid"] for p in lab.api.items(AGENTS)}, "end of pods"
-    )
-    eventually(lambda: agents_ready(lab), "new agents", seconds=30)
+    for node in nodes:
+        delete_agent(lab, node)
+    eventually(lambda: agents_replaced(lab), "new agents", seconds=30)
 
 
 @contextmanager
@@ -114,6 +123,11 @@ def set_variable(template: Json, name: str, value: str) -> None:
     (container,) = template["containers"]
     others = [one for one in container["env"] if one["name"] != name]
     container["env"] = [*others, {"name": name, "value": value}]
+
+
+def ip(lab: Lab, host: str, *commands: str) -> None:
+    """Run `ip` commands on a host."""
+    ip_batch(commands, namespace=lab.hosts[host].netns)
 
 
 def figure(capsys: Any, text: str) -> None:
