@@ -90,14 +90,11 @@ def test_addresses_follow_a_renamed_interface_and_come_back_with_it(cluster, vip
                 eventually(lambda n=new: told(cluster, own) == {f"{node},{n}"}, "annotations")
                 time.sleep(SETTLED)
                 gap = longest(lambda v, s=start: prober.longest_gap(v, since=s), own)
-                print({v: prober.longest_gap(v, since=start) for v in own})
                 figures.append(f"client without answer {gap:.2f} s")
         finally:
             if any(link["ifname"] == "eth7" for link in cluster.addresses(node)):
                 rename(cluster, node, "eth7", "eth0")
     figure(capsys, ", ".join(figures))
-    seqs = {vip: [sorted(s) for s in holders.sequence(vip)] for vip in own}
-    print(seqs)
     assert longest(holders.seconds_doubled, own) < 1
     assert gap < GRACEFUL
 
@@ -121,6 +118,25 @@ def told(lab, vips):
         for e in v.split()
     ]
     return {where for where, _comma, address in entries if address in vips}
+
+
+def test_a_node_without_a_default_route_has_no_addresses_until_it_is_back(cluster, vips, capsys):
+    node, own = victim(cluster, vips)
+    (cable,) = cluster.nodes[node].interfaces
+    routes = [f"default via {of(cable.lan, 1)}" for of in (v4_of, v6_of)]
+    start = time.monotonic()
+    with sampling(cluster, *own) as holders:
+        ip(cluster, node, *(f"route del {route}" for route in routes))
+        try:
+            elsewhere(cluster, node, own, seconds=GRACEFUL)
+            moved = time.monotonic() - start
+        finally:
+            ip(cluster, node, *(f"route add {route}" for route in routes))
+        start = time.monotonic()
+        back(cluster, node, own, seconds=3)
+        returned = time.monotonic() - start
+    figure(capsys, f"moved after {moved:.2f} s, back after {returned:.2f} s")
+    assert longest(holders.seconds_doubled, own) < 1
 
 
 @pytest.fixture
