@@ -11,7 +11,16 @@ from typing import Any
 
 from labkit.lab import Lab
 from labkit.namespaces import ip_batch
-from watching import AGENTS, DAEMON_SET, addresses_of, agents_ready, delete_agent, eventually, fetch
+from watching import (
+    AGENTS,
+    DAEMON_SET,
+    addresses_of,
+    agents_ready,
+    delete_agent,
+    eventually,
+    fetch,
+    metric,
+)
 
 EVENTS = "/api/v1/namespaces/default/events"
 Json = dict[str, Any]
@@ -66,11 +75,9 @@ def longest(seconds: Callable[[str], float], vips: Iterable[str]) -> float:
     return max(seconds(vip) for vip in vips)
 
 
-def metric(lab: Lab, node: str, name: str) -> float:
+def metric_of(lab: Lab, node: str, name: str) -> float:
     """The value of an agent's metric."""
-    text = fetch(lab, lab.nodes[node].v4, path="/metrics", port=7472)
-    (row,) = [line for line in text.splitlines() if line.startswith(f"{name} ")]
-    return float(row.rpartition(" ")[2])
+    return metric(fetch(lab, lab.nodes[node].v4, path="/metrics", port=7472), name)
 
 
 def news_of(lab: Lab, uid: str, reason: str) -> list[Json]:

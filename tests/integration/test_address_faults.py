@@ -11,7 +11,7 @@ import time
 from ipaddress import ip_address
 
 import pytest
-from disturbing import back, figure, ip, longest, metric, news_of, serve, victim
+from disturbing import back, figure, ip, longest, metric_of, news_of, serve, victim
 
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.packets import (
     build_announcement,
@@ -41,14 +41,14 @@ def is_usable(lab, node, vip):
 
 def test_an_address_removed_by_hand_is_put_back_at_once_and_counted(cluster, vips, capsys):
     node, own = victim(cluster, vips)
-    before, seconds = metric(cluster, node, RECOVERIES), []
+    before, seconds = metric_of(cluster, node, RECOVERIES), []
     for vip in own:
         ip(cluster, node, f"addr del {mask(vip)} dev eth0")
         start = time.monotonic()
         eventually(lambda v=vip: on_interface(cluster, node, v), "return", seconds=0.2)
         seconds.append(time.monotonic() - start)
     figure(capsys, f"back after {max(seconds):.3f} s")
-    assert metric(cluster, node, RECOVERIES) == before + len(own)
+    assert metric_of(cluster, node, RECOVERIES) == before + len(own)
     back(cluster, node, own, seconds=1)
 
 
@@ -67,7 +67,7 @@ def test_addresses_added_by_hand_where_they_do_not_belong_are_removed(cluster, v
         seconds = time.monotonic() - start
         time.sleep(1)
     figure(capsys, f"gone after {seconds:.3f} s")
-    assert longest(holders.seconds_doubled, own) < 1
+    assert longest(holders.longest_doubled, own) < 1
     assert all(node in on for vip in own for on in holders.sequence(vip))
 
 
@@ -100,7 +100,7 @@ def test_a_host_with_an_address_of_ours_is_told_and_the_winner_keeps_it(
     # Before that IPv6 itself looks for somebody who has it, and would leave it to them.
     eventually(lambda: all(is_usable(cluster, winners[v], v) for v in vips), "usable addresses")
     host = next(n for n in cluster.nodes if n not in winners.values()) if where == "node" else where
-    before = {node: metric(cluster, node, CONFLICTS) for node in winners.values()}
+    before = {node: metric_of(cluster, node, CONFLICTS) for node in winners.values()}
     uid, mac = cluster.api.get(path)["metadata"]["uid"], cluster.hosts[host].interfaces[0].mac
     claim(host, *vips)
     start = time.monotonic()
@@ -115,5 +115,5 @@ def test_a_host_with_an_address_of_ours_is_told_and_the_winner_keeps_it(
         assert f"{vip} is in use by another host, too: {mac} answers" in event["message"]
         assert event["source"]["host"] == winners[vip]
         assert is_usable(cluster, winners[vip], vip)
-    after = {node: metric(cluster, node, CONFLICTS) for node in before}
+    after = {node: metric_of(cluster, node, CONFLICTS) for node in before}
     assert sum(after.values()) == sum(before.values()) + 2
