@@ -26,7 +26,13 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.plan imp
 from . import clock, rtnetlink
 from .rtnetlink import Message
 
-_GROUPS = rtnetlink.RTMGRP_LINK | rtnetlink.RTMGRP_IPV4_IFADDR | rtnetlink.RTMGRP_IPV6_IFADDR
+_GROUPS = (
+    rtnetlink.RTMGRP_LINK
+    | rtnetlink.RTMGRP_IPV4_IFADDR
+    | rtnetlink.RTMGRP_IPV6_IFADDR
+    | rtnetlink.RTMGRP_IPV4_ROUTE
+    | rtnetlink.RTMGRP_IPV6_ROUTE
+)
 _BUFFER = 1 << 20
 _SECONDS = 2.0
 # Put again what is there, or removed what is gone: the interface is as it should be.
@@ -82,7 +88,8 @@ class Kernel:
                 callback(News())
                 continue
             for message in rtnetlink.parse_messages(data):
-                callback(self._news_of(message))
+                if not _is_other_route(message):
+                    callback(self._news_of(message))
 
     @staticmethod
     def _news_of(message: Message) -> News:
@@ -171,3 +178,9 @@ class Kernel:
 
 def _index(message: Message) -> int:
     return rtnetlink.parse_link(message, {}).index
+
+
+def _is_other_route(message: Message) -> bool:
+    """Whether this is about a route that selects no interface; each address brings some."""
+    is_route = message.kind in (rtnetlink.RTM_NEWROUTE, rtnetlink.RTM_DELROUTE)
+    return is_route and rtnetlink.parse_default_route(message) is None

@@ -119,6 +119,9 @@ class Reconciler:
         self._renewer.guard()
         if self._store.leases.membership.has_unconfirmed_end(now):
             self._ask_again()
+        if world.right and not self._store.leases.membership.counts(self._node, now):
+            # Somebody deleted the own Lease, so others have taken over: write it anew at once.
+            self._renewer.hurry()
         if world.right is None and not self.is_ready:
             # Before its first Lease a node cannot know what is its own: what an earlier agent left
             # is kept or removed by the first plan, and ends by its lifetime if none comes.

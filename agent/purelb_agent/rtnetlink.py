@@ -25,8 +25,9 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.plan imp
 NLMSG_ERROR, NLMSG_DONE = 2, 3
 RTM_NEWLINK, RTM_DELLINK, RTM_GETLINK = 16, 17, 18
 RTM_NEWADDR, RTM_DELADDR, RTM_GETADDR = 20, 21, 22
-RTM_NEWROUTE, RTM_GETROUTE = 24, 26
+RTM_NEWROUTE, RTM_DELROUTE, RTM_GETROUTE = 24, 25, 26
 RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR = 0x1, 0x10, 0x100
+RTMGRP_IPV4_ROUTE, RTMGRP_IPV6_ROUTE = 0x40, 0x400
 
 _REQUEST, _ACK, _REPLACE, _EXCLUSIVE, _CREATE, _DUMP = 0x1, 0x4, 0x100, 0x200, 0x400, 0x300
 _IFA_ADDRESS, _IFA_LOCAL, _IFA_BROADCAST, _IFA_CACHEINFO, _IFA_FLAGS = 1, 2, 4, 6, 8
@@ -199,7 +200,7 @@ class DefaultRoute:
 
 
 def parse_default_route(message: Message) -> DefaultRoute | None:
-    """The default route in an RTM_NEWROUTE, or None if it is another route."""
+    """The default route in an RTM_NEWROUTE or RTM_DELROUTE, or None if it is another route."""
     family, prefixlen, _source, _tos, table, *_rest = _RTMSG.unpack_from(message.body)
     if prefixlen or family not in (socket.AF_INET, socket.AF_INET6):
         return None

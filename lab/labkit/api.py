@@ -77,15 +77,18 @@ class Api:
         found: list[Json] = self.get(path, **query)["items"]
         return found
 
-    def exists(self, path: str) -> bool:
-        """Whether there is such an object."""
+    def find(self, path: str) -> Any:
+        """Read an object; None if there is none."""
         try:
-            self.get(path)
+            return self.get(path)
         except ApiError as error:
             if error.status == NOT_FOUND:
-                return False
+                return None
             raise
-        return True
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such an object."""
+        return self.find(path) is not None
 
     def create(self, thing: Mapping[str, Any]) -> Json:
         """Create an object where its kind belongs."""
@@ -124,7 +127,7 @@ class Api:
         """Poll an object (None while there is none) until the condition holds; return it."""
         deadline = time.monotonic() + seconds
         while True:
-            seen = self.get(path) if self.exists(path) else None
+            seen = self.find(path)
             if condition(seen):
                 return seen
             if time.monotonic() > deadline:

@@ -31,6 +31,7 @@ PACKAGES = {
     "debootstrap": "/usr/sbin/debootstrap",
     "buildah": "/usr/bin/buildah",
     "tcpdump": "/usr/bin/tcpdump",
+    "faketime": "/usr/bin/faketime",
     "iputils-ping": "/usr/bin/ping",
     "curl": "/usr/bin/curl",
     "util-linux": "/usr/bin/nsenter",

@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes that are about to leave: what becomes of the event that says so."""
+"""Nodes that are about to leave: what becomes of the event that says so, and of their addresses."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import time
@@ -11,8 +12,18 @@ from datetime import UTC, datetime
 
 import pytest
 import yaml
+from disturbing import (
+    agents_with,
+    back,
+    elsewhere,
+    figure,
+    news_of,
+    serve,
+    set_variable,
+    victim,
+)
 
-from watching import AGENTS, eventually
+from watching import AGENTS, eventually, sampling
 
 pytestmark = pytest.mark.timeout(90)
 NODE = "n3"
@@ -22,6 +33,15 @@ SPOT = "cloudprovider.azure.microsoft.com/draining"
 MARK = "purelb.io/preempted-by"
 # From the event to the taint, in seconds.
 IN_FORCE = 2
+# As the documentation of Kubernetes has it: kubectl taint nodes n1
+# node.kubernetes.io/out-of-service=nodeshutdown:NoExecute
+OUT_OF_SERVICE = {
+    "key": "node.kubernetes.io/out-of-service",
+    "value": "nodeshutdown",
+    "effect": "NoExecute",
+}
+# From the taint to the addresses on other nodes, and from its removal to their return, in seconds.
+DRAINED, RESTORED = 1, 2
 
 _numbers = itertools.count(1)
 
@@ -168,3 +188,82 @@ def test_switched_off_it_asks_for_no_permission(playbook, tmp_path):
         workload = yaml.safe_load((tmp_path / f"{name}.yaml").read_text())
         (container,) = workload["spec"]["template"]["spec"]["containers"]
         assert {"name": "PURELB_DRAINING", "value": "off"} in container["env"]
+
+
+@pytest.fixture
+def mark(cluster):
+    """Patch the spec of a Node; all Nodes are as before after the test."""
+    before = {}
+
+    def patch(node, **spec):
+        path = f"/api/v1/nodes/{node}"
+        now = cluster.api.get(path)["spec"]
+        before.setdefault(path, {key: now.get(key) for key in ("taints", "unschedulable")})
+        cluster.api.merge_patch(path, {"spec": spec})
+
+    yield patch
+    for path, spec in before.items():
+        cluster.api.merge_patch(path, {"spec": spec})
+
+
+def drained_and_restored(lab, node):
+    """How often the node told the one and the other."""
+    uid = lab.api.get(f"/api/v1/nodes/{node}")["metadata"]["uid"]
+    return [len(news_of(lab, uid, f"Addresses{what}")) for what in ("Drained", "Restored")]
+
+
+def test_a_taint_takes_the_addresses_away_and_its_removal_brings_them_back(
+    cluster, make_service, mark, capsys
+):
+    vips = serve(cluster, make_service)
+    node, own = victim(cluster, vips)
+    drained, restored = drained_and_restored(cluster, node)
+    with sampling(cluster, *vips) as holders:
+        mark(node, taints=[OUT_OF_SERVICE])
+        start = time.monotonic()
+        elsewhere(cluster, node, own, seconds=DRAINED)
+        away = time.monotonic() - start
+        eventually(lambda: drained_and_restored(cluster, node) == [drained + 1, restored], "event")
+        time.sleep(3)
+        elsewhere(cluster, node, own, seconds=0)
+        mark(node, taints=None)
+        start = time.monotonic()
+        back(cluster, node, own, seconds=RESTORED)
+        returned = time.monotonic() - start
+        eventually(
+            lambda: drained_and_restored(cluster, node) == [drained + 1, restored + 1], "event"
+        )
+    doubled = max(holders.longest_doubled(vip) for vip in vips)
+    figure(
+        capsys,
+        f"{len(own)} addresses away after {away:.2f} s, back after {returned:.2f} s, "
+        f"on two {doubled:.2f} s",
+    )
+    assert doubled < 1
+    assert all(holders.sequence(vip) == [holders.sequence(vip)[0]] for vip in set(vips) - {*own})
+
+
+def test_a_cordon_alone_changes_nothing(cluster, make_service, mark):
+    vips = serve(cluster, make_service)
+    node, _own = victim(cluster, vips)
+    before = drained_and_restored(cluster, node)
+    with sampling(cluster, *vips) as holders:
+        mark(node, unschedulable=True)
+        time.sleep(3)
+        mark(node, unschedulable=None)
+    assert all(len(holders.sequence(vip)) == 1 for vip in vips)
+    assert drained_and_restored(cluster, node) == before
+
+
+def test_switched_off_a_taint_changes_nothing(cluster, make_service, mark):
+    vips = serve(cluster, make_service)
+    off = functools.partial(set_variable, name="PURELB_DRAINING", value="off")
+    with agents_with(cluster, *cluster.nodes, change=off):
+        node, own = victim(cluster, vips)
+        before = drained_and_restored(cluster, node)
+        with sampling(cluster, *own) as holders:
+            mark(node, taints=[OUT_OF_SERVICE | {"effect": "NoSchedule"}])
+            time.sleep(3)
+            mark(node, taints=None)
+        assert all(holders.sequence(vip) == [{node}] for vip in own)
+        assert drained_and_restored(cluster, node) == before
