@@ -159,6 +159,7 @@ def _whole(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 _numbers = itertools.count(1)
+_PODS = "/api/v1/namespaces/default/pods"
 
 
 @pytest.fixture
@@ -203,3 +204,22 @@ def homes(cluster: Lab, make_service: Callable[..., str]) -> dict[str, str]:
     paths = [make_service() for _number in range(3)]
     vips = [vip for path in paths for vip in addresses_of(cluster, path)]
     return {vip: holder(cluster, vip) for vip in vips}
+
+
+@pytest.fixture
+def labelled(cluster: Lab) -> Iterator[Callable[[str], None]]:
+    """Give the label `here` to the web server's pod on one node, and take it from all others."""
+
+    def pods() -> list[dict[str, Any]]:
+        return cluster.api.items(
+            _PODS, labelSelector="app=web", fieldSelector="status.phase=Running"
+        )
+
+    def put(node: str) -> None:
+        for pod in sorted(pods(), key=lambda p: p["spec"]["nodeName"] != node):
+            value = "yes" if pod["spec"]["nodeName"] == node else None
+            patch = {"metadata": {"labels": {"here": value}}}
+            cluster.api.merge_patch(f"{_PODS}/{pod['metadata']['name']}", patch)
+
+    yield put
+    put("")

@@ -18,7 +18,8 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.packets 
 )
 from labkit.namespaces import netns
 from purelb_agent.sockets import send_frames
-from watching import addresses_of, eventually, holder, on_interface, sampling
+from sampler import sampling
+from watching import addresses_of, eventually, holder, on_interface
 
 pytestmark = pytest.mark.timeout(90)
 RECOVERIES = "purelb_lbnodeagent_address_watchdog_recoveries_total"

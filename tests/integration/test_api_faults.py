@@ -18,16 +18,8 @@ import pytest
 from labkit import daemons
 from labkit.api import ApiError
 from labkit.prober import Prober
-from watching import (
-    AGENTS,
-    CRASH,
-    LEASES,
-    addresses_of,
-    eventually,
-    figure,
-    ingress,
-    sampling,
-)
+from sampler import sampling
+from watching import AGENTS, CRASH, LEASES, addresses_of, eventually, figure, ingress
 
 pytestmark = pytest.mark.timeout(150)
 # The contract's aim for the recovery from a partition, in seconds; 30 is its worst case.

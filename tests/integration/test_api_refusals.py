@@ -15,15 +15,8 @@ from pathlib import Path
 import pytest
 
 from labkit.topology import API_PORT
-from watching import (
-    CRASH,
-    LEASES,
-    Logs,
-    agent_pod,
-    eventually,
-    figure,
-    sampling,
-)
+from sampler import sampling
+from watching import CRASH, LEASES, Logs, agent_pod, eventually, figure
 
 pytestmark = pytest.mark.timeout(150)
 # Longer than a Lease lasts without renewal.

@@ -25,16 +25,8 @@ from disturbing import (
     victim,
 )
 
-from watching import (
-    AGENTS,
-    CRASH,
-    GRACEFUL,
-    LEASES,
-    agent_pod,
-    eventually,
-    lease_info,
-    sampling,
-)
+from sampler import sampling
+from watching import AGENTS, CRASH, GRACEFUL, LEASES, agent_pod, eventually, lease_info
 
 pytestmark = pytest.mark.timeout(150)
 SETTLED = 3.0

@@ -23,7 +23,8 @@ from disturbing import (
     victim,
 )
 
-from watching import AGENTS, eventually, sampling
+from sampler import sampling
+from watching import AGENTS, eventually
 
 pytestmark = pytest.mark.timeout(90)
 NODE = "n3"

@@ -12,6 +12,7 @@ import time
 import pytest
 
 from labkit.prober import Prober
+from sampler import sampling
 from watching import (
     CRASH,
     GRACEFUL,
@@ -24,7 +25,6 @@ from watching import (
     eventually,
     figure,
     holder,
-    sampling,
 )
 
 pytestmark = pytest.mark.timeout(150)

@@ -26,15 +26,8 @@ from disturbing import (
 from labkit.network import pod_routes
 from labkit.prober import Prober
 from labkit.topology import v4_of, v6_of
-from watching import (
-    CRASH,
-    GRACEFUL,
-    LEASES,
-    addresses_of,
-    eventually,
-    holder,
-    sampling,
-)
+from sampler import sampling
+from watching import CRASH, GRACEFUL, LEASES, addresses_of, eventually, holder
 
 pytestmark = pytest.mark.timeout(90)
 SETTLED = 3.0

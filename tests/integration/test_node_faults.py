@@ -29,6 +29,7 @@ from disturbing import (
 
 from labkit.namespaces import netns
 from labkit.prober import Prober
+from sampler import sampling
 from watching import (
     AGENTS,
     CRASH,
@@ -38,7 +39,6 @@ from watching import (
     agent_pod,
     agents_ready,
     eventually,
-    sampling,
 )
 
 pytestmark = pytest.mark.timeout(150)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from labkit.prober import Prober
+from sampler import sampling
 from watching import (
     DAEMON_SET,
     addresses_of,
@@ -19,7 +20,6 @@ from watching import (
     holder,
     lease_info,
     metric,
-    sampling,
 )
 
 EVENTS = "/api/v1/namespaces/default/events"

@@ -13,7 +13,6 @@ from watching import eventually, fetch, ingress, lease_info, on_interface
 
 pytestmark = pytest.mark.timeout(90)
 DUMMY = "kube-lb0"
-PODS = "/api/v1/namespaces/default/pods"
 EVENTS = "/api/v1/namespaces/default/events"
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
 FOLLOWS = 1.0
@@ -75,25 +74,6 @@ def make_remote(cluster, groups, make_service):
 
 def on_all(lab, vip):
     return lab.holders(vip) == set(lab.nodes)
-
-
-@pytest.fixture
-def labelled(cluster):
-    """Give the label `here` to the web server's pod on one node, and take it from all others."""
-
-    def pods():
-        return cluster.api.items(
-            PODS, labelSelector="app=web", fieldSelector="status.phase=Running"
-        )
-
-    def put(node):
-        for pod in sorted(pods(), key=lambda p: p["spec"]["nodeName"] != node):
-            value = "yes" if pod["spec"]["nodeName"] == node else None
-            patch = {"metadata": {"labels": {"here": value}}}
-            cluster.api.merge_patch(f"{PODS}/{pod['metadata']['name']}", patch)
-
-    yield put
-    put("")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from __future__ import annotations
 import time
 
 import pytest
-from test_remote import labelled as labelled  # noqa: PLC0414 - a fixture
 
 from watching import AGENTS, addresses_of, eventually, holder, lease_info
 

@@ -20,8 +20,6 @@ from scapy.packet import Packet
 
 from labkit.lab import Lab
 from labkit.namespaces import netns
-from sampler import Holders as Holders  # noqa: PLC0414 - tests find both here
-from sampler import sampling as sampling  # noqa: PLC0414
 
 VIPS_V4, VIPS_V6 = "172.28.1.220-172.28.1.250", "fd28:0:0:1::220-fd28:0:0:1::2ff"
 AGENTS = "/api/v1/namespaces/purelb-system/pods"

@@ -33,7 +33,7 @@ def lease_info(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Di
     drained = read_drained(cluster)
     # Only where they matter: they are the most numerous, and need a permission of their own.
     asks = any(vip.asks_endpoints for vip in vips.vips_of(services))
-    ready = read_endpoints(cluster) if asks else audit.NO_ENDPOINTS
+    ready = read_endpoints(cluster) if asks else None
     leases = read_leases(cluster, namespace=params["namespace"])
     report = audit.audit(leases, services, wall_time=time.time(), drained=drained, endpoints=ready)
     return {"changed": False, **audit.as_dict(report)}

@@ -15,13 +15,11 @@ from enum import Enum
 from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Set, Tuple
 
 from .election import Decision, Electorate, Member, elect, prefer, rank
-from .leases import NONE_DRAINED, is_drained
+from .leases import is_drained
 from .model import Address, Lease, Outage, PoolType, Reason, Service, ServiceKey
 from .names import FAMILIES, lease_name
 from .times import format_time
 from .vips import Vip, vips_of
-
-NO_ENDPOINTS: Mapping[ServiceKey, FrozenSet[str]] = {}
 
 
 class Severity(str, Enum):
@@ -92,8 +90,8 @@ def audit(
     services: Iterable[Service],
     *,
     wall_time: float,
-    drained: Mapping[str, str] = NONE_DRAINED,
-    endpoints: Mapping[ServiceKey, FrozenSet[str]] = NO_ENDPOINTS,
+    drained: Optional[Mapping[str, str]] = None,
+    endpoints: Optional[Mapping[ServiceKey, FrozenSet[str]]] = None,
 ) -> Report:
     """Judge Leases and Services as they were listed at `wall_time` (seconds since the epoch).
 
@@ -105,12 +103,14 @@ def audit(
     )
     known = tuple(services)
     members = tuple(
-        Member(r.lease.node, r.lease.subnets, draining=is_drained(r.lease, drained))
+        Member(r.lease.node, r.lease.subnets, draining=is_drained(r.lease, drained or {}))
         for r in lease_reports
         if r.is_live
     )
     electorate = Electorate(members)
-    vips = tuple(VipReport(vip, _decide(vip, electorate, endpoints)) for vip in vips_of(known))
+    vips = tuple(
+        VipReport(vip, _decide(vip, electorate, endpoints or {})) for vip in vips_of(known)
+    )
     findings = [finding for report in lease_reports for finding in _lease_findings(report)]
     findings += _service_findings(known)
     live = frozenset(member.node for member in members)

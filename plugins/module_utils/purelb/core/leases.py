@@ -28,9 +28,6 @@ LONG_EXPIRED = 300.0
 CONFIRMATION = 2.0
 
 
-NONE_DRAINED: Mapping[str, str] = {}
-
-
 class RenewalState(str, Enum):
     """What the own Lease is worth."""
 
@@ -254,14 +251,14 @@ class Membership:
             membership = membership.observe(lease, now=now, wall_time=wall_time)
         return membership
 
-    def live(self, now: float, drained: Mapping[str, str] = NONE_DRAINED) -> Tuple[Member, ...]:
+    def live(self, now: float, drained: Optional[Mapping[str, str]] = None) -> Tuple[Member, ...]:
         """Nodes whose Lease has not ended for this observer.
 
         `drained` gives the UIDs of Nodes that are to hold nothing, by name: a Lease that another
         Node of that name owns is not theirs.
         """
         return tuple(
-            Member(node, lease.subnets, draining=is_drained(lease, drained))
+            Member(node, lease.subnets, draining=is_drained(lease, drained or {}))
             for node, lease in (
                 (node, sighting.lease)
                 for node, sighting in sorted(self.sightings.items())
