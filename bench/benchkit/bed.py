@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.addresses import (
@@ -79,7 +80,7 @@ def _prepare(lab: Lab) -> None:
         lab.run_in(name, ["ip", "addr", "add", f"172.29.0.{number}/16", "dev", "eth0"])
     log = RESULTS / "install.log"
     log.unlink(missing_ok=True)
-    playbook = os.path.join(os.path.dirname(sys.executable), "ansible-playbook")  # noqa: PTH118, PTH120
+    playbook = str(Path(sys.executable).with_name("ansible-playbook"))
     install = [playbook, "purelb.purelb.install", "-e", f"purelb_install_image={_image()}"]
     run_step("install", install, log=log, env={**os.environ, "KUBECONFIG": str(lab.kubeconfig)})
     lab.api.apply(pool(lab.nodes))
