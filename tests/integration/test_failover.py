@@ -191,11 +191,3 @@ def test_addresses_of_gone_services_are_cleaned_up_at_start(cluster, make_servic
         eventually(lambda a=plain: not cluster.holders(a), f"clean-up of {plain}", seconds=15)
     for vip in vips:
         holder(cluster, vip)
-
-
-def test_an_address_removed_by_hand_is_put_back_at_once(cluster, make_service):
-    for vip in addresses_of(cluster, make_service()):
-        node = holder(cluster, vip)
-        prefixlen = 24 if "." in vip else 64
-        cluster.run_in(node, ["ip", "addr", "del", f"{vip}/{prefixlen}", "dev", "eth0"])
-        eventually(lambda v=vip, n=node: cluster.holders(v) == {n}, "return", seconds=2)
