@@ -34,12 +34,13 @@ from .interfaces import Interfaces
 from .kube import Access, Kube
 from .metrics import NodeMetrics
 from .netlink import Kernel
+from .ownlease import Identity
 from .peers import PATH as PEER_PATH
 from .peers import Peers, read_key
 from .probes import Probes
 from .program import arguments, run, stop_signal
 from .reconcile import Hands, Reconciler
-from .renewer import Identity, Renewer
+from .renewer import Renewer
 from .reporter import Reporter
 from .store import NodeStore
 from .tasks import Tasks

@@ -2,19 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keeps the node's own Lease: the only writer of it, and of the right that it gives.
 
-A renewal is one request, a replacement of the Lease as last seen. What the answers mean is decided
-by the renewal machine in the core. While it is in doubt whether the API answers, others ask the
-peers, and extend the right by what they say.
+What the answers to its renewals mean is decided by the renewal machine in the core. While it is in
+doubt whether the API answers, others ask the peers, and extend the right by what they say.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core import codec
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.leases import (
     Renewal,
     RenewalState,
@@ -25,7 +23,6 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model im
     Network,
     Outage,
 )
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.names import lease_name
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.peers import (
     FRESHNESS,
     PATIENCE,
@@ -34,8 +31,9 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.peers im
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.settings import LeaseTiming
 
 from . import clock, log
-from .kube import CONFLICT, NOT_FOUND, ApiError, Kube
+from .kube import ApiError, Kube
 from .metrics import NodeMetrics
+from .ownlease import Identity, OwnLease
 from .store import NodeStore
 
 # An interface that flaps makes one write of the Lease, not one for each flap.
@@ -46,16 +44,6 @@ _POLL = 0.05
 _SHORTEST_PAUSE = FRESHNESS
 # How much later than its next attempt a peer's renewal may be seen here.
 _MARGIN = 0.5
-_DELETE_ATTEMPTS = 3
-
-
-@dataclass(frozen=True)
-class Identity:
-    """Who this agent is: its node, its pod, and the namespace that holds the Leases."""
-
-    node: str
-    instance: str
-    namespace: str
 
 
 class Renewer:
@@ -70,7 +58,7 @@ class Renewer:
         timing: LeaseTiming,
         metrics: NodeMetrics,
     ) -> None:
-        self._kube = kube
+        self._lease = OwnLease(kube, identity, seconds=timing.retry_period)
         self._store = store
         self._identity = identity
         self._timing = timing
@@ -80,16 +68,12 @@ class Renewer:
         self._subnets: tuple[Network, ...] | None = None
         self._written: tuple[Network, ...] | None = None
         self._subnets_due = math.inf
-        self._body: dict[str, Any] | None = None
-        self._node_uid = ""
         self._kick = asyncio.Event()
         # Set while renewals fail or hang and there is still a right to lose.
         self.in_doubt = asyncio.Event()
         self._attempts = Attempts()
         self._attempted = asyncio.Event()
         self._outage: Outage | None = None
-        path = f"/apis/coordination.k8s.io/v1/namespaces/{identity.namespace}/leases"
-        self._collection, self._path = path, f"{path}/{lease_name(identity.node)}"
 
     @property
     def node(self) -> str:
@@ -158,26 +142,27 @@ class Renewer:
         While this node saw nothing, its peers' Leases ended for it: it would take every address for
         its own. Who could not see either gets the time to renew.
         """
-        asked_at, seconds = clock.now(), self._timing.retry_period
+        asked_at = clock.now()
         try:
-            listed = await self._kube.request("GET", self._collection, seconds=seconds)
+            listed = await self._lease.list_all()
         except ApiError:
             return  # the attempt that follows fails, too, and is counted
-        self._store.leases.replace(listed["items"], asked_at=asked_at)
-        self._store.leases.rejoin(since=self._renewal.sent_at, patience=seconds + _MARGIN)
+        self._store.leases.replace(listed, asked_at=asked_at)
+        patience = self._timing.retry_period + _MARGIN
+        self._store.leases.rejoin(since=self._renewal.sent_at, patience=patience)
         # It settles by time as well as by news.
         while self._settles_at() is not None:  # noqa: ASYNC110
             await asyncio.sleep(_POLL)
 
     async def _attempt(self) -> None:
-        sent_at, lease = clock.now(), self._lease()
+        sent_at, lease = clock.now(), self._wanted()
         self._subnets_due = math.inf
         self._attempts = replace(self._attempts, began_at=sent_at)
         # One that hangs is as doubtful as one that failed: there is no time to wait for its end.
         hanging = asyncio.get_running_loop().call_later(PATIENCE, self._doubt)
         try:
             async with asyncio.timeout(self._timing.retry_period):
-                body = await self._write(lease)
+                body = await self._lease.write(lease)
         except (ApiError, TimeoutError) as problem:
             self._failed(problem)
         else:
@@ -187,7 +172,7 @@ class Renewer:
             self._attempted.set()
             self._attempted = asyncio.Event()
 
-    def _lease(self) -> Lease:
+    def _wanted(self) -> Lease:
         return Lease(
             node=self._identity.node,
             subnets=self._subnets or (),
@@ -204,7 +189,7 @@ class Renewer:
         if self._renewal.state is RenewalState.RELEASED:
             return
         self._attempts = replace(self._attempts, good_sent_at=sent_at, began_at=None)
-        self._body, self._written = body, written
+        self._written = written
         was_holding = self._renewal.state is RenewalState.HOLDING
         if was_holding:
             self._note_outage()
@@ -279,7 +264,7 @@ class Renewer:
 
     async def _reaches_api(self) -> bool:
         try:
-            await self._found(PATIENCE)
+            await self._lease.read(PATIENCE)
         except ApiError:
             return False
         return True
@@ -300,41 +285,6 @@ class Renewer:
         self._metrics.lease_healthy.set(self._renewal.right is not None)
         self._metrics.outage_holding.set(state is RenewalState.HOLDING)
 
-    async def _write(self, lease: Lease) -> dict[str, Any]:
-        """Replace the Lease, or create it; a Lease that somebody else changed is taken over."""
-        seconds = self._timing.retry_period
-        if not self._node_uid:
-            node = await self._kube.request(
-                "GET", f"/api/v1/nodes/{self._identity.node}", seconds=seconds
-            )
-            self._node_uid = node["metadata"]["uid"]
-        owned = replace(lease, node_uid=self._node_uid)
-        wanted = codec.lease_body(owned, namespace=self._identity.namespace)
-        if self._body is None:
-            self._body = await self._found(seconds)
-        if self._body is None:
-            return await self._kube.request("POST", self._collection, wanted, seconds=seconds)
-        # The UID too: the API server would create a Lease that is gone, for a Node that is gone.
-        for field in ("resourceVersion", "uid"):
-            wanted["metadata"][field] = self._body["metadata"][field]
-        try:
-            return await self._kube.request("PUT", self._path, wanted, seconds=seconds)
-        except ApiError as problem:
-            if problem.status not in (NOT_FOUND, CONFLICT):
-                raise
-            log.warning("leaseChangedByOthers", lease=lease_name(lease.node), error=str(problem))
-            # A Node that was deleted and came back has another UID, and took the Lease with it.
-            self._body, self._node_uid = None, ""
-            return await self._write(lease)
-
-    async def _found(self, seconds: float) -> dict[str, Any] | None:
-        try:
-            return await self._kube.request("GET", self._path, seconds=seconds)
-        except ApiError as problem:
-            if problem.status == NOT_FOUND:
-                return None
-            raise
-
     def leave(self) -> None:
         """Leave the election: from here on this node has no right to any address."""
         self._renewal = self._renewal.stopped()
@@ -343,30 +293,4 @@ class Renewer:
 
     async def delete(self) -> None:
         """Delete the Lease if it is still this pod's, so that peers take over at once."""
-        for _attempt in range(_DELETE_ATTEMPTS):
-            try:
-                deleted = await self._delete_once()
-            except ApiError as problem:
-                # A renewal that was under way may still land in between.
-                if problem.status == CONFLICT:
-                    continue
-                log.warning("leaseNotDeleted", error=str(problem))
-                return
-            if deleted:
-                log.info("leaseDeleted", lease=lease_name(self._identity.node))
-            return
-
-    async def _delete_once(self) -> bool:
-        body = await self._found(self._timing.retry_period)
-        lease = codec.lease_of(body) if body else None
-        if body is None or lease is None or lease.instance != self._identity.instance:
-            return False
-        meta = body["metadata"]
-        exactly = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
-        await self._kube.request(
-            "DELETE",
-            self._path,
-            {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": exactly},
-            seconds=self._timing.retry_period,
-        )
-        return True
+        await self._lease.delete()
