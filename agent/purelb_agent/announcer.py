@@ -25,7 +25,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.world im
 from . import log
 from .conflicts import Sentinel
 from .metrics import NodeMetrics
-from .sockets import send_frames
+from .sockets import FrameSender
 
 
 class Announcer:
@@ -34,6 +34,7 @@ class Announcer:
     def __init__(self, metrics: NodeMetrics, sentinel: Sentinel) -> None:
         self._metrics = metrics
         self._sentinel = sentinel
+        self._sender = FrameSender()
         self._announcements = Announcements()
         self._usable: frozenset[Place] = frozenset()
 
@@ -71,12 +72,16 @@ class Announcer:
         """Look out for other hosts that have what this node holds."""
         self._sentinel.update(held, links, now=now)
 
+    def close(self) -> None:
+        """Announce nothing any more."""
+        self._sender.close()
+
     def _send(self, link: Link, addresses: list[Address]) -> None:
         frames = [frame for a in addresses for frame in build_announcement(link.mac, a)]
         four = sum(1 for a in addresses if a.version == 4)  # noqa: PLR2004 - the IP version
         six = len(addresses) - four
         try:
-            send_frames(link.name, frames)
+            self._sender.send(link.name, frames)
         except OSError as problem:
             self._metrics.garp_errors.inc(four)
             self._metrics.na_errors.inc(six)

@@ -29,7 +29,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.packets 
 )
 
 from . import clock, log
-from .sockets import send_frames
+from .sockets import FrameSender
 
 _ETH_P_ALL = 3
 _SOL_PACKET = 263
@@ -108,6 +108,7 @@ class Sentinel:
         self._held: frozenset[Place] = frozenset()
         self._links: tuple[Link, ...] = ()
         self._ears: dict[int, socket.socket] = {}
+        self._sender = FrameSender()
         # An interface was lost, or not to be had: look again, even if nothing else changes.
         self._is_deaf = False
         self._changed = asyncio.Event()
@@ -144,9 +145,10 @@ class Sentinel:
         ear.close()
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop listening and asking."""
         for index in tuple(self._ears):
             self._close(index)
+        self._sender.close()
 
     def _read(self, index: int) -> None:
         for _frame in range(_BURST):
@@ -198,16 +200,16 @@ class Sentinel:
             by_link[index].append(address)
         for link in self._links:
             if link.index in by_link and link.index in self._ears:
-                _send(link, by_link[link.index])
+                self._ask(link, by_link[link.index])
+
+    def _ask(self, link: Link, addresses: list[Address]) -> None:
+        probes = (build_probe(link.mac, address) for address in addresses)
+        try:
+            self._sender.send(link.name, probes)
+        except OSError as problem:
+            log.warning("probeFailed", interface=link.name, error=str(problem))
 
 
 def _can_ask(link: Link) -> bool:
     """Only Ethernet has ARP and neighbour messages of the form that is known here."""
     return link.is_up and len(link.mac) == _MAC_LENGTH
-
-
-def _send(link: Link, addresses: list[Address]) -> None:
-    try:
-        send_frames(link.name, (build_probe(link.mac, address) for address in addresses))
-    except OSError as problem:
-        log.warning("probeFailed", interface=link.name, error=str(problem))

@@ -121,10 +121,11 @@ class _Agent:
         self.events = Events(kube, component="lbnodeagent", instance=identity.node)
         self.reporter = Reporter(kube, store, self.events, identity.node)
         self.sentinel = Sentinel(self._on_conflict)
+        self.announcer = Announcer(metrics, self.sentinel)
         self.watchers = _watchers(kube, store, identity)
         hands = Hands(
             Interfaces(self.kernel, metrics),
-            Announcer(metrics, self.sentinel),
+            self.announcer,
             VerdictLog(identity.node, metrics),
             self.reporter,
         )
@@ -175,6 +176,7 @@ class _Agent:
         # The reporter is still there and takes this node's entries out of the annotations.
         await asyncio.sleep(STAY_SECONDS)
         await tasks.stop()
+        self.announcer.close()
         self.sentinel.close()
         self.kernel.close()
 

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 
-from benchkit import failover, idle, planning
+from benchkit import bed, failover, idle, planning
 from benchkit.figures import publish
 from labkit.errors import LabError
 
@@ -58,11 +58,18 @@ def _number(text: str) -> int:
     return number
 
 
-def _size(text: str) -> tuple[int, int]:
-    match = re.fullmatch(r"([1-9]\d*)x(\d+)", text)
-    if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size such as 3x50")
-    return int(match[1]), int(match[2])
+def _size(nodes: range, others: range) -> Callable[[str], tuple[int, int]]:
+    """Reads such a size; each part has its own limits."""
+
+    def read(text: str) -> tuple[int, int]:
+        match = re.fullmatch(r"(\d+)x(\d+)", text)
+        size = (int(match[1]), int(match[2])) if match else (-1, -1)
+        if size[0] not in nodes or size[1] not in others:
+            limits = f"{nodes[0]}x{others[0]} to {nodes[-1]}x{others[-1]}"
+            raise argparse.ArgumentTypeError(f"{text!r} is no size from {limits}")
+        return size
+
+    return read
 
 
 def parser() -> argparse.ArgumentParser:
@@ -74,7 +81,7 @@ def parser() -> argparse.ArgumentParser:
     parts = top.add_subparsers(dest="part", metavar="PART")
     plan = parts.add_parser("plan", help="judgement and plan in big clusters; needs no lab")
     _add_runs(plan, 5)
-    _add_size(plan, "nodes x addresses", "1000x5000")
+    _add_size(plan, "nodes x addresses", _size(range(2, 10_000), range(2, 20_001)))
     lost = parts.add_parser("failover", help="silence of addresses while they move, in the lab")
     _add_runs(lost, 3)
     lost.add_argument(
@@ -87,7 +94,7 @@ def parser() -> argparse.ArgumentParser:
     )
     still = parts.add_parser("idle", help="memory, processor and requests at rest, in the lab")
     _add_runs(still, 3)
-    _add_size(still, "nodes x Services, nodes from 3 on", "3x50")
+    _add_size(still, "nodes x Services", _size(range(bed.NODES, 201), range(2001)))
     still.add_argument(
         "--seconds", type=float, default=60.0, help="length of one run (default: 60)"
     )
@@ -98,9 +105,11 @@ def _add_runs(part: argparse.ArgumentParser, count: int) -> None:
     part.add_argument("--runs", type=_number, default=count, help=f"how often (default: {count})")
 
 
-def _add_size(part: argparse.ArgumentParser, text: str, example: str) -> None:
-    help_text = f"{text}, such as {example}; several may be given"
-    part.add_argument("--size", type=_size, nargs="+", default=[], metavar="NxM", help=help_text)
+def _add_size(
+    part: argparse.ArgumentParser, text: str, read: Callable[[str], tuple[int, int]]
+) -> None:
+    help_text = f"{text}, such as 100x500; several may be given"
+    part.add_argument("--size", type=read, nargs="+", default=[], metavar="NxM", help=help_text)
 
 
 def main(argv: Sequence[str]) -> int:

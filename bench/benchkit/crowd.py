@@ -20,6 +20,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.addresse
 )
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import Lease
 from benchkit.bed import NAMESPACE, SUBNET4, SUBNET6
+from labkit.errors import LabError
 from labkit.lab import Lab
 
 # As an agent with the default duration of ten seconds.
@@ -64,8 +65,10 @@ def crowd(count: int) -> Iterator[int]:
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         try:
             if process.stdout is None or not process.stdout.readline():
-                raise RuntimeError("the crowd did not come")
+                raise LabError("the nodes that are only Leases did not come")
             yield process.pid
+            if process.poll() is not None:
+                raise LabError("whoever renews the Leases ended: no figure of this run is right")
         finally:
             process.kill()
 

@@ -222,8 +222,9 @@ class Measure:
 
     def run(self, number: int) -> None:
         """Change each thing once, by another node and another Service each time."""
-        node, other = self.node, 1 + number
-        service = node.services[number]
+        node = self.node
+        other = 1 + number % (node.size.nodes - 1)
+        service = node.services[number % len(node.services)]
         put, drop = node.leases.put, node.leases.drop
         leaving, coming = node.lease_line(other), node.lease_line(other)
         moving, back = node.lease_line(other, (ELSEWHERE, NET6)), node.lease_line(other)

@@ -8,6 +8,7 @@ Each test watches addresses of both families and prints its figures.
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from ipaddress import ip_address
 
 import pytest
@@ -17,7 +18,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.packets 
     build_announcement,
 )
 from labkit.namespaces import netns
-from purelb_agent.sockets import send_frames
+from purelb_agent.sockets import FrameSender
 from sampler import sampling
 from watching import addresses_of, eventually, holder, on_interface
 
@@ -82,8 +83,9 @@ def claim(cluster):
         commands = [f"addr add {mask(v)} dev eth0{' nodad' * (':' in v)}" for v in vips]
         ip(cluster, host, *commands)
         mac = bytes.fromhex(cluster.hosts[host].interfaces[0].mac.replace(":", ""))
-        with netns(cluster.hosts[host].netns):
-            send_frames("eth0", [f for v in vips for f in build_announcement(mac, ip_address(v))])
+        frames = [f for v in vips for f in build_announcement(mac, ip_address(v))]
+        with netns(cluster.hosts[host].netns), closing(FrameSender()) as sender:
+            sender.send("eth0", frames)
 
     yield give
     for host, vip in made:

@@ -9,6 +9,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from ipaddress import IPv4Address, ip_address
 
 import pytest
@@ -30,7 +31,7 @@ from labkit.namespaces import ip_batch, netns
 from purelb_agent import clock
 from purelb_agent.conflicts import Sentinel, listen
 from purelb_agent.netlink import Kernel
-from purelb_agent.sockets import send_frames
+from purelb_agent.sockets import FrameSender
 
 US, THEM = f"plbconf-{os.getpid()}-us", f"plbconf-{os.getpid()}-them"
 THEIR_MAC = "02:1b:00:00:0c:02"
@@ -185,9 +186,10 @@ async def test_an_announcement_that_nobody_stands_by_is_no_conflict(segment, nod
 async def test_nobody_else_has_it_and_own_frames_are_no_conflict(segment, node, vip):
     ip_batch([f"addr add {vip}/{vip.max_prefixlen} dev eth0 nodad"], namespace=US)
     node.holds(vip)
-    for _time in range(8):
-        send_frames("eth0", build_announcement(node.link.mac, vip))
-        await asyncio.sleep(0.5)
+    with closing(FrameSender()) as sender:
+        for _time in range(8):
+            sender.send("eth0", build_announcement(node.link.mac, vip))
+            await asyncio.sleep(0.5)
     assert node.conflicts == []
     probes = [frame for frame in segment.they_hear() if asks_for(frame, vip)]
     assert len(probes) == 1
@@ -271,10 +273,10 @@ def test_the_kernel_passes_only_what_may_be_a_claim(segment):
         announcement(vip6),
         bytes(Ether(dst=BROADCAST, src=THEIR_MAC) / IPv6(hlim=255) / ICMPv6ND_NA(tgt=str(vip6))),
     ]
-    with listen("eth0") as ear:
+    with listen("eth0") as ear, closing(FrameSender()) as sender:
         for frame in [*map(bytes, others * 10), *claims, bytes(own / Dot1Q(vlan=0) / reply())]:
             segment.they_send(frame)
-        send_frames("eth0", [bytes(own / reply())])
+        sender.send("eth0", [bytes(own / reply())])
         # The kernel takes off a tag that says nothing but a priority.
         assert received(ear) == [*claims, claims[0]]
 

@@ -25,10 +25,11 @@ def test_each_part_can_be_run_alone_and_several_times(part):
     assert (options.part, options.runs >= 3) == (part, True)
 
 
-@pytest.mark.parametrize("text", ["3", "0x5", "3x", "x5", "3x-1"])
-def test_a_size_is_two_numbers(text):
+@pytest.mark.parametrize("text", ["3", "2x5", "3x", "x5", "3x-1", "1000x5"])
+def test_a_size_is_two_numbers_within_limits(text, capsys):
     with pytest.raises(SystemExit):
         parser().parse_args(["idle", "--size", text])
+    assert "from 3x0 to 200x2000" in capsys.readouterr().err
 
 
 def test_a_figure_is_a_median_with_its_extremes_and_its_baseline():
@@ -41,7 +42,7 @@ def test_a_figure_is_a_median_with_its_extremes_and_its_baseline():
 
 
 def test_a_small_cluster_is_judged_and_planned():
-    figures = planning.measure([planning.Size(4, 20)], runs=2)
+    figures = planning.measure([planning.Size(2, 2)], runs=2)
     assert {len(figure.values) for figure in figures} == {2}
     assert sum(1 for figure in figures if figure.baseline) == 6
 
