@@ -99,9 +99,8 @@ class Renewer:
             self._renewal = self._renewal.at(clock.now())
             self._publish()
             if clock.now() >= min(self._renewal.next_attempt, self._subnets_due):
-                if self._renewal.state is RenewalState.LOST:
-                    await self._rejoin()
-                await self._attempt()
+                if self._renewal.state is not RenewalState.LOST or await self._rejoin():
+                    await self._attempt()
             else:
                 await self._rest()
         await asyncio.Event().wait()  # the guard takes a task that ends for a fault
@@ -136,8 +135,8 @@ class Renewer:
         except TimeoutError:
             return
 
-    async def _rejoin(self) -> None:
-        """Find out who is there, before taking part again.
+    async def _rejoin(self) -> bool:
+        """Find out who is there, before taking part again; whether that is known.
 
         While this node saw nothing, its peers' Leases ended for it: it would take every address for
         its own. Who could not see either gets the time to renew.
@@ -145,14 +144,17 @@ class Renewer:
         asked_at = clock.now()
         try:
             listed = await self._lease.list_all()
-        except ApiError:
-            return  # the attempt that follows fails, too, and is counted
+        except ApiError as problem:
+            # No renewal now: the API may come back this moment, and it would succeed.
+            self._failed(problem)
+            return False
         self._store.leases.replace(listed, asked_at=asked_at)
         patience = self._timing.retry_period + _MARGIN
         self._store.leases.rejoin(since=self._renewal.sent_at, patience=patience)
         # It settles by time as well as by news.
         while self._settles_at() is not None:  # noqa: ASYNC110
             await asyncio.sleep(_POLL)
+        return True
 
     async def _attempt(self) -> None:
         sent_at, lease = clock.now(), self._wanted()
