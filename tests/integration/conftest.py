@@ -201,7 +201,8 @@ def make_service(cluster: Lab) -> Iterator[Callable[..., str]]:
 @pytest.fixture
 def homes(cluster: Lab, make_service: Callable[..., str]) -> dict[str, str]:
     """The addresses of three Services, of both families, and the node that has each."""
-    paths = [make_service() for _number in range(3)]
+    # A cluster takes nodes for dead whose kubelets cannot report, and their pods out of Services.
+    paths = [make_service(publishNotReadyAddresses=True) for _number in range(3)]
     vips = [vip for path in paths for vip in addresses_of(cluster, path)]
     return {vip: holder(cluster, vip) for vip in vips}
 
