@@ -42,7 +42,7 @@ def held_outages(lab, node):
 
 @pytest.mark.parametrize("seconds", [30, 180], ids=["half-a-minute", "three-minutes"])
 def test_clients_notice_nothing_of_an_outage(cluster, make_service, capsys, seconds):
-    # A cluster takes nodes for dead whose kubelets could not report, and their pods out of Services.
+    # A cluster takes nodes for dead whose kubelets cannot report, and their pods out of Services.
     whatever = {"publishNotReadyAddresses": True}
     vips = [v for _one in range(2) for v in addresses_of(cluster, make_service(**whatever))]
     winners = {vip: holder(cluster, vip) for vip in vips}
