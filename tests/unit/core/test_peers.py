@@ -214,7 +214,7 @@ class TestEveryClusterOfUpToFiveNodes:
 class TestHoldRight:
     @pytest.mark.parametrize(
         "timing",
-        [LeaseTiming(), LeaseTiming(2.0, 1.5, 0.5), LeaseTiming(60.0, 59.0, 5.0)],
+        [LeaseTiming(), LeaseTiming(5.0, 3.5, 0.5), LeaseTiming(60.0, 59.0, 5.0)],
         ids=["default", "shortest", "long"],
     )
     def test_it_is_half_of_what_a_renewal_gives(self, timing):

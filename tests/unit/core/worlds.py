@@ -54,8 +54,11 @@ def service(name="web", addresses=(VIP4, VIP6), **more):
     return replace(made, **more)
 
 
-def world(*services, node="n1", members=("n1",), held=(), ends_at=NOW + 10, **more):
-    """A world in which the members share both subnets and the node's own Lease is good."""
+def world(*services, node="n1", members=("n1",), held=(), ends_at=NOW + 11, **more):
+    """A world in which the members share both subnets and the node's own Lease is good.
+
+    An address gets 10 s to live, one less than the Lease: the kernel may be that late.
+    """
     groups = more.pop("groups", (GROUP,))
     index = VipIndex()
     index.regroup(groups)

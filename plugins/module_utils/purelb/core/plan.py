@@ -21,6 +21,9 @@ from .world import Place, World
 
 # The kernel counts an address's life in whole seconds: what differs by less is the same.
 _SLACK = 1.0
+# It looks for addresses to remove no more than once a second, so one may stay that much too long
+# (ADDRCONF_TIMER_FUZZ_MAX, for IPv4 and IPv6 alike).
+_KERNEL_LATE = 1.0
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ def _lifetimes(
     """Valid and preferred lifetime; None if no whole second of the node's right is left."""
     valid = config.valid_lifetime or None
     if verdict.vip.pool_type is PoolType.LOCAL:
-        left = int(world.right.ends_at - now) if world.right else 0
+        left = int(world.right.ends_at - _KERNEL_LATE - now) if world.right else 0
         if left < 1:
             return None
         valid = min(left, valid or left)
@@ -107,7 +110,7 @@ def _is_fresh(held: InterfaceAddress, want: Put, world: World, now: float) -> bo
         return held.expires_at is None and want.valid_lft is None
     latest = now + want.valid_lft + _SLACK
     if world.right is not None and held.link not in world.dummies:
-        latest = min(world.right.ends_at, latest)
+        latest = min(world.right.ends_at - _KERNEL_LATE, latest)
     # Half of what it should be is early enough where the right itself does not run out.
     earliest = now + want.valid_lft - _SLACK
     if held.link in world.dummies:

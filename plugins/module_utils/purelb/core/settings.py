@@ -12,7 +12,8 @@ from typing import Mapping
 from .errors import SettingError
 
 _DURATION = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>ms|s|m)?")
-_SHORTEST_LEASE = 2.0
+# Less leaves no time for a renewal, as the kernel takes addresses away up to a second late.
+_SHORTEST_LEASE = 5.0
 _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, None: 1.0}
 
 
@@ -50,7 +51,8 @@ class LeaseTiming:
         """Refuse timings with which two nodes could hold one address."""
         if self.duration < _SHORTEST_LEASE or self.duration != int(self.duration):
             raise SettingError(
-                "PURELB_LEASE_DURATION must be whole seconds, 2 or more: a Lease has no fractions"
+                "PURELB_LEASE_DURATION must be whole seconds, 5 or more: a Lease has no fractions, "
+                "and the kernel takes addresses away up to a second late"
             )
         if not self.renew_deadline < self.duration:
             raise SettingError(
