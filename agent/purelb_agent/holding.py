@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keeps this node's addresses through an outage of the API that nobody is spared.
 
-While renewals fail or hang, the peers are asked once a second whether they can renew. What follows
+While renewals fail or hang, the peers are asked again and again whether they can renew. What follows
 from their answers is decided in the core; here it is handed to the renewer, and told.
 """
 
@@ -28,7 +28,8 @@ from .peers import Peers
 from .renewer import Renewer
 from .store import NodeStore
 
-_EVERY = 1.0
+# While it is open whether the right is extended, there is less time than while it is.
+_WHILE_HOLDING, _WHILE_OPEN = 1.0, 0.5
 
 
 class Holding:
@@ -62,8 +63,10 @@ class Holding:
             was_held = False
             while self._renewer.in_doubt.is_set():
                 asked_at = clock.now()
-                was_held |= await self._ask(members, asked_at) is Outlook.HOLD
-                await asyncio.sleep(max(0.0, asked_at + _EVERY - clock.now()))
+                is_held = await self._ask(members, asked_at) is Outlook.HOLD
+                was_held |= is_held
+                pause = _WHILE_HOLDING if is_held else _WHILE_OPEN
+                await asyncio.sleep(max(0.0, asked_at + pause - clock.now()))
             if was_held:
                 self._tell_end()
 

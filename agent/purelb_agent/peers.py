@@ -181,9 +181,8 @@ class Peers:
             )
         answer = what_to_answer(
             could_renew=await self._could_renew_in_time(),
-            heard=self.heard.values(),
+            heard=(at for peer, at in self.heard.items() if peer != question.asker),
             now=clock.now(),
-            timing=self._timing,
         )
         if answer is Answer.CANNOT and not self._lets_count(question.asker):
             answer = Answer.KNOWS

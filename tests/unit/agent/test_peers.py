@@ -242,7 +242,8 @@ class TestBounds:
         asker = await agent("a")
         async with serving(count, V4, port):
             answers = await asker.ask({f"peer-{n}": [V4] for n in range(300)}, seconds=5.0)
-        assert (len(answers), max(most)) == (300, 256)
+        assert len(answers) == 300
+        assert 128 < max(most) <= 256
 
     async def test_who_stops_asking_stops_at_once_and_leaves_nothing_behind(self, agent, port):
         asker = await agent("a")
@@ -268,6 +269,12 @@ class TestAnswering:
         await agent("c", V6, outcome=True)
         assert await between.ask({"c": [V6]}) == {"c": CAN}
         assert await asker.ask({"b": [V4]}) == {"b": KNOWS}
+
+    async def test_an_asker_is_not_told_what_it_said_itself(self, agent):
+        asker = await agent("a", OTHER_V4, outcome=True)
+        peer = await agent("b", V4, outcome=False)
+        assert await peer.ask({"a": [OTHER_V4]}) == {"a": CAN}
+        assert await asker.ask({"b": [V4]}) == {"b": CANNOT}
 
     async def test_what_was_only_passed_on_is_not_passed_on_again(self, agent):
         last = await agent("a")

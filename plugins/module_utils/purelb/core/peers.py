@@ -21,6 +21,9 @@ from .settings import LeaseTiming
 
 # A renewal sent so shortly before the question says as much as one sent after it.
 FRESHNESS = 0.5
+# How long what a peer said is passed on: two questions' time. Those who hear it may be near the end
+# of their right, while everybody knows better by now.
+KNOWN_FOR = 1.0
 # How long a peer waits for its own attempt before it says that it cannot.
 PATIENCE = 0.5
 
@@ -112,17 +115,15 @@ class Attempts:
         return None
 
 
-def what_to_answer(
-    *, could_renew: Optional[bool], heard: Iterable[float], now: float, timing: LeaseTiming
-) -> Answer:
+def what_to_answer(*, could_renew: Optional[bool], heard: Iterable[float], now: float) -> Answer:
     """The answer of a node that could renew, could not, or is still trying (None).
 
-    `heard`: when peers last told this node directly that they can, on its own clock. It passes that
-    on for a quarter of the duration, half of what an extension lasts.
+    `heard`: when peers other than the asker last told this node directly that they can, on its own
+    clock. It passes that on only until it has asked again.
     """
     if could_renew:
         return Answer.CAN
-    if any(now - moment <= timing.duration / 4 for moment in heard):
+    if any(now - moment <= KNOWN_FOR for moment in heard):
         return Answer.KNOWS
     return Answer.CANNOT
 
