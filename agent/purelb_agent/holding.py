@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keeps this node's addresses through an outage of the API that nobody is spared.
 
-While renewals fail or hang, the peers are asked again and again whether they can renew. What follows
-from their answers is decided in the core; here it is handed to the renewer, and told.
+While renewals fail or hang, the peers are asked again and again whether they can renew. What
+follows from their answers is decided in the core; here it is handed to the renewer, and told.
 """
 
 from __future__ import annotations
