@@ -83,7 +83,7 @@ def parser() -> argparse.ArgumentParser:
     _add_runs(plan, 5)
     _add_size(plan, "nodes x addresses", _size(range(2, 10_000), range(2, 20_001)))
     lost = parts.add_parser("failover", help="silence of addresses while they move, in the lab")
-    _add_runs(lost, 3)
+    _add_runs(lost, 5)
     lost.add_argument(
         "--services",
         type=_number,

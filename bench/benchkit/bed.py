@@ -37,6 +37,8 @@ SUBNET4, SUBNET6 = "172.29.0.0/16", "fd28:0:0:1::/64"
 _ABOVE, _LAST = ("172.29.16.0", "fd28:0:0:1::1:0"), ("172.29.31.254", "fd28:0:0:1::1:ffff")
 # The node that has the first address of each family in the pool.
 FIRST_NODE = "n1"
+# How often an agent renews its Lease, with the default duration of ten seconds.
+RENEWAL = 5.0
 # Each Service has one of each family.
 FAMILIES = 2
 _SERVER = (ROOT / "demo/server.py").read_text()

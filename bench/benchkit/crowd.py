@@ -19,12 +19,10 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.addresse
     parse_subnets,
 )
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import Lease
-from benchkit.bed import NAMESPACE, SUBNET4, SUBNET6
+from benchkit.bed import NAMESPACE, RENEWAL, SUBNET4, SUBNET6
 from labkit.errors import LabError
 from labkit.lab import Lab
 
-# As an agent with the default duration of ten seconds.
-PERIOD = 5.0
 # The subnets of the lab's nodes, which all compete for the same addresses.
 _SUBNETS, _malformed = parse_subnets(["172.28.1.0/24", SUBNET4, SUBNET6])
 
@@ -85,7 +83,7 @@ def _live(lab: Lab, count: int) -> None:
         for name, body in bodies.items():
             body["spec"]["renewTime"] = times.format_time(time.time())
             bodies[name] = lab.api.call("PUT", lab.api.path_of(body), body)
-            due += PERIOD / count
+            due += RENEWAL / count
             time.sleep(max(0.0, due - time.monotonic()))
 
 

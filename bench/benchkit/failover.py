@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.names import lease_name
 from benchkit import bed
 from benchkit.figures import Figure, progress
 from labkit.lab import Lab
@@ -25,6 +26,7 @@ FAMILIES = ("IPv4", "IPv6")
 _AGENTS = f"/api/v1/namespaces/{bed.NAMESPACE}/pods"
 # Of each family, by HTTP: a request costs a hundred times what a ping does.
 _ASKED = 2
+_LEASE = f"{bed.LEASES}/{lease_name(VICTIM)}"
 # In seconds, of the worst that may be expected.
 _AIMS = {"agent pod deleted": 5.0, "cable cut": 15.0}
 # Of silence after the last move, before the next thing happens.
@@ -48,6 +50,15 @@ def pace(addresses: int) -> float:
     return max(_SHORTEST, addresses / _RATE)
 
 
+def phases(runs: int) -> list[float]:
+    """Seconds between the last renewal and the cut, spread evenly over the time between two.
+
+    A cut node is missed when its Lease ends, so the silence depends on this more than on anything
+    else; and left to itself each cut would come at the same moment, counted from the agent's start.
+    """
+    return [bed.RENEWAL * (run + 0.5) / runs for run in range(runs)]
+
+
 class Measure:
     """The victim's addresses go and come back, again and again."""
 
@@ -60,9 +71,9 @@ class Measure:
         self._gaps: dict[tuple[str, str, str], list[float]] = defaultdict(list)
         self._still: dict[tuple[str, str, str], list[float]] = defaultdict(list)
 
-    def run(self) -> None:
-        """Lose the agent, then the node."""
-        for lose in (self._lose_agent, self._lose_node):
+    def run(self, phase: float) -> None:
+        """Lose the agent, then the node, which had renewed its Lease so many seconds before."""
+        for lose in (self._lose_agent, lambda: self._lose_node(phase)):
             asked = [vip for family in FAMILIES for vip in self._moving_of(family)[:_ASKED]]
             pinger = Pinger(self._lab, *self._vips, every=pace(len(self._vips)))
             with pinger, Prober(self._lab, *asked) as prober:
@@ -87,8 +98,10 @@ class Measure:
         self._lab.api.delete(f"{_AGENTS}/{pods[0]['metadata']['name']}")
         return self._go_and_return(begin, "agent pod deleted", "agent back")
 
-    def _lose_node(self) -> list[Window]:
+    def _lose_node(self, phase: float) -> list[Window]:
         """The node's cable is cut, and mended when other nodes have its addresses."""
+        self._wait_for_renewal()
+        time.sleep(phase)
         begin = time.monotonic()
         self._lab.cut(VICTIM)
         try:
@@ -103,6 +116,13 @@ class Measure:
             Window("cable cut", begin, mended),
             Window("cable back", mended, time.monotonic()),
         ]
+
+    def _wait_for_renewal(self) -> None:
+        def renewed() -> str:
+            return str(self._lab.api.get(_LEASE)["spec"]["renewTime"])
+
+        before = renewed()
+        bed.eventually(lambda: renewed() != before, "renewal", 2 * bed.RENEWAL)
 
     def _go_and_return(self, begin: float, gone: str, back: str) -> list[Window]:
         self._wait_until_moved()
@@ -135,8 +155,8 @@ class Measure:
             gap = longest_gap(ends, since=window.since, until=window.until)
             self._gaps[window.what, "HTTP", _family(vip)].append(gap)
 
-    def figures(self) -> list[Figure]:
-        """All that was measured."""
+    def figures(self, runs: int) -> list[Figure]:
+        """All that was measured in so many runs."""
         return [
             Figure(
                 f"{len(self._vips)} addresses",
@@ -145,6 +165,7 @@ class Measure:
                 tuple(gaps),
                 baseline=tuple(self._still[what, asked, family]),
                 aim=_AIMS.get(what),
+                runs=runs,
             )
             for (what, asked, family), gaps in self._gaps.items()
         ]
@@ -160,8 +181,8 @@ def measure(services: Sequence[int] = SERVICES, *, runs: int) -> list[Figure]:
     with bed.bed() as lab:
         for count in sorted(services):
             measured = Measure(lab, bed.have_services(lab, count))
-            for run in range(runs):
-                progress(f"{bed.FAMILIES * count} addresses: run {run + 1} of {runs}")
-                measured.run()
-            figures += measured.figures()
+            for run, phase in enumerate(phases(runs), start=1):
+                progress(f"{bed.FAMILIES * count} addresses: run {run} of {runs}")
+                measured.run(phase)
+            figures += measured.figures(runs)
     return figures

@@ -21,7 +21,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / ".cache/bench"
-_HEADER = ("case", "what", "unit", "median", "min", "max", "n", "baseline", "aim", "")
+_HEADER = ("case", "what", "unit", "median", "min", "max", "n", "baseline", "aim", "", "by run")
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,8 @@ class Figure:
     """Values of one kind in one case.
 
     `baseline`: what they compare with, measured in the same run. `aim`: what the median is to stay
-    below.
+    below. `runs`: how many runs gave equally many values each, if those of one run hang
+    together.
     """
 
     case: str
@@ -38,11 +39,18 @@ class Figure:
     values: tuple[float, ...]
     baseline: tuple[float, ...] = ()
     aim: float | None = None
+    runs: int = 0
 
     @property
     def median(self) -> float:
         """The value in the middle."""
         return median(self.values)
+
+    @property
+    def by_run(self) -> tuple[float, ...]:
+        """The median of each run; nothing where each value stands for itself."""
+        size = len(self.values) // self.runs if self.runs else 0
+        return tuple(median(self.values[i * size : (i + 1) * size]) for i in range(self.runs))
 
     @property
     def verdict(self) -> str:
@@ -62,6 +70,7 @@ class Figure:
             _shown(median(self.baseline)) if self.baseline else "",
             "" if self.aim is None else f"< {self.aim:g}",
             self.verdict,
+            " ".join(map(_shown, self.by_run)),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -76,6 +85,7 @@ class Figure:
             "values": self.values,
             "baseline": median(self.baseline) if self.baseline else None,
             "aim": self.aim,
+            "by_run": self.by_run,
         }
 
 

@@ -35,7 +35,7 @@ def test_a_size_is_two_numbers_within_limits(text, capsys):
 def test_a_figure_is_a_median_with_its_extremes_and_its_baseline():
     figure = Figure("3 x 5", "wait", "ms", (9.0, 1.0, 2.0), baseline=(40.0,), aim=1.5)
     assert figure.row() == (
-        "3 x 5", "wait", "ms", "2.00", "1.00", "9.00", "3", "40.0", "< 1.5", "MISSED",
+        "3 x 5", "wait", "ms", "2.00", "1.00", "9.00", "3", "40.0", "< 1.5", "MISSED", "",
     )  # fmt: skip
     assert json.loads(json.dumps(figure.to_json()))["median"] == 2.0
     assert len(table([figure, figure]).splitlines()) == 4
@@ -65,6 +65,16 @@ def test_nodes_of_the_crowd_compete_for_all_addresses_and_run_no_agent():
     ranges = codec.service_group_of(bed.pool(NODES)).ranges
     assert {one.subnet for one in ranges} <= set(lease.subnets)
     assert "kubernetes.io/os" not in node["metadata"]["labels"]
+
+
+def test_values_of_one_run_hang_together_and_are_shown_by_run():
+    figure = Figure("50 addresses", "silence", "s", (0.1, 0.1, 0.2, 2.0, 2.0, 2.1), runs=2)
+    assert figure.by_run == (0.1, 2.0)
+
+
+def test_cables_are_cut_at_evenly_spread_moments_between_two_renewals():
+    assert failover.phases(1) == [2.5]
+    assert failover.phases(5) == [0.5, 1.5, 2.5, 3.5, 4.5]
 
 
 def test_pings_get_rarer_with_the_number_of_addresses():
