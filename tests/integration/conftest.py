@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from labkit import daemons
 from labkit.lab import Lab
 from watching import (
     VIPS_V4,
@@ -224,3 +225,32 @@ def labelled(cluster: Lab) -> Iterator[Callable[[str], None]]:
 
     yield put
     put("")
+
+
+@pytest.fixture
+def control_plane(cluster: Lab, make_service: Callable[..., str]) -> Iterator[None]:
+    """Whatever a test stopped runs again after it, and the cluster has noticed.
+
+    Controllers and kube-proxies come back in their own time: each node has to reach a new Service.
+    """
+    yield
+    for name in ("etcd", "kube-apiserver"):
+        if not daemons.find(cluster.at, cluster.hosts["control"], name).process.is_alive:
+            cluster.start("control", name)
+    eventually(cluster.api.is_ready, "ready API", seconds=60)
+    made = cluster.api.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": f"noticed-{next(_numbers)}", "namespace": "default"},
+            "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]},
+        }
+    )
+    curl = ["curl", "-s", "-o", "/dev/null", "--max-time", "1", made["spec"]["clusterIP"]]
+    for node in cluster.nodes:
+        eventually(
+            lambda n=node: cluster.run_in(n, curl, check=False).returncode == 0,
+            f"new Service on {node}",
+            seconds=90,
+        )
+    cluster.api.delete(cluster.api.path_of(made))

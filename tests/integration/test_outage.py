@@ -23,7 +23,7 @@ from watching import (
 )
 
 EVENTS = "/api/v1/namespaces/default/events"
-pytestmark = pytest.mark.timeout(330)
+pytestmark = [pytest.mark.timeout(420), pytest.mark.usefixtures("control_plane")]
 
 
 @contextmanager
