@@ -202,6 +202,8 @@ class Renewer:
         self._store.leases.put(body)
         if was_holding:
             self._store.leases.thaw()
+        else:
+            self._store.leases.unfreeze()
         self._publish()
 
     def _note_outage(self) -> None:
@@ -225,15 +227,14 @@ class Renewer:
         self._publish()
 
     def _doubt(self) -> None:
+        """Who cannot renew cannot know either who else could."""
         if self._renewal.right is not None:
             self.in_doubt.set()
+            self._store.leases.freeze()
 
     def extend(self, extension: Right) -> None:
         """Keep the right for longer, as the peers cannot renew either."""
-        before = self._renewal.state
         self._renewal = self._renewal.extended(extension)
-        if self._renewal.state is RenewalState.HOLDING and before is not RenewalState.HOLDING:
-            self._store.leases.freeze()
         self._publish()
 
     def hurry(self) -> None:

@@ -206,8 +206,14 @@ class LeaseTable:
         return True
 
     def freeze(self) -> None:
-        """Let no Lease end, as nobody can renew."""
+        """Let no Lease end: what is not seen may have happened all the same."""
         self.membership = self.membership.freeze(clock.now())
+
+    def unfreeze(self) -> None:
+        """Let Leases end as ever."""
+        if self.membership.frozen_at is not None:
+            self.membership = self.membership.unfreeze()
+            self._on_change()
 
     def thaw(self) -> None:
         """Let Leases end again, each after a full duration at the earliest."""

@@ -310,6 +310,12 @@ class TestAnOutageForEverybody:
         assert not frozen.has_unconfirmed_end(600.0)
         assert frozen.freeze(300.0) == frozen
 
+    def test_what_ended_in_an_unfounded_doubt_has_ended(self):
+        frozen = self.seen("a").freeze(6.0)
+        assert nodes(frozen, 30.0) == ["a"]
+        assert nodes(frozen.unfreeze(), 30.0) == []
+        assert self.seen("a").unfreeze() == self.seen("a")
+
     def test_a_node_that_was_dead_before_stays_dead(self):
         dead = self.seen("a", now=-20.0)
         assert nodes(dead.freeze(6.0), 600.0) == []

@@ -212,7 +212,7 @@ class Membership:
 
     `listed_at` is when the last complete list was asked for. A Lease that ended since then has
     ended only for this observer's watch: it counts until a list confirms it, for a short while.
-    `frozen_at`: since then nobody can renew, and no Lease ends. `promises`: this node told these
+    `frozen_at`: since then it is in doubt who can renew, and no Lease ends. `promises`: this node told these
     that it cannot renew, and that their Leases therefore count for it until then.
     """
 
@@ -312,8 +312,12 @@ class Membership:
         return replace(self, promises={**kept, node: until})
 
     def freeze(self, now: float) -> Membership:
-        """Take note that from now on nobody can renew; a second time changes nothing."""
+        """Take note that from now on it is in doubt who can renew; again changes nothing."""
         return self if self.frozen_at is not None else replace(self, frozen_at=now)
+
+    def unfreeze(self) -> Membership:
+        """Take note that the doubt was unfounded: what ended meanwhile has ended."""
+        return self if self.frozen_at is None else replace(self, frozen_at=None)
 
     def thaw(self, now: float) -> Membership:
         """Take note that renewals succeed again: who counted gets a full duration to renew."""
