@@ -212,8 +212,8 @@ class Membership:
 
     `listed_at` is when the last complete list was asked for. A Lease that ended since then has
     ended only for this observer's watch: it counts until a list confirms it, for a short while.
-    `frozen_at`: since then it is in doubt who can renew, and no Lease ends. `promises`: this node told these
-    that it cannot renew, and that their Leases therefore count for it until then.
+    `frozen_at`: since then it is in doubt who can renew, and no Lease ends. `promises`: this node
+    told these that it cannot renew, and that their Leases therefore count for it until then.
     """
 
     sightings: Mapping[str, Sighting] = field(default_factory=dict)
