@@ -112,7 +112,7 @@ def _is_fresh(held: InterfaceAddress, want: Put, world: World, now: float) -> bo
     if world.right is not None and held.link not in world.dummies:
         latest = min(world.right.ends_at - _KERNEL_LATE, latest)
     # Half of what it should be is early enough where the right itself does not run out.
-    earliest = now + want.valid_lft - _SLACK
+    earliest = now + want.valid_lft
     if held.link in world.dummies:
         earliest = now + want.valid_lft / 2 + _SLACK
     if not earliest <= held.expires_at < latest + _SLACK:
