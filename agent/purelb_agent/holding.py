@@ -12,7 +12,7 @@ import asyncio
 from collections import Counter as Tally
 from collections.abc import Mapping
 
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import Address
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import Address, Outage
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.peers import (
     Answer,
     Outlook,
@@ -60,15 +60,15 @@ class Holding:
             # Of the moment at which the doubt began: later this node may see nobody.
             members = self._members()
             self._outlook = None
-            was_held = False
+            before = self._renewer.outage
             while self._renewer.in_doubt.is_set():
                 asked_at = clock.now()
                 is_held = await self._ask(members, asked_at) is Outlook.HOLD
-                was_held |= is_held
                 pause = _WHILE_HOLDING if is_held else _WHILE_OPEN
                 await asyncio.sleep(max(0.0, asked_at + pause - clock.now()))
-            if was_held:
-                self._tell_end()
+            outage = self._renewer.outage
+            if outage is not None and outage is not before:
+                self._tell_end(outage)
 
     def _members(self) -> dict[str, tuple[Address, ...]]:
         live = self._store.leases.membership.live(clock.now())
@@ -93,10 +93,7 @@ class Holding:
         said = Tally(answer.value for answer in answers.values())
         log.warning(outlook.value, node=self._renewer.node, **dict(sorted(said.items())))
 
-    def _tell_end(self) -> None:
-        outage = self._renewer.outage
-        if self._store.right is None or outage is None:
-            return
+    def _tell_end(self, outage: Outage) -> None:
         seconds = outage.end_time - outage.begin_time
         self._metrics.outages_held.inc()
         log.info("outageHeld", node=self._renewer.node, seconds=round(seconds, 1))

@@ -193,7 +193,7 @@ class Renewer:
         self._attempts = replace(self._attempts, good_sent_at=sent_at, began_at=None)
         self._written = written
         was_holding = self._renewal.state is RenewalState.HOLDING
-        if was_holding:
+        if was_holding and clock.now() >= self._renewal.sent_at + self._timing.renew_deadline:
             self._note_outage()
         self._renewal = self._renewal.succeeded(sent_at, clock.now())
         self._metrics.renewals.inc()
@@ -207,7 +207,7 @@ class Renewer:
         self._publish()
 
     def _note_outage(self) -> None:
-        """Remember the outage that ends now, in the Lease too, and there at once."""
+        """Remember that addresses outlasted their right, in the Lease too, and there at once."""
         end = clock.wall_time()
         self._outage = Outage(end - (clock.now() - self._renewal.sent_at), end)
         self._subnets_due = clock.now()

@@ -78,8 +78,9 @@ def hold_right(asked_at: float, timing: LeaseTiming) -> Right:
     that time: long enough to miss a question or two. Why it is safe: who answers CANNOT promises
     not to take the asker's Lease as ended for a full duration from its answer on, which comes after
     `asked_at`; and once it sees the API again, it gives every Lease a full duration. So none of the
-    nodes that answered takes over before `asked_at + duration`, and this right ends before that. Nodes that were silent promise nothing: one that can renew, and that
-    neither this node nor a peer of it reaches, takes over when the Lease ends.
+    nodes that answered takes over before `asked_at + duration`, and this right ends before that.
+    Nodes that were silent promise nothing: one that can renew, and that neither this node nor a
+    peer of it reaches, takes over when the Lease ends.
     """
     return Right(
         announce_until=asked_at + timing.renew_deadline / 2,
