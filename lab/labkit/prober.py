@@ -32,12 +32,13 @@ _PAUSE = 0.02
 
 @dataclass(frozen=True)
 class Answer:
-    """One request: when it was sent and ended, and the body; None if there was no answer."""
+    """One request: when it was sent and ended, and the body; None if there was no answer, and why."""
 
     address: str
     sent: float
     ended: float
     body: str | None
+    error: str = ""
 
 
 class Prober:
@@ -108,17 +109,18 @@ async def _fetch(address: str, port: int) -> str:
 
 async def _ask(address: str, port: int) -> None:
     while True:
-        sent, body = time.monotonic(), None
+        sent, body, error = time.monotonic(), "", "no body"
         try:
             async with asyncio.timeout(_TIMEOUT):
                 body = await _fetch(address, port)
-        except (OSError, TimeoutError):
-            body = None
+        except (OSError, TimeoutError) as problem:
+            error = repr(problem)
         record: dict[str, Any] = {
             "address": address,
             "sent": sent,
             "ended": time.monotonic(),
             "body": body or None,
+            "error": "" if body else error,
         }
         print(json.dumps(record), flush=True)
         await asyncio.sleep(_PAUSE)
