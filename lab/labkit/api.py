@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from labkit.errors import LabError
-from labkit.topology import API_PORT, API_V4
+from labkit.topology import API_PORT
 
 Json = dict[str, Any]
 
@@ -42,8 +42,9 @@ class ApiError(LabError):
 class Api:
     """One connection for each call: calls may come from any thread, before and after an outage."""
 
-    def __init__(self, pki: Path) -> None:
+    def __init__(self, pki: Path, address: str) -> None:
         """Take the authority and the admin's certificate from the lab's folder."""
+        self._address = address
         self._tls = ssl.create_default_context(cafile=str(pki / "ca.crt"))
         self._tls.load_cert_chain(pki / "admin.crt", pki / "admin.key")
         self._resources: dict[str, dict[str, Json]] = {}
@@ -53,7 +54,7 @@ class Api:
     ) -> Any:
         """Make one request; the answer is parsed JSON, or text where it is none."""
         connection = http.client.HTTPSConnection(
-            API_V4, API_PORT, timeout=timeout, context=self._tls
+            self._address, API_PORT, timeout=timeout, context=self._tls
         )
         headers = {"Content-Type": kind or "application/json", "Accept": "application/json"}
         try:

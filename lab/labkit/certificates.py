@@ -13,7 +13,6 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from labkit import topology as plan
 from labkit.errors import StepFailed
 from labkit.topology import Host, Topology
 
@@ -65,8 +64,8 @@ def identities(topology: Topology) -> list[Identity]:
             "::1",
             "10.96.0.1",
             "fd00:96::1",
-            plan.API_V4,
-            plan.API_V6,
+            topology.api_v4,
+            topology.api_v6,
             control.v4,
             control.v6,
         ),

@@ -17,6 +17,7 @@ from labkit.errors import StepFailed
 from labkit.namespaces import ip_batch, path_of
 from labkit.places import NETNS_DIR, Places
 from labkit.processes import POLL, end, inode, members
+from labkit.topology import prefix_of
 
 _ROUNDS = 20  # a dying program may have started another between the look and the kill
 
@@ -38,14 +39,18 @@ def take_down(at: Places) -> bool:
 
 
 def own_namespaces(at: Places) -> list[str]:
-    """List this lab's namespaces that exist: recorded by `up`, or marked as its own."""
+    """List this lab's namespaces that exist: marked as its own, or recorded by `up` and unmarked.
+
+    A recorded name may have become another lab's, after this one was killed.
+    """
     topology = state.load_topology(at)
     recorded = topology.namespaces if topology else ()
-    candidates = NETNS_DIR.glob(f"{at.prefix}*") if NETNS_DIR.is_dir() else ()
+    candidates = NETNS_DIR.glob(f"{prefix_of(at.number)}*") if NETNS_DIR.is_dir() else ()
+    owners = {path.name: network.owner_of(path.name) for path in candidates}
     return [
-        path.name
-        for path in candidates
-        if path.name in recorded or network.is_owned(path.name, at.run)
+        name
+        for name, owner in owners.items()
+        if owner == str(at.run) or (not owner and name in recorded)
     ]
 
 
@@ -54,7 +59,6 @@ def leftovers(at: Places) -> list[str]:
     names = own_namespaces(at)
     inodes = frozenset(inode(path_of(n)) for n in names) - {0}
     left = [f"namespace {name}" for name in names]
-    left += [f"pod namespace {p}" for p in NETNS_DIR.glob("cni-*")]
     left += [f"process {p.pid}" for p in members(mark=str(at.run), netns=inodes, cgroup=at.cgroup)]
     left += [f"link {name}" for name in network.links_of(at.run)]
     left += [f"mount {m}" for m in _mounts(at)]

@@ -62,7 +62,7 @@ class Lab:
     @cached_property
     def api(self) -> Api:
         """A client of the API server, as cluster admin."""
-        return Api(self.at.run / "pki")
+        return Api(self.at.run / "pki", self.topology.api_v4)
 
     def run_in(
         self, host: str, argv: Sequence[str], *, check: bool = True, timeout: float = 60

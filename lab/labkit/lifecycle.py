@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
-from labkit import down, preflight, state, topology
+from labkit import down, preflight, remnants, state, topology
 from labkit.api import Api
 from labkit.errors import LabError, Problem
 from labkit.places import Places
@@ -33,7 +33,7 @@ class Interrupted(LabError):  # noqa: N818 - nobody erred
 
 def up(at: Places, *, nodes: int, placements: Sequence[str]) -> None:
     """Start a lab, unless just this one is up."""
-    wanted = topology.plan(prefix=at.prefix, nodes=nodes, placements=placements)
+    wanted = topology.plan(number=at.number, nodes=nodes, placements=placements)
     with state.locked(at.lock, "up"):
         if _is_up(at, wanted):
             print(f"a lab with these {nodes} nodes is up already: {at.kubeconfig}")
@@ -41,6 +41,7 @@ def up(at: Places, *, nodes: int, placements: Sequence[str]) -> None:
         watch = Stopwatch()
         if down.take_down(at):
             watch.stage("took down what an earlier run left")
+        remnants.remove_dead(at)
         preflight.check_up(at, wanted)
         start(at, wanted, watch=watch)
     print(f"up in {watch.seconds:.1f} s; export KUBECONFIG={at.kubeconfig}")
@@ -102,6 +103,7 @@ def take_down(at: Places) -> None:
     with state.locked(at.lock, "down"):
         watch = Stopwatch()
         was_up = down.take_down(at)
+        remnants.remove_dead(at)
     print(f"down in {watch.seconds:.1f} s" if was_up else "no lab is up; nothing to do")
 
 
@@ -132,6 +134,6 @@ def status(at: Places) -> bool:
         print(f"{daemon.key:34} {daemon.process.pid:7} {'runs' if alive else 'DEAD'}")
     done = (at.run / "ready").exists()
     if done:
-        healthy &= _print_nodes(Api(at.run / "pki"), plan)
+        healthy &= _print_nodes(Api(at.run / "pki", plan.api_v4), plan)
     print(f"kubeconfig: {at.kubeconfig}" if done else "'lab up' has not come to its end")
     return healthy and done

@@ -7,7 +7,6 @@ The machine's own namespace gets one link, to the control host, for reaching the
 else is inside namespaces that `down` removes whole, so there is no undoing step by step.
 """
 
-import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,8 +49,8 @@ def build(topology: Topology, *, owner: Path) -> None:
     ip_batch(uplink_commands(topology, owner))
     ip_batch(
         [
-            f"addr add {plan.CONTROL_LINK_V4} dev uplink",
-            f"addr add {plan.CONTROL_LINK_V6} dev uplink nodad",
+            f"addr add {topology.link_v4[1]} dev uplink",
+            f"addr add {topology.link_v6[1]} dev uplink nodad",
             "link set uplink up",
         ],
         namespace=topology.host("control").netns,
@@ -64,8 +63,8 @@ def uplink_commands(topology: Topology, owner: Path) -> list[str]:
     return [
         f"link add {link} type veth peer name uplink netns {control}",
         f"link set {link} alias {owner}",
-        f"addr add {plan.HOST_LINK_V4} dev {link}",
-        f"addr add {plan.HOST_LINK_V6} dev {link} nodad",
+        f"addr add {topology.link_v4[0]} dev {link}",
+        f"addr add {topology.link_v6[0]} dev {link} nodad",
         f"link set {link} up",
     ]
 
@@ -145,14 +144,20 @@ def _reach(host: Host, node: Host) -> Interface | None:
 
 def links_of(owner: Path) -> Iterator[str]:
     """Find the links that this lab made in the machine's own namespace."""
-    text = str(owner)
     for folder in Path("/sys/class/net").iterdir():
-        with contextlib.suppress(OSError):
-            if (folder / "ifalias").read_text().strip() == text:
-                yield folder.name
+        if owner_of_link(folder.name) == str(owner):
+            yield folder.name
 
 
-def is_owned(namespace: str, owner: Path) -> bool:
-    """Whether a namespace carries the mark of this lab."""
+def owner_of(namespace: str) -> str:
+    """Return the mark of the lab that a namespace carries; empty where it carries none."""
     links = ip_json(namespace, "link", "show", "dev", "lo")
-    return bool(links) and links[0].get("ifalias") == str(owner)
+    return str(links[0].get("ifalias", "")) if links else ""
+
+
+def owner_of_link(name: str) -> str:
+    """Return the mark of the lab that a link of the machine carries; empty where there is none."""
+    try:
+        return Path("/sys/class/net", name, "ifalias").read_text().strip()
+    except OSError:
+        return ""

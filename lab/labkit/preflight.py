@@ -11,11 +11,11 @@ import subprocess
 from pathlib import Path
 
 from labkit import images
-from labkit import topology as plan
 from labkit.errors import Problem
 from labkit.namespaces import path_of
 from labkit.places import Places
 from labkit.programs import programs
+from labkit.remnants import remnants
 from labkit.topology import Topology
 
 MIN_FREE_UP = 2  # GiB; a lab of four nodes with images was seen to take 1
@@ -41,6 +41,7 @@ PACKAGES = {
 }
 # Overlays of the nodes cover these, and an overlay cannot lie in itself (nodes.py).
 _COVERED = ("/run", "/var/run", "/var/lib", "/var/log")
+_ELSE = "set LAB_NUMBER to a number that no lab has"
 
 
 def check_root(uid: int | None = None) -> None:
@@ -82,7 +83,7 @@ def check_folder(at: Places) -> None:
     """Refuse a run folder where a node could not have its own."""
     for path in _COVERED:
         if at.run.is_relative_to(path):
-            raise Problem(f"PURELB_LAB_RUN {at.run} is under {path}: use a folder elsewhere")
+            raise Problem(f"{at.cache} is under {path}: set PURELB_LAB_CACHE to a folder elsewhere")
     if set(str(at.run)) & set(" ,:\\"):
         raise Problem(f"{at.run} has a space, comma or colon in it: use another folder")
 
@@ -97,34 +98,42 @@ def check_up(at: Places, topology: Topology) -> None:
     unbuilt = [] if images.pause_build(at).is_done else ["pause image"]
     if missing := programs(at).missing() + unbuilt:
         raise Problem(f"not built: {', '.join(missing)}: run 'lab setup'")
-    check_names(topology)
+    check_names(at, topology)
     check_kernel()
 
 
-def check_names(topology: Topology) -> None:
+def check_names(at: Places, topology: Topology) -> None:
     """Refuse when a name or address that the lab needs is somebody else's."""
-    taken = [name for name in topology.namespaces if path_of(name).exists()]
-    if taken:
+    for other in remnants(at):
         raise Problem(
-            f"network namespace {taken[0]} exists and is not this lab's: remove it with"
-            f" 'ip netns del {taken[0]}', or set LAB_PREFIX to another prefix"
+            f"the lab of {other.owner} is up with the number {at.number}: take it down with"
+            f" 'lab down' there, or {_ELSE}"
         )
+    for name in topology.namespaces:
+        if path_of(name).exists():
+            raise Problem(
+                f"network namespace {name} exists and is no lab's: remove it with"
+                f" 'ip netns del {name}', or {_ELSE}"
+            )
     if Path("/sys/class/net", topology.host_link).exists():
         raise Problem(
-            f"link {topology.host_link} exists and is not this lab's: remove it with"
-            f" 'ip link del {topology.host_link}', or set LAB_PREFIX to another prefix"
+            f"link {topology.host_link} exists and is no lab's: remove it with"
+            f" 'ip link del {topology.host_link}', or {_ELSE}"
         )
-    check_subnets(_addresses())
+    check_subnets(topology, _addresses())
 
 
-def check_subnets(addresses: list[tuple[str, str]]) -> None:
+def check_subnets(topology: Topology, addresses: list[tuple[str, str]]) -> None:
     """Refuse when a (link, address/length) of the machine overlaps the host link's subnets."""
-    needed = [ipaddress.ip_interface(a).network for a in (plan.HOST_LINK_V4, plan.HOST_LINK_V6)]
+    pairs = (topology.link_v4, topology.link_v6)
+    needed = [ipaddress.ip_interface(address).network for address, _control in pairs]
     for link, text in addresses:
         network = ipaddress.ip_interface(text).network
         for need in needed:
             if network.version == need.version and network.overlaps(need):
-                raise Problem(f"link {link} has {text}, and the lab needs {need}: remove one")
+                raise Problem(
+                    f"link {link} has {text}, and the lab needs {need}: remove it, or {_ELSE}"
+                )
 
 
 def _addresses() -> list[tuple[str, str]]:

@@ -38,7 +38,7 @@ def _setup(at: Places) -> None:
     preflight.check_kernel()
     for build in builds:
         build.ensure(logs=at.cache / "logs")
-    if not at.run.exists():
+    if not at.run.exists() and not at.others:
         prune(builds)
     for tag in images.BASES:
         size = images.archive(at, tag).stat().st_size

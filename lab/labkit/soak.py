@@ -4,13 +4,13 @@
 """Go up and down again and again: the proof that the lab is dependable and leaves nothing behind.
 
 After each `down` the machine must look as before the first `up`, by what the lab says of itself
-and by a look at the machine that does not ask whose a thing is.
+and by a look at the machine that does not ask whose a thing is. No other lab may come or go then.
 """
 
 import statistics
 from pathlib import Path
 
-from labkit import down, lifecycle, preflight, state, topology
+from labkit import down, lifecycle, preflight, remnants, state, topology
 from labkit.errors import Problem
 from labkit.places import NETNS_DIR, Places
 from labkit.progress import Stopwatch
@@ -29,11 +29,12 @@ _WATCHED = (
 
 def soak(at: Places, *, times: int, nodes: int) -> bool:
     """Do it so many times; tell whether no run failed or left something."""
-    wanted = topology.plan(prefix=at.prefix, nodes=nodes)
+    wanted = topology.plan(number=at.number, nodes=nodes)
     with state.locked(at.lock, "soak"):
         if state.load_topology(at):
             raise Problem("a lab is up: take it down first with 'lab down'")
         down.take_down(at)
+        remnants.remove_dead(at)
         preflight.check_up(at, wanted)
         before = snapshot()
         rounds = [_round(at, wanted, i, before) for i in range(1, times + 1)]

@@ -97,6 +97,18 @@ def is_ready(at: Places) -> bool:
     )
 
 
+def is_locked(lock: Path) -> bool:
+    """Whether a command is at work there."""
+    try:
+        with lock.open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 @contextmanager
 def locked(lock: Path, what: str) -> Iterator[None]:
     """Let one command at a time do its work; the kernel lets go when the holder dies."""

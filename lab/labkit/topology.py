@@ -4,7 +4,8 @@
 """Which hosts the lab has, on which lans, with which names and addresses. Pure: no I/O, no state.
 
 Every address is a function of the lan's and the host's number, so that a test can tell from an
-address where it belongs: 172.28.<lan>.<host> and fd28:0:0:<lan>::<host>, MACs likewise.
+address where it belongs: 172.28.<lan>.<host> and fd28:0:0:<lan>::<host>, MACs likewise. Only what
+lies in the machine's own namespace differs from lab to lab: names, and the addresses of one link.
 """
 
 import re
@@ -16,14 +17,12 @@ from labkit.errors import Problem
 
 MAX_NODES = 200  # hosts .11 to .210, which leaves the rest of a /24 to VIP pools
 MAX_LANS = 9
+MAX_LABS = 16  # at once on one machine
 FIRST_NODE = 10
 API_PORT = 6443
 
 POD_V4, POD_V6 = "10.244.0.0/16", "fd00:244::/48"
 SERVICE_V4, SERVICE_V6 = "10.96.0.0/16", "fd00:96::/112"
-HOST_LINK_V4, HOST_LINK_V6 = "172.28.255.1/30", "fd28:0:0:ff::1/126"
-CONTROL_LINK_V4, CONTROL_LINK_V6 = "172.28.255.2/30", "fd28:0:0:ff::2/126"
-API_V4, API_V6 = (a.partition("/")[0] for a in (CONTROL_LINK_V4, CONTROL_LINK_V6))
 
 _PLACE = re.compile(r"(?P<node>n[1-9]\d*)=(?P<lans>lan[1-9](?:,lan[1-9])*)")
 
@@ -81,21 +80,43 @@ class Host:
 
 @dataclass(frozen=True)
 class Topology:
-    """The whole plan."""
+    """The whole plan of the lab of this number."""
 
-    prefix: str
+    number: int
     lans: tuple[str, ...]
     hosts: tuple[Host, ...]
 
     @property
     def switch(self) -> str:
         """The namespace with the bridges, one for each lan."""
-        return f"{self.prefix}switch"
+        return f"{prefix_of(self.number)}switch"
 
     @property
     def host_link(self) -> str:
         """The one link in the machine's own namespace."""
-        return f"{self.prefix}host"
+        return f"{prefix_of(self.number)}host"
+
+    @property
+    def link_v4(self) -> tuple[str, str]:
+        """The addresses of that link, with their length: the machine's, the control host's."""
+        first = 4 * self.number + 1  # a /30 for each lab
+        return f"172.28.255.{first}/30", f"172.28.255.{first + 1}/30"
+
+    @property
+    def link_v6(self) -> tuple[str, str]:
+        """The IPv6 addresses of that link."""
+        first = 4 * self.number + 1
+        return f"fd28:0:0:ff::{first:x}/126", f"fd28:0:0:ff::{first + 1:x}/126"
+
+    @property
+    def api_v4(self) -> str:
+        """The API server's address for clients outside the lab."""
+        return self.link_v4[1].partition("/")[0]
+
+    @property
+    def api_v6(self) -> str:
+        """Its IPv6 address."""
+        return self.link_v6[1].partition("/")[0]
 
     @property
     def nodes(self) -> tuple[Host, ...]:
@@ -139,7 +160,12 @@ class Topology:
             )
             for h in data["hosts"]
         )
-        return Topology(prefix=data["prefix"], lans=tuple(data["lans"]), hosts=tuple(hosts))
+        return Topology(number=data["number"], lans=tuple(data["lans"]), hosts=tuple(hosts))
+
+
+def prefix_of(number: int) -> str:
+    """Return what the names begin with that a lab takes on the machine."""
+    return f"lab{number or ''}-"
 
 
 def v4_of(lan: str, number: int) -> str:
@@ -168,23 +194,24 @@ def parse_placements(texts: Iterable[str], *, nodes: int) -> dict[str, tuple[str
     return placed
 
 
-def plan(*, prefix: str, nodes: int, placements: Iterable[str] = ()) -> Topology:
+def plan(*, nodes: int, number: int = 0, placements: Iterable[str] = ()) -> Topology:
     """Lay out control, router and client, and `nodes` nodes, on lan1 unless placed elsewhere."""
     if not 1 <= nodes <= MAX_NODES:
         raise Problem(f"--nodes {nodes}: a lab has 1 to {MAX_NODES} nodes")
     placed = parse_placements(placements, nodes=nodes)
     lans = tuple(sorted({"lan1", *(lan for lans in placed.values() for lan in lans)}))
 
-    def host(name: str, number: int, on: tuple[str, ...], node: int = 0) -> Host:
-        cables = tuple(_interface(name, i, lan, number) for i, lan in enumerate(on))
-        return Host(name=name, netns=f"{prefix}{name}", interfaces=cables, number=node)
+    def host(name: str, address: int, on: tuple[str, ...], node: int = 0) -> Host:
+        cables = tuple(_interface(name, i, lan, address) for i, lan in enumerate(on))
+        netns = f"{prefix_of(number)}{name}"
+        return Host(name=name, netns=netns, interfaces=cables, number=node)
 
     hosts = [host("control", 2, ("lan1",)), host("router", 1, lans), host("client", 3, ("lan1",))]
     hosts += [
         host(f"n{i}", FIRST_NODE + i, placed.get(f"n{i}", ("lan1",)), i)
         for i in range(1, nodes + 1)
     ]
-    return Topology(prefix=prefix, lans=lans, hosts=tuple(hosts))
+    return Topology(number=number, lans=lans, hosts=tuple(hosts))
 
 
 def _interface(host: str, index: int, lan: str, number: int) -> Interface:

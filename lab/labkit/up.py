@@ -50,7 +50,7 @@ def bring_up(at: Places, topology: Topology, *, watch: Stopwatch) -> None:
     control_plane = _start_store_and_api(at, topology, have)
     _start_runtimes(at, topology, have)
     watch.stage("containerd on every node")
-    api = Api(at.run / "pki")
+    api = Api(at.run / "pki", topology.api_v4)
     _wait("the API server", api.is_ready, at, control_plane)
     watch.stage("API server ready")
     control_plane += _start_controllers(at, topology, have)
@@ -67,7 +67,7 @@ def _write_files(at: Places, topology: Topology) -> None:
     (at.run / "audit-policy.yaml").write_text(control.AUDIT_POLICY)
     local = f"https://127.0.0.1:{plan.API_PORT}"
     remote = f"https://{topology.host('control').v4}:{plan.API_PORT}"
-    _write_kubeconfig(at.kubeconfig, pki, "admin", f"https://{plan.API_V4}:{plan.API_PORT}")
+    _write_kubeconfig(at.kubeconfig, pki, "admin", f"https://{topology.api_v4}:{plan.API_PORT}")
     for name in ("kube-controller-manager", "kube-scheduler"):
         _write_kubeconfig(at.run / f"{name}.kubeconfig", pki, name, local)
     _write_kubeconfig(at.run / "kube-proxy.kubeconfig", pki, "kube-proxy", remote)

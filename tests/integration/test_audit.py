@@ -9,6 +9,7 @@ import json
 
 import pytest
 
+from labkit.topology import API_PORT
 from watching import addresses_of, eventually, holder, lease_info
 
 pytestmark = pytest.mark.timeout(90)
@@ -72,7 +73,7 @@ def test_a_missing_permission_is_named(cluster, tmp_path):
                         {
                             "name": "c",
                             "cluster": {
-                                "server": "https://172.28.255.2:6443",
+                                "server": f"https://{cluster.topology.api_v4}:{API_PORT}",
                                 "certificate-authority-data": base64.b64encode(authority).decode(),
                             },
                         }

@@ -7,7 +7,7 @@ from labkit import network
 from labkit.faults import partition_rules
 from labkit.topology import plan
 
-LAB = plan(prefix="lab-", nodes=3, placements=["n2=lan1,lan2", "n3=lan2"])
+LAB = plan(nodes=3, placements=["n2=lan1,lan2", "n3=lan2"])
 
 
 def commands(name: str):
@@ -59,6 +59,12 @@ def test_the_machine_itself_gets_one_link_that_carries_its_owner():
     links = {line.split()[2] for line in lines if line.startswith("link ")}
     assert links == {"lab-host"}
     assert "link set lab-host alias /some/run" in lines
+
+
+def test_another_labs_link_has_a_name_and_addresses_of_its_own():
+    lines = network.uplink_commands(plan(number=15, nodes=1), Path("/some/run"))
+    assert "addr add 172.28.255.61/30 dev lab15-host" in lines
+    assert "addr add fd28:0:0:ff::3d/126 dev lab15-host nodad" in lines
 
 
 def test_a_partition_drops_both_families_both_ways_with_the_pods():

@@ -8,6 +8,7 @@ import pytest
 from labkit import preflight
 from labkit.errors import Problem, StepFailed
 from labkit.places import Places, places
+from labkit.topology import plan
 
 
 def test_only_root_may_go_on():
@@ -26,38 +27,51 @@ def test_a_full_disk_is_refused_with_what_is_needed(tmp_path: Path):
         preflight.check_disk(tmp_path / "not/yet", gib=2, free=1 << 30)
 
 
-@pytest.mark.parametrize("address", ["172.28.255.9/24", "fd28:0:0:ff::9/64"])
+@pytest.mark.parametrize("address", ["172.28.255.9/24", "fd28:0:0:ff::9/64", "172.28.255.6/32"])
 def test_a_subnet_of_somebody_else_is_refused(address: str):
     with pytest.raises(Problem, match=f"eth9 has {address}"):
-        preflight.check_subnets([("eth9", address)])
+        preflight.check_subnets(plan(number=1, nodes=1), [("eth9", address)])
 
 
-@pytest.mark.parametrize("address", ["172.28.1.1/24", "10.0.0.1/8", "fd00::2/24"])
+@pytest.mark.parametrize(
+    "address",
+    ["172.28.1.1/24", "10.0.0.1/8", "fd00::2/24", "172.28.255.1/30", "fd28:0:0:ff::9/126"],
+)
 def test_a_subnet_beside_the_labs_is_none_of_its_business(address: str):
-    preflight.check_subnets([("eth9", address)])
+    preflight.check_subnets(plan(number=1, nodes=1), [("eth9", address)])
 
 
-@pytest.mark.parametrize("run", ["/run/lab", "/var/lib/x/run", "/var/log/lab", "/srv/a b/run"])
-def test_a_run_folder_that_nodes_could_not_use_is_refused(run: str):
+@pytest.mark.parametrize("cache", ["/run/lab", "/var/lib/x/lab", "/var/log/lab", "/srv/a b/lab"])
+def test_a_folder_that_nodes_could_not_use_is_refused(cache: str):
     with pytest.raises(Problem, match="folder"):
-        preflight.check_folder(Places(cache=Path("/srv"), run=Path(run), prefix="lab-"))
+        preflight.check_folder(Places(cache=Path(cache)))
 
 
-@pytest.mark.parametrize("prefix", ["", "-lab", "Lab-", "a-long-prefix", "1lab"])
-def test_a_prefix_that_cannot_start_a_link_name_is_refused(
-    monkeypatch: pytest.MonkeyPatch, prefix: str
-):
-    monkeypatch.setenv("LAB_PREFIX", prefix)
-    with pytest.raises(Problem, match="LAB_PREFIX"):
+@pytest.mark.parametrize("number", ["-1", "16", "one", "01", " 1"])
+def test_a_number_that_no_lab_has_is_refused(monkeypatch: pytest.MonkeyPatch, number: str):
+    monkeypatch.setenv("LAB_NUMBER", number)
+    with pytest.raises(Problem, match=f"LAB_NUMBER '{number}' .* use 0 to 15"):
         places()
 
 
-def test_the_folders_come_from_the_environment(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(
+    ("number", "folder"), [(None, "run"), ("", "run"), ("0", "run"), ("1", "run1"), ("15", "run15")]
+)
+def test_a_labs_folder_comes_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch, number: str | None, folder: str
+):
     monkeypatch.setenv("PURELB_LAB_CACHE", "/srv/cache")
-    monkeypatch.setenv("LAB_PREFIX", "two-")
+    monkeypatch.delenv("LAB_NUMBER", raising=False)
+    if number is not None:
+        monkeypatch.setenv("LAB_NUMBER", number)
     at = places()
-    assert (at.run, at.lock) == (Path("/srv/cache/run"), Path("/srv/cache/run.lock"))
-    assert at.prefix == "two-"
+    assert (at.run, at.lock) == (Path("/srv/cache", folder), Path(f"/srv/cache/{folder}.lock"))
+
+
+def test_what_is_built_stays_while_another_lab_of_the_checkout_is_up(tmp_path: Path):
+    (tmp_path / "run1").mkdir()
+    assert Places(cache=tmp_path).others == [tmp_path / "run1"]
+    assert Places(cache=tmp_path, number=1).others == []
 
 
 def test_a_failed_step_shows_the_end_of_its_log(tmp_path: Path):

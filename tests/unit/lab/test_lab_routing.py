@@ -4,7 +4,7 @@
 from labkit.routing import bgpd_config
 from labkit.topology import plan
 
-LAB = plan(prefix="lab-", nodes=3, placements=["n2=lan2,lan1"])
+LAB = plan(nodes=3, placements=["n2=lan2,lan1"])
 
 
 def lines(name: str) -> list[str]:

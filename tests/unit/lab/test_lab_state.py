@@ -18,7 +18,7 @@ from labkit.topology import plan
 def at(tmp_path: Path):
     """The folders of a lab that is being brought up."""
     (tmp_path / "run/daemons").mkdir(parents=True)
-    return Places(cache=tmp_path, run=tmp_path / "run", prefix="lab-")
+    return Places(cache=tmp_path)
 
 
 def daemon(start: int) -> Daemon:
@@ -37,7 +37,7 @@ def test_a_record_that_cannot_be_read_is_passed_over(at: Places, text: str):
     assert state.load_daemons(at) == {}
 
 
-@pytest.mark.parametrize("text", ["", "{", "null", "[]", '{"prefix": "lab-"}'])
+@pytest.mark.parametrize("text", ["", "{", "null", "[]", '{"number": 0}'])
 def test_a_topology_that_cannot_be_read_is_none(at: Places, text: str):
     (at.run / "lab.json").write_text(text)
     assert state.load_topology(at) is None
@@ -46,7 +46,7 @@ def test_a_topology_that_cannot_be_read_is_none(at: Places, text: str):
 def test_a_lab_is_ready_only_when_its_very_processes_run(at: Places):
     own = Process.of(os.getpid())
     assert own is not None
-    state.save_topology(at, plan(prefix="lab-", nodes=1))
+    state.save_topology(at, plan(nodes=1))
     state.save_daemon(at, daemon(own.start))
     assert not state.is_ready(at)
     state.mark_ready(at)

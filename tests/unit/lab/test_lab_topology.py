@@ -7,11 +7,11 @@ import json
 import pytest
 
 from labkit.errors import Problem
-from labkit.topology import Topology, parse_placements, plan
+from labkit.topology import MAX_LABS, Topology, parse_placements, plan, prefix_of
 
 
 def test_every_address_tells_its_lan_and_host():
-    lab = plan(prefix="lab-", nodes=3, placements=["n2=lan1,lan2"])
+    lab = plan(nodes=3, placements=["n2=lan1,lan2"])
     assert lab.host("router").v4 == "172.28.1.1"
     assert lab.host("control").v6 == "fd28:0:0:1::2"
     assert [(i.name, i.v4, i.v6) for i in lab.node("n2").interfaces] == [
@@ -21,7 +21,7 @@ def test_every_address_tells_its_lan_and_host():
 
 
 def test_no_two_interfaces_share_an_address_or_a_name():
-    lab = plan(prefix="lab-", nodes=200, placements=["n7=lan2,lan9"])
+    lab = plan(nodes=200, placements=["n7=lan2,lan9"])
     cables = [i for h in lab.hosts for i in h.interfaces]
     for field in ("v4", "v6", "mac", "port"):
         values = [getattr(i, field) for i in cables]
@@ -30,7 +30,7 @@ def test_no_two_interfaces_share_an_address_or_a_name():
 
 
 def test_pod_subnets_are_valid_and_apart_up_to_the_last_node():
-    nodes = plan(prefix="lab-", nodes=200).nodes
+    nodes = plan(nodes=200).nodes
     v6 = {ipaddress.ip_network(n.pods_v6) for n in nodes}
     v4 = {ipaddress.ip_network(n.pods_v4) for n in nodes}
     assert (len(v4), len(v6)) == (200, 200)
@@ -38,14 +38,43 @@ def test_pod_subnets_are_valid_and_apart_up_to_the_last_node():
 
 
 def test_the_router_is_on_every_lan_and_first_lans_come_first():
-    lab = plan(prefix="lab-", nodes=2, placements=["n1=lan3,lan1"])
+    lab = plan(nodes=2, placements=["n1=lan3,lan1"])
     assert lab.lans == ("lan1", "lan3")
     assert [i.lan for i in lab.host("router").interfaces] == ["lan1", "lan3"]
     assert lab.node("n1").v4 == "172.28.3.11"
 
 
+def test_the_first_lab_has_the_names_and_addresses_that_people_know():
+    lab = plan(nodes=1)
+    assert lab.namespaces == ("lab-switch", "lab-control", "lab-router", "lab-client", "lab-n1")
+    assert lab.link_v4 == ("172.28.255.1/30", "172.28.255.2/30")
+    assert lab.link_v6 == ("fd28:0:0:ff::1/126", "fd28:0:0:ff::2/126")
+    assert (lab.host_link, lab.api_v4) == ("lab-host", "172.28.255.2")
+
+
+def test_no_two_labs_share_anything_of_the_machines():
+    labs = [plan(number=number, nodes=200) for number in range(MAX_LABS)]
+    names = [name for lab in labs for name in (*lab.namespaces, lab.host_link)]
+    assert len(set(names)) == len(names)
+    assert max(len(lab.host_link) for lab in labs) <= 15
+    for links in ([lab.link_v4 for lab in labs], [lab.link_v6 for lab in labs]):
+        subnets = [{ipaddress.ip_interface(a).network for a in link} for link in links]
+        assert all(len(both) == 1 for both in subnets)
+        assert len(set().union(*subnets)) == len(labs)
+
+
+def test_no_labs_names_begin_as_another_labs_do():
+    prefixes = {prefix_of(number) for number in range(MAX_LABS)}
+    assert not [(a, b) for a in prefixes for b in prefixes if a != b and a.startswith(b)]
+
+
+def test_inside_all_labs_are_alike():
+    first, other = plan(nodes=2), plan(number=1, nodes=2)
+    assert [h.interfaces for h in first.hosts] == [h.interfaces for h in other.hosts]
+
+
 def test_a_topology_survives_the_state_file():
-    lab = plan(prefix="x-", nodes=2, placements=["n2=lan1,lan2"])
+    lab = plan(number=7, nodes=2, placements=["n2=lan1,lan2"])
     assert Topology.from_json(json.loads(json.dumps(lab.to_json()))) == lab
 
 
@@ -75,9 +104,9 @@ def test_a_placement_that_cannot_be_is_refused(texts: list[str], message: str):
 @pytest.mark.parametrize("nodes", [0, -1, 201])
 def test_a_number_of_nodes_out_of_range_is_refused(nodes: int):
     with pytest.raises(Problem, match="1 to 200 nodes"):
-        plan(prefix="lab-", nodes=nodes)
+        plan(nodes=nodes)
 
 
 def test_an_unknown_host_is_refused_with_the_known_ones():
     with pytest.raises(Problem, match="control, router, client, n1"):
-        plan(prefix="lab-", nodes=1).host("n9")
+        plan(nodes=1).host("n9")
