@@ -2,223 +2,281 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one task that gives addresses to Services and takes them back.
 
-It owns what is taken. A Service is looked at when it or a ServiceGroup changed; what could not be
-written is tried again, and until a write is seen in the Service itself the address stays taken.
+It owns the ledger of what is taken. It decides for one Service after the other; the writes run
+beside it, a few at a time and never two for one Service. An address is entered before its write
+begins and stays taken until the Service itself shows what became of it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Coroutine
+from dataclasses import dataclass
 
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core import codec
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.allocate import (
     Assignment,
+    Keep,
+    Live,
     Outcome,
     Refusal,
     Release,
-    Taken,
     decide,
-    overlapping,
     rebuild,
 )
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.errors import ObjectError
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.groups import Groups
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.ledger import Ledger
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import (
     Address,
     Service,
-    ServiceGroup,
     ServiceKey,
 )
 
-from . import log
+from . import clock, log
 from .events import About, Events
-from .kube import CONFLICT, NOT_FOUND, ApiError, Kube
+from .kube import CONFLICT, NOT_FOUND, ApiError
 from .metrics import AllocatorMetrics
-from .store import Json, group_table, service_table
+from .pools import Pools
+from .servicewriter import ServiceWriter
+from .store import LeaseTable, service_table
 
 _RETRY = 1.0
+# More at once do not make the API server faster; fewer leave it waiting for us.
+_WRITES = 8
+
+
+@dataclass(frozen=True)
+class _Write:
+    """A request under way, what it is to bring about, and for which state of the Service."""
+
+    service: Service
+    outcome: Outcome
+    task: asyncio.Task[str]
 
 
 class Allocating:
-    """Decides and writes, one Service after the other."""
+    """Decides for one Service after the other."""
 
-    def __init__(self, kube: Kube, events: Events, metrics: AllocatorMetrics) -> None:
+    def __init__(
+        self,
+        writer: ServiceWriter,
+        pools: Pools,
+        events: Events,
+        metrics: AllocatorMetrics,
+        *,
+        classes: frozenset[str | None],
+    ) -> None:
         self.is_ready = False
-        self.services = service_table(self._services_changed)
-        self.groups = group_table(self._groups_changed, on_error=self._group_refused)
-        self._kube = kube
+        self.services = service_table(self._look_at)
+        self.leases = LeaseTable(self._leases_changed)
+        self._writer = writer
+        self._pools = pools
         self._events = events
         self._metrics = metrics
-        self._taken = Taken()
+        self._classes = classes
+        self._ledger = Ledger()
+        self._live = Live()
         # A dictionary, for its order: who came first is served first.
         self._queue: dict[ServiceKey, None] = {}
         # Version of each Service after the last write: what is older says nothing new.
         self._written: dict[ServiceKey, str] = {}
         self._refusals: dict[ServiceKey, Refusal] = {}
-        # Groups to allocate from; None after a change, also one in the middle of a round.
-        self._usable: dict[str, ServiceGroup] | None = None
-        self._bad_groups: list[tuple[Json, str]] = []
-        self._told_overlaps: set[tuple[str, str]] = set()
+        # Services that take one address of each range, and so follow the Leases.
+        self._multi: set[ServiceKey] = set()
+        self._writes: dict[ServiceKey, _Write] = {}
+        self._is_finishing = False
         self._work = asyncio.Event()
+        pools.on_change = self._groups_changed
 
-    def _services_changed(self, keys: set[ServiceKey]) -> None:
+    def _look_at(self, keys: set[ServiceKey]) -> None:
         self._queue.update(dict.fromkeys(sorted(keys, key=str)))
         self._work.set()
 
-    def _groups_changed(self, _names: set[str]) -> None:
-        self._usable = None
-        self._services_changed(set(self.services.records))
+    def _groups_changed(self) -> None:
+        self._look_at(set(self.services.records))
 
-    def _group_refused(self, item: Json, problem: ObjectError) -> None:
-        self._bad_groups.append((item["metadata"], f"{problem.field}: {problem.problem}"))
-        self._work.set()
+    def _leases_changed(self) -> None:
+        self._look_at(set(self._multi))
+
+    @property
+    def _listed(self) -> bool:
+        return self.services.listed and self.leases.listed and self._pools.listed
 
     async def run(self) -> None:
         """Allocate until cancelled."""
-        while not (self.services.listed and self.groups.listed):
+        while not self._listed:
             await self._work.wait()
             self._work.clear()
-        self._taken = rebuild(self.services.records.values())
-        self._services_changed(set(self.services.records))
+        self._ledger = rebuild(self.services.records.values())
+        self._look_at(set(self.services.records))
         self._metrics.config_loaded.set(1)
-        log.info("stateRebuilt", addresses=len(self._taken.holders))
-        while True:
-            await self._work.wait()
-            self._work.clear()
-            await self._drain()
-            self._tell_bad_groups()
-            self._count()
-            self.is_ready = True
+        log.info("stateRebuilt", addresses=len(self._ledger))
+        try:
+            while True:
+                await self._work.wait()
+                self._work.clear()
+                self._collect()
+                self._start()
+                if not self._queue:
+                    self._pools.report(self._ledger)
+                    self._count_refusals()
+                    self.is_ready = True
+        finally:
+            for write in self._writes.values():
+                write.task.cancel()
 
-    async def _drain(self) -> None:
-        """Look at every queued Service."""
-        self._usable_groups()  # told about even while there is no Service
-        while self._queue:
+    async def finish(self) -> None:
+        """Begin nothing more, and wait for what has begun."""
+        self._is_finishing = True
+        if self._writes:
+            await asyncio.wait([write.task for write in self._writes.values()])
+
+    def _start(self) -> None:
+        """Look at queued Services until as many writes run as may."""
+        groups = self._pools.groups
+        members = self.leases.membership.live(clock.now())
+        subnets = frozenset(subnet for member in members for subnet in member.subnets)
+        self._live = Live(subnets, has_nodes=bool(members))
+        waiting = []
+        while self._queue and len(self._writes) < _WRITES and not self._is_finishing:
             key = next(iter(self._queue))
             del self._queue[key]
-            try:
-                await self._settle(key, self._usable_groups())
-            except ApiError as problem:
-                # After a conflict the watch brings the newer Service, or the news that it is gone.
-                if problem.status not in (CONFLICT, NOT_FOUND):
-                    log.warning("writeFailed", service=key, error=str(problem))
-                    loop = asyncio.get_running_loop()
-                    loop.call_later(_RETRY, self._services_changed, {key})
+            if key in self._writes:
+                waiting.append(key)
+            else:
+                self._settle(key, groups)
+        self._queue.update(dict.fromkeys(waiting))
 
-    async def _settle(self, key: ServiceKey, groups: Mapping[str, ServiceGroup]) -> None:
+    def _settle(self, key: ServiceKey, groups: Groups) -> None:
         service = self.services.records.get(key)
         if service is None:
-            self._free(key)
-            self._refusals.pop(key, None)
-            self._written.pop(key, None)
+            self._forget(key)
             return
         if codec.is_older(service.version, self._written.get(key, "")):
             return
-        outcome = decide(service, groups, self._taken)
-        if isinstance(outcome, Refusal):
-            self._refuse(service, outcome)
-            return
-        self._refusals.pop(key, None)
-        await self._carry_out(service, outcome)
+        outcome = decide(service, groups, self._ledger, self._live, classes=self._classes)
+        if not isinstance(outcome, Refusal):
+            self._refusals.pop(key, None)
+        self._follow_leases(service, groups)
+        self._carry_out(service, outcome)
 
-    async def _carry_out(self, service: Service, outcome: Outcome) -> None:
+    def _follow_leases(self, service: Service, groups: Groups) -> None:
+        group = groups.usable.get(service.allocated_from or service.group or "")
+        if service.multi_pool or (group is not None and group.multi_pool):
+            self._multi.add(service.key)
+        else:
+            self._multi.discard(service.key)
+
+    def _forget(self, key: ServiceKey) -> None:
+        self._refusals.pop(key, None)
+        self._written.pop(key, None)
+        self._multi.discard(key)
+        self._pools.forget(key)
+        self._freed(key, self._ledger.release(key))
+
+    def _carry_out(self, service: Service, outcome: Outcome) -> None:
         if isinstance(outcome, Assignment):
-            # Taken first: whatever becomes of the writes, nobody else may get these. What the
+            # Taken first: whatever becomes of the write, nobody else may get these. What the
             # Service had stays taken until it no longer has it.
-            both = {*outcome.addresses, *self._taken.of(service.key)}
-            self._taken = self._taken.with_service(service.key, both)
-            await self._write(service, outcome)
-            self._taken = self._taken.with_service(service.key, outcome.addresses)
-            log.info(
-                "allocated",
-                service=service.key,
-                group=outcome.group,
-                addresses=",".join(map(str, outcome.addresses)),
-            )
+            self._ledger.hold(service, {*outcome.addresses, *self._ledger.of(service.key)})
+            self._begin(service, outcome, self._writer.assign(service, outcome))
+        elif isinstance(outcome, Release):
+            self._begin(service, outcome, self._writer.release(service))
+        elif isinstance(outcome, Refusal):
+            self._refuse(service, outcome)
+        else:
+            self._keep(service, outcome)
+
+    def _keep(self, service: Service, keep: Keep) -> None:
+        own = [a for a in service.addresses if self._ledger.conflict(a, service) is None]
+        self._freed(service.key, self._ledger.hold(service, own))
+        if self._pools.stray(service, keep.stray) and keep.stray:
+            addresses = ", ".join(map(str, keep.stray))
             self._event(
                 service,
-                "AddressAssigned",
-                f"Assigned {', '.join(map(str, outcome.addresses))} "
-                f"from ServiceGroup {outcome.group}",
+                "AddressOutsidePool",
+                f"Keeps {addresses}, which ServiceGroup {service.allocated_from} does not hold any "
+                "more: put the range back, or set the annotation purelb.io/re-evaluate to move",
+                kind="Warning",
             )
-        elif isinstance(outcome, Release):
-            await self._write(service, None)
-            self._free(service.key)
-        elif service.allocated_by_us:
-            self._taken = self._taken.with_service(service.key, service.addresses)
-
-    def _free(self, key: ServiceKey) -> None:
-        freed = self._taken.of(key)
-        if freed:
-            self._taken = self._taken.with_service(key, ())
-            log.info("released", service=key, addresses=",".join(sorted(map(str, freed))))
-            # Who was refused may now be served.
-            self._services_changed(set(self._refusals))
-
-    async def _write(self, service: Service, assignment: Assignment | None) -> None:
-        """Annotations first: agents act on the status, and by then must know the pool's type."""
-        path = f"/api/v1/namespaces/{service.key.namespace}/services/{service.key.name}"
-        annotations = codec.assignment_annotations(assignment)
-        meta = {"resourceVersion": service.version, "annotations": annotations}
-        body = await self._kube.request("PATCH", path, {"metadata": meta})
-        addresses: tuple[Address, ...] = assignment.addresses if assignment else ()
-        body = await self._kube.request(
-            "PATCH",
-            f"{path}/status",
-            {
-                "metadata": {"resourceVersion": body["metadata"]["resourceVersion"]},
-                "status": codec.ingress_status(addresses),
-            },
-        )
-        self._written[service.key] = body["metadata"]["resourceVersion"]
 
     def _refuse(self, service: Service, refusal: Refusal) -> None:
+        self._freed(service.key, self._ledger.hold(service, refusal.keeps))
+        if service.allocated_by_us and service.addresses != refusal.keeps:
+            self._begin(service, refusal, self._writer.reduce(service, refusal.keeps))
         if self._refusals.get(service.key) == refusal:
             return
         self._refusals[service.key] = refusal
         reason = refusal.reason.value
         self._metrics.rejected.of(refusal.group, refusal.group, reason).inc()
         log.warning("refused", service=service.key, reason=reason, message=refusal.message)
-        self._event(service, "AllocationFailed", refusal.message, kind="Warning")
+        self._event(service, "AllocationFailed", f"{reason}: {refusal.message}", kind="Warning")
+
+    def _begin(
+        self, service: Service, outcome: Outcome, request: Coroutine[None, None, str]
+    ) -> None:
+        task = asyncio.create_task(request, name=f"write {service.key}")
+        task.add_done_callback(lambda _task: self._work.set())
+        self._writes[service.key] = _Write(service, outcome, task)
+
+    def _collect(self) -> None:
+        """Take the results of the writes that have ended."""
+        for write in [write for write in self._writes.values() if write.task.done()]:
+            key = write.service.key
+            del self._writes[key]
+            try:
+                self._written[key] = write.task.result()
+            except ApiError as problem:
+                # After a conflict the watch brings the newer Service, or the news that it is gone.
+                if problem.status not in (CONFLICT, NOT_FOUND):
+                    log.warning("writeFailed", service=key, error=str(problem))
+                    asyncio.get_running_loop().call_later(_RETRY, self._look_at, {key})
+            else:
+                self._succeeded(write.service, write.outcome)
+
+    def _succeeded(self, service: Service, outcome: Outcome) -> None:
+        if isinstance(outcome, Assignment):
+            freed = self._ledger.hold(service, outcome.addresses)
+            self._freed(service.key, freed)
+            self._pools.stray(service, ())
+            self._pools.count(outcome)
+            self._tell_assigned(service, outcome)
+        elif isinstance(outcome, Release):
+            self._pools.stray(service, ())
+            self._freed(service.key, self._ledger.release(service.key))
+
+    def _tell_assigned(self, service: Service, assignment: Assignment) -> None:
+        addresses = ", ".join(map(str, assignment.addresses))
+        group = assignment.group
+        log.info("allocated", service=service.key, group=group, addresses=addresses)
+        self._event(service, "AddressAssigned", f"Assigned {addresses} from ServiceGroup {group}")
+        if assignment.sets_cluster:
+            self._event(
+                service,
+                "ExternalTrafficPolicyChanged",
+                "externalTrafficPolicy is Cluster now: a local address is on one node only, which "
+                "need not have an endpoint; the annotation purelb.io/allow-local keeps Local",
+                kind="Warning",
+            )
+        if assignment.partial:
+            ranges = ", ".join(map(str, assignment.partial))
+            self._event(
+                service,
+                "MultiPoolPartial",
+                f"No free address in {ranges} of ServiceGroup {group}: enlarge it",
+                kind="Warning",
+            )
+
+    def _freed(self, key: ServiceKey, freed: frozenset[Address]) -> None:
+        if freed:
+            log.info("released", service=key, addresses=",".join(sorted(map(str, freed))))
+            # Who was refused may now be served.
+            self._look_at(set(self._refusals))
 
     def _event(self, service: Service, reason: str, message: str, *, kind: str = "Normal") -> None:
         about = About("Service", service.key.name, service.key.namespace, service.uid)
         self._events.tell(about, reason, message, kind=kind)
 
-    def _usable_groups(self) -> dict[str, ServiceGroup]:
-        """All groups but the later ones of those that overlap, which are told once."""
-        if self._usable is None:
-            groups = dict(self.groups.records)
-            pairs = set(overlapping(groups.values()))
-            for first, second in sorted(pairs):
-                refused = groups.pop(second, None)
-                if refused is not None and (first, second) not in self._told_overlaps:
-                    message = (
-                        f"its pool overlaps that of ServiceGroup {first}: nothing is allocated "
-                        "from it until one of the two is changed"
-                    )
-                    log.warning("groupRefused", group=second, message=message)
-                    about = {"name": second, "namespace": refused.namespace, "uid": refused.uid}
-                    self._bad_groups.append((about, message))
-            self._told_overlaps = pairs
-            self._usable = groups
-        return self._usable
-
-    def _tell_bad_groups(self) -> None:
-        told, self._bad_groups = self._bad_groups, []
-        for meta, message in told:
-            self._group_event(meta["name"], meta["namespace"], meta["uid"], message)
-
-    def _group_event(self, name: str, namespace: str, uid: str, message: str) -> None:
-        about = About("ServiceGroup", name, namespace, uid)
-        self._events.tell(about, "GroupRefused", message, kind="Warning")
-
-    def _count(self) -> None:
-        groups = self.groups.records
-        for name, group in groups.items():
-            self._metrics.size.of(name, name).set(sum(r.size for r in group.ranges))
-            self._metrics.in_use.of(name, name).set(self._taken.in_use(group))
-        self._metrics.size.retain(groups)
-        self._metrics.in_use.retain(groups)
+    def _count_refusals(self) -> None:
         asked = {refusal.group for refusal in self._refusals.values()}
-        self._metrics.rejected.retain(asked | set(groups))
+        self._metrics.rejected.retain(asked | set(self._pools.groups.all))

@@ -9,6 +9,7 @@ import os
 
 from prometheus_client import CollectorRegistry
 
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.allocate import ALL_CLASSES
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.names import (
     API_GROUP,
     API_VERSION,
@@ -20,16 +21,20 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.settings
 from . import __version__, log
 from .allocating import Allocating
 from .events import Events
+from .groupstatus import GroupStatus
 from .kube import Access, Kube
 from .metrics import AllocatorMetrics
+from .pools import Pools
 from .preempting import Preempting
 from .probes import Probes
 from .program import arguments, run, stop_signal
+from .servicewriter import ServiceWriter
 from .tasks import Tasks
 from .watch import Watcher
 
 _ENVIRONMENT = """\
   PURELB_NAMESPACE  namespace of the ServiceGroups (purelb-system)
+  PURELB_UNCLASSED  on: Services without a loadBalancerClass are ours, too; or off (on)
   PURELB_DRAINING   on: an event PreemptScheduled about a Node taints it; or off (on)
 """
 
@@ -47,25 +52,40 @@ def _start_preempting(tasks: Tasks, kube: Kube, events: Events) -> None:
 async def _work(options: argparse.Namespace) -> None:
     namespace = os.environ.get("PURELB_NAMESPACE") or DEFAULT_NAMESPACE
     has_draining = parse_switch(os.environ, "PURELB_DRAINING", default=True)
+    takes_unclassed = parse_switch(os.environ, "PURELB_UNCLASSED", default=True)
+    classes = ALL_CLASSES if takes_unclassed else ALL_CLASSES - {None}
     registry = CollectorRegistry()
+    metrics = AllocatorMetrics(registry)
     stop, tasks = stop_signal(), Tasks()
+
+    def may_write() -> bool:
+        return True
+
     async with Kube(Access.in_cluster(os.environ)) as kube:
         events = Events(kube, component="allocator", instance=os.uname().nodename)
-        allocating = Allocating(kube, events, AllocatorMetrics(registry))
-        groups = f"/apis/{API_GROUP}/{API_VERSION}/namespaces/{namespace}/servicegroups"
+        status = GroupStatus(kube, metrics, namespace=namespace, may_write=may_write)
+        pools = Pools(status, events, metrics, namespace=namespace)
+        writer = ServiceWriter(kube, may_write)
+        allocating = Allocating(writer, pools, events, metrics, classes=classes)
         async with Probes(
             registry, port=options.metrics_port, is_ready=lambda: allocating.is_ready
         ):
             log.info("started", version=__version__)
-            tasks.start("watch-groups", Watcher(kube, groups, allocating.groups).run())
+            # All namespaces: a group in the wrong one is to be found by its metric.
+            groups = f"/apis/{API_GROUP}/{API_VERSION}/servicegroups"
+            leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+            tasks.start("watch-groups", Watcher(kube, groups, pools).run())
+            tasks.start("watch-leases", Watcher(kube, leases, allocating.leases).run())
             services = Watcher(kube, "/api/v1/services", allocating.services)
             tasks.start("watch-services", services.run())
             tasks.start("allocate", allocating.run())
+            tasks.start("group-status", status.run())
             tasks.start("events", events.run())
             if has_draining:
                 _start_preempting(tasks, kube, events)
             try:
                 await tasks.run_until(stop)
+                await allocating.finish()
             finally:
                 await tasks.stop()
     log.info("stopped")

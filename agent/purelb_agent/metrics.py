@@ -29,6 +29,10 @@ class LabelSets(Generic[M]):
         self._owners[labels] = owner
         return cast("M", self._metric.labels(*labels))
 
+    def drop(self, owner: Hashable) -> None:
+        """Remove the series of one owner."""
+        self.retain(set(self._owners.values()) - {owner})
+
     def retain(self, owners: Container[Hashable]) -> None:
         """Remove the series of all other owners."""
         for labels in [labels for labels, owner in self._owners.items() if owner not in owners]:
@@ -142,22 +146,49 @@ class AllocatorMetrics:
     """What the allocator counts."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        def counter(name: str, text: str, *labels: str) -> LabelSets[Counter]:
+            return LabelSets(Counter(name, text, labels, registry=registry))
+
+        def gauge(name: str, text: str, *labels: str) -> LabelSets[Gauge]:
+            return LabelSets(Gauge(name, text, labels, registry=registry))
+
         self.config_loaded = Gauge(
             "purelb_k8s_client_config_loaded_bool",
             "1 once everything has been listed.",
             registry=registry,
         )
-        self.size = LabelSets(
-            Gauge(f"{_POOL}_size", "Addresses in a pool.", ("pool",), registry=registry)
+        self.size = gauge(f"{_POOL}_size", "Addresses in a pool.", "pool")
+        self.in_use = gauge(f"{_POOL}_addresses_in_use", "Addresses given out.", "pool")
+        self.multi = counter(
+            f"{_POOL}_multipool_allocations_total",
+            "Services that were given an address of each range.",
+            "pool",
         )
-        self.in_use = LabelSets(
-            Gauge(f"{_POOL}_addresses_in_use", "Addresses given out.", ("pool",), registry=registry)
+        self.partial = counter(
+            f"{_POOL}_multipool_partial_total",
+            "The same where a range had none left.",
+            "pool",
         )
-        self.rejected = LabelSets(
-            Counter(
-                f"{_POOL}_allocation_rejected_total",
-                "Services that got no address.",
-                ("pool", "reason"),
-                registry=registry,
-            )
+        self.balanced = counter(
+            f"{_POOL}_balance_pools_allocations_total",
+            "Services that were given an address of the range with the fewest in use.",
+            "pool",
+        )
+        self.rejected = counter(
+            f"{_POOL}_allocation_rejected_total", "Services that got no address.", "pool", "reason"
+        )
+        # Those that go with their group.
+        self.of_groups = (self.size, self.in_use, self.multi, self.partial, self.balanced)
+        self.out_of_scope = gauge(
+            "purelb_servicegroups_out_of_scope",
+            "1 for each ServiceGroup in a namespace that is not looked at.",
+            "namespace",
+            "name",
+            "type",
+        )
+        self.status_writes = Counter(
+            "purelb_allocator_sg_status_writes_total",
+            "Writes of the status of ServiceGroups.",
+            ("outcome",),
+            registry=registry,
         )

@@ -32,7 +32,7 @@ _PAUSE = 0.02
 
 @dataclass(frozen=True)
 class Answer:
-    """One request: when it was sent and ended, and the body; None if there was no answer, and why."""
+    """One request: when it was sent and ended, the body (None if none came), and why none came."""
 
     address: str
     sent: float

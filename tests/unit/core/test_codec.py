@@ -131,6 +131,7 @@ def test_an_assignment_becomes_the_allocators_annotations():
         "purelb.io/allocated-from": "blue",
         "purelb.io/pool-type": "remote",
         "purelb.io/skip-ipv6-dad": "true",
+        "purelb.io/re-evaluate": None,
     }
 
 
@@ -272,3 +273,76 @@ def test_the_interface_for_remote_addresses_is_configured_apart():
     assert config.dummy_interface == "lb0"
     assert config.dummy_addresses == AddressConfig(120, 120, no_prefix_route=True)
     assert config.addresses == AddressConfig()
+
+
+def lb_service(annotations, **spec):
+    meta = {"namespace": "default", "name": "web", "annotations": annotations}
+    return codec.service_of({"metadata": meta, "spec": {"type": "LoadBalancer", **spec}})
+
+
+@pytest.mark.parametrize(
+    ("annotations", "spec", "explicit"),
+    [
+        ({"purelb.io/addresses": "10.0.0.1,fd00::1"}, {}, ("10.0.0.1", "fd00::1")),
+        ({"purelb.io/addresses": " FD00::0:1 10.0.0.1,"}, {}, ("fd00::1", "10.0.0.1")),
+        ({"purelb.io/addresses": "10.0.0.1"}, {"loadBalancerIP": "10.0.0.2"}, ("10.0.0.1",)),
+        ({}, {"loadBalancerIP": "10.0.0.2"}, ("10.0.0.2",)),
+        ({}, {"loadBalancerIP": "fd00::2"}, ("fd00::2",)),
+        ({}, {}, ()),
+    ],
+    ids=["comma", "spaces", "annotation-first", "spec-v4", "spec-v6", "none"],
+)
+def test_addresses_that_a_service_asks_for(annotations, spec, explicit):
+    assert tuple(map(str, lb_service(annotations, **spec).explicit)) == explicit
+
+
+def test_what_is_no_address_is_kept_apart():
+    service = lb_service({"purelb.io/addresses": "10.0.0.1,web.example"})
+    assert (tuple(map(str, service.explicit)), service.malformed) == (
+        ("10.0.0.1",),
+        ("web.example",),
+    )
+
+
+def test_the_ports_of_a_service_are_tcp_unless_it_says_otherwise():
+    ports = [{"port": 80}, {"port": 53, "protocol": "UDP"}]
+    assert lb_service({}, ports=ports).ports == {("TCP", 80), ("UDP", 53)}
+
+
+@pytest.mark.parametrize(
+    ("text", "multi", "again"),
+    [
+        (None, None, False),
+        ("true", True, True),
+        ("No", False, False),
+        ("now please", None, True),
+    ],
+    ids=["absent", "yes", "no", "other"],
+)
+def test_switches_of_a_service_are_read_as_people_write_them(text, multi, again):
+    keys = ("purelb.io/multi-pool", "purelb.io/re-evaluate", "purelb.io/allow-local")
+    service = lb_service({} if text is None else dict.fromkeys(keys, text))
+    assert (service.multi_pool, service.asks_reevaluation, service.allows_local) == (
+        multi,
+        again,
+        again,
+    )
+
+
+def test_a_groups_rules_are_read():
+    pools = {"v4pools": [{"pool": "10.0.0.1-10.0.0.9", "subnet": "10.0.0.0/24"}], "multiPool": True}
+    meta = {"name": "a", "creationTimestamp": "2026-01-01T00:00:00Z", "generation": 3}
+    spec = {
+        "local": pools,
+        "namespaces": ["x"],
+        "enforceNamespaces": True,
+        "namespaceDefault": True,
+    }
+    group = codec.service_group_of({"metadata": meta, "spec": spec})
+    assert (group.multi_pool, group.balance_pools, group.created, group.generation) == (
+        True,
+        False,
+        "2026-01-01T00:00:00Z",
+        3,
+    )
+    assert (group.namespaces, group.enforces, group.is_namespace_default) == ({"x"}, True, True)

@@ -28,6 +28,7 @@ from .model import (
     Network,
     Outage,
     PoolType,
+    Port,
     Service,
     ServiceGroup,
     ServiceKey,
@@ -36,6 +37,8 @@ from .settings import ON_DUMMY, AddressConfig, AnnounceConfig, parse_duration
 from .times import format_time, parse_time
 
 Json = Mapping[str, Any]
+# What people write into an annotation to say yes or no.
+_SWITCH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
 def is_older(version: str, than: str) -> bool:
@@ -164,11 +167,30 @@ def _ingress(status: Json) -> Tuple[Address, ...]:
     return tuple(addresses)
 
 
+def _explicit(text: str) -> Tuple[Tuple[Address, ...], Tuple[str, ...]]:
+    """Addresses that are asked for, separated by commas or spaces, and texts that are none."""
+    good: List[Address] = []
+    bad: List[str] = []
+    for one in text.replace(",", " ").split():
+        try:
+            good.append(parse_address(one))
+        except ValueError:
+            bad.append(one)
+    return tuple(dict.fromkeys(good)), tuple(bad)
+
+
+def _port(port: Json) -> Port:
+    return port.get("protocol") or "TCP", port["port"]
+
+
 def service_of(body: Json) -> Service:
     """The record of a Service object."""
     meta, spec = body["metadata"], body.get("spec") or {}
     annotations = meta.get("annotations") or {}
     pool_type = annotations.get(names.POOL_TYPE_ANNOTATION)
+    explicit, malformed = _explicit(
+        annotations.get(names.ADDRESSES_ANNOTATION) or spec.get("loadBalancerIP") or ""
+    )
     return Service(
         key=ServiceKey(meta["namespace"], meta["name"]),
         uid=meta.get("uid", ""),
@@ -183,7 +205,17 @@ def service_of(body: Json) -> Service:
         allocated_from=annotations.get(names.ALLOCATED_FROM_ANNOTATION),
         pool_type=PoolType(pool_type) if pool_type in {t.value for t in PoolType} else None,
         skip_dad=annotations.get(names.SKIP_DAD_ANNOTATION) == "true",
-        sharing_key=annotations.get(names.SHARING_ANNOTATION),
+        explicit=explicit,
+        malformed=malformed,
+        sharing_key=annotations.get(names.SHARING_ANNOTATION) or None,
+        ports=frozenset(_port(port) for port in spec.get("ports") or ()),
+        multi_pool=_SWITCH.get(annotations.get(names.MULTI_POOL_ANNOTATION, "").lower()),
+        asks_reevaluation=_SWITCH.get(
+            annotations.get(names.REEVALUATE_ANNOTATION, "false").lower(), True
+        ),
+        allows_local=_SWITCH.get(
+            annotations.get(names.ALLOW_LOCAL_ANNOTATION, "false").lower(), True
+        ),
         is_external_local=spec.get("externalTrafficPolicy") == "Local",
         has_affinity=annotations.get(names.AFFINITY_ANNOTATION) == names.AFFINITY_ENDPOINTS,
         announcing={
@@ -250,9 +282,16 @@ def service_group_of(body: Json) -> ServiceGroup:
         name=meta["name"],
         namespace=meta.get("namespace", ""),
         uid=meta.get("uid", ""),
+        created=meta.get("creationTimestamp") or "",
+        generation=meta.get("generation", 0),
         pool_type=kinds[0],
         ranges=_ranges(pools, where),
         skip_dad=bool(pools.get("skipIPv6DAD")),
+        multi_pool=bool(pools.get("multiPool")),
+        balance_pools=bool(pools.get("balancePools")),
+        namespaces=frozenset(spec.get("namespaces") or ()),
+        enforces=bool(spec.get("enforceNamespaces")),
+        is_namespace_default=bool(spec.get("namespaceDefault")),
     )
 
 
@@ -342,6 +381,7 @@ def assignment_annotations(assignment: Optional[Assignment]) -> Dict[str, Option
         names.ALLOCATED_FROM_ANNOTATION: assignment.group,
         names.POOL_TYPE_ANNOTATION: assignment.pool_type.value,
         names.SKIP_DAD_ANNOTATION: "true" if assignment.skip_dad else None,
+        names.REEVALUATE_ANNOTATION: None,
     }
 
 

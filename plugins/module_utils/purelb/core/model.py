@@ -100,6 +100,10 @@ class Announcement:
         return f"{self.node},{self.interface},{self.address}"
 
 
+# Protocol and number of a port that a Service listens on.
+Port = Tuple[str, int]
+
+
 @dataclass(frozen=True)
 class Service:
     """What the decisions need to know of a Service."""
@@ -117,9 +121,18 @@ class Service:
     allocated_from: Optional[str] = None
     pool_type: Optional[PoolType] = None
     skip_dad: bool = False
+    # Addresses that its owner asks for by name, and texts in their place that are none.
+    explicit: Tuple[Address, ...] = ()
+    malformed: Tuple[str, ...] = ()
     sharing_key: Optional[str] = None
-    # externalTrafficPolicy Local.
+    ports: FrozenSet[Port] = frozenset()
+    # What the Service itself says about an address of each range; None leaves it to the group.
+    multi_pool: Optional[bool] = None
+    # Is to be given what it would get if it were new.
+    asks_reevaluation: bool = False
+    # externalTrafficPolicy Local, and whether that is to stay on a local address.
     is_external_local: bool = False
+    allows_local: bool = False
     # Announced, if possible, by a node with a ready endpoint.
     has_affinity: bool = False
     announcing: Mapping[int, Tuple[Announcement, ...]] = field(default_factory=dict)
@@ -168,9 +181,20 @@ class ServiceGroup:
     name: str
     namespace: str = ""
     uid: str = ""
+    # When it was created, as the API server writes times: the older sorts first.
+    created: str = ""
+    generation: int = 0
     pool_type: PoolType = PoolType.LOCAL
     ranges: Tuple[AddressRange, ...] = ()
     skip_dad: bool = False
+    # A Service gets one address of each range that has nodes, per family.
+    multi_pool: bool = False
+    # An address comes from the range with the fewest in use, not from the first with a free one.
+    balance_pools: bool = False
+    # Namespaces that it serves; `enforces` makes them a boundary for both sides.
+    namespaces: FrozenSet[str] = frozenset()
+    enforces: bool = False
+    is_namespace_default: bool = False
 
     def range_of(self, address: Address) -> Optional[AddressRange]:
         """The range that holds the address, or None."""

@@ -1,0 +1,203 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""The ServiceGroups as the allocator sees them, and what it says about them.
+
+Takes them from their watcher, keeps what follows from all of them together, and turns what is taken
+into their status, metrics and events. Groups of other namespaces are counted, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.allocate import Assignment
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.errors import ObjectError
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.group_status import (
+    Condition,
+    exhausted,
+    ready,
+    status_body,
+    strayed,
+    use_of,
+)
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.groups import (
+    Groups,
+    Overlap,
+)
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.ledger import Ledger
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import (
+    Address,
+    Service,
+    ServiceGroup,
+    ServiceKey,
+)
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.times import format_time
+
+from . import clock, log
+from .events import About, Events
+from .groupstatus import GroupStatus
+from .metrics import AllocatorMetrics
+from .store import Json, group_table
+
+_SOURCES = ("local", "remote", "netbox", "external")
+
+
+class Pools:
+    """All ServiceGroups: a sink for their watcher, and the allocator's view of them."""
+
+    def __init__(
+        self, status: GroupStatus, events: Events, metrics: AllocatorMetrics, *, namespace: str
+    ) -> None:
+        self.groups = Groups()
+        self.on_change: Callable[[], None] = lambda: None
+        self._status = status
+        self._events = events
+        self._metrics = metrics
+        self._namespace = namespace
+        self._table = group_table(self._changed, on_error=self._refused)
+        # Groups whose object cannot be read, and why.
+        self._unreadable: dict[str, tuple[Json, str]] = {}
+        # What was told already: it is told again only if it changes.
+        self._told: dict[str, str] = {}
+        self._strays: dict[ServiceKey, tuple[str, tuple[Address, ...]]] = {}
+
+    @property
+    def listed(self) -> bool:
+        """Whether all groups have been listed once."""
+        return self._table.listed
+
+    def replace(self, items: list[Json], *, asked_at: float) -> None:
+        """Take these objects as all there are."""
+        own = [item for item in items if self._is_in_scope(item)]
+        self._unreadable = {}
+        for item in own:
+            self._status.learn(item["metadata"]["name"], item.get("status") or {})
+        self._table.replace(own, asked_at=asked_at)
+        names = {item["metadata"]["name"] for item in own}
+        for name in self._status.names() - names:
+            self._status.learn(name, None)
+
+    def put(self, item: Json) -> None:
+        """Take a new or changed object."""
+        if self._is_in_scope(item):
+            name = item["metadata"]["name"]
+            self._unreadable.pop(name, None)
+            self._status.learn(name, item.get("status") or {})
+            self._table.put(item)
+            self.on_change()
+
+    def drop(self, item: Json) -> None:
+        """Forget a deleted object."""
+        meta = item["metadata"]
+        if meta["namespace"] != self._namespace:
+            self._metrics.out_of_scope.drop((meta["namespace"], meta["name"]))
+            return
+        self._unreadable.pop(meta["name"], None)
+        self._told.pop(meta["name"], None)
+        self._status.learn(meta["name"], None)
+        self._table.drop(item)
+
+    def _is_in_scope(self, item: Json) -> bool:
+        meta = item["metadata"]
+        if meta["namespace"] == self._namespace:
+            return True
+        source = next((s for s in _SOURCES if s in item["spec"]), "")
+        owner = (meta["namespace"], meta["name"])
+        self._metrics.out_of_scope.of(owner, *owner, source).set(1)
+        return False
+
+    def _refused(self, item: Json, problem: ObjectError) -> None:
+        text = f"{problem.field}: {problem.problem}"
+        self._unreadable[item["metadata"]["name"]] = (item, text)
+
+    def _changed(self, _names: set[str]) -> None:
+        self.groups = Groups(self._table.records.values())
+        self.on_change()
+
+    def stray(self, service: Service, addresses: tuple[Address, ...]) -> bool:
+        """Remember what a Service keeps outside its group's ranges; whether that is news."""
+        if not addresses:
+            self._strays.pop(service.key, None)
+            return False
+        entry = (service.allocated_from or "", addresses)
+        is_news = self._strays.get(service.key) != entry
+        self._strays[service.key] = entry
+        return is_news
+
+    def forget(self, key: ServiceKey) -> None:
+        """Forget a Service that is gone."""
+        self._strays.pop(key, None)
+
+    def count(self, assignment: Assignment) -> None:
+        """Count what was given."""
+        name = assignment.group
+        if assignment.is_multi:
+            self._metrics.multi.of(name, name).inc()
+        if assignment.partial:
+            self._metrics.partial.of(name, name).inc()
+        if assignment.is_balanced:
+            self._metrics.balanced.of(name, name).inc()
+
+    def report(self, ledger: Ledger) -> None:
+        """Say by status, metrics and events how the groups are."""
+        moment = format_time(clock.wall_time())[:19] + "Z"
+        overlaps = {overlap.later: overlap for overlap in self.groups.overlaps}
+        for name, group in self.groups.all.items():
+            use = use_of(group, ledger)
+            versions = {one.first.version for one in group.ranges}
+            problem = self._overlap(overlaps.get(name))
+            conditions = (ready(problem), exhausted(use, versions), strayed(self._strays_of(name)))
+            known = self._status.known(name)
+            self._status.want(name, status_body(group, use, conditions, known=known, now=moment))
+            self._metrics.size.of(name, name).set(sum(one.size for one in group.ranges))
+            self._metrics.in_use.of(name, name).set(sum(use.in_use.values()))
+        for name, (item, text) in self._unreadable.items():
+            self._report_unreadable(name, item, text, moment)
+        for one in self._metrics.of_groups:
+            one.retain(self.groups.all)
+
+    def _strays_of(self, name: str) -> dict[ServiceKey, tuple[Address, ...]]:
+        return {key: stray for key, (group, stray) in self._strays.items() if group == name}
+
+    def _overlap(self, overlap: Overlap | None) -> tuple[str, str] | None:
+        """Tell of an overlap on both groups, once; reason and sentence for the later one."""
+        if overlap is None:
+            return None
+        later, earlier = self.groups.all[overlap.later], self.groups.all[overlap.earlier]
+        message = (
+            f"Its range {overlap.later_range} overlaps {overlap.earlier_range} of ServiceGroup "
+            f"{overlap.earlier}: nothing is allocated from it until one of the two is changed."
+        )
+        if self._is_news(later.name, message):
+            log.warning("groupRefused", group=later.name, message=message)
+            self._event(later, "PoolOverlaps", message)
+            if earlier != later:
+                self._event(
+                    earlier,
+                    "PoolOverlaps",
+                    f"Its range {overlap.earlier_range} overlaps {overlap.later_range} of the "
+                    f"younger ServiceGroup {overlap.later}, which is not used: change one of them.",
+                )
+        return "PoolOverlaps", message
+
+    def _report_unreadable(self, name: str, item: Json, text: str, moment: str) -> None:
+        meta = item["metadata"]
+        group = ServiceGroup(
+            name, meta["namespace"], meta["uid"], generation=meta.get("generation", 0)
+        )
+        condition: Condition = ready(("InvalidSpec", text))
+        known = self._status.known(name)
+        use = use_of(group, Ledger())
+        status = status_body(group, use, [condition], known=known, now=moment)
+        self._status.want(name, {**known, "conditions": status["conditions"]})
+        if self._is_news(name, text):
+            self._event(group, "InvalidSpec", f"Nothing is allocated from it: {text}")
+
+    def _is_news(self, name: str, text: str) -> bool:
+        is_news = self._told.get(name) != text
+        self._told[name] = text
+        return is_news
+
+    def _event(self, group: ServiceGroup, reason: str, message: str) -> None:
+        about = About("ServiceGroup", group.name, group.namespace, group.uid)
+        self._events.tell(about, reason, message, kind="Warning")
