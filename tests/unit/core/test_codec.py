@@ -179,8 +179,15 @@ OTHER_FAMILY = {"pool": "10.0.0.1/32", "subnet": "10.0.0.0/24"}
         (group({"v4pool": BACKWARDS}), "v4pool: .*ends before"),
         (group({"v4pool": {"subnet": "10.0.0.0/24"}}), "v4pool: pool is missing"),
         (group({"v6pools": [OTHER_FAMILY]}), r"v6pools\[0\]: must hold IPv6"),
-        ({"metadata": {"name": "g"}, "spec": {}}, "exactly one of local and remote"),
-        (group({"url": "https://netbox"}, "netbox"), "spec.netbox: is not served"),
+        ({"metadata": {"name": "g"}, "spec": {}}, "exactly one of local, remote, netbox"),
+        (group({"url": "https://netbox"}, "netbox"), "spec.netbox.tenant: is missing"),
+        (group({"tenant": "purelb"}, "netbox"), "spec.netbox.url: is missing"),
+        (
+            group({"url": "https://netbox", "tenant": "t", "aggregation": "24"}, "netbox"),
+            "spec.netbox.aggregation: .*'default' or a mask",
+        ),
+        (group({"announce": "local"}, "external"), "spec.external.provider: is missing"),
+        (group({"provider": "p"}, "external"), "spec.external.announce: write local or remote"),
     ],
 )
 def test_a_bad_service_group_is_refused_by_object_and_field(body, problem):

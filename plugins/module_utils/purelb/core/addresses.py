@@ -12,6 +12,7 @@ from .model import Address, AddressRange, Network
 
 _SHORTEST_MASK = 8
 _MAX_PREFIX = {4: 32, 6: 128}
+_EVERYTHING = {4: ip_network("0.0.0.0/0"), 6: ip_network("::/0")}
 
 
 def parse_address(text: str) -> Address:
@@ -51,7 +52,8 @@ def _ends(pool: str) -> Tuple[Address, Address]:
     return network.network_address, network.broadcast_address
 
 
-def _aggregation(text: str, version: int) -> Optional[int]:
+def parse_aggregation(text: str, version: int) -> Optional[int]:
+    """Prefix length that `default` (None) or a mask asks for; ValueError says what to write."""
     if text == "default":
         return None
     length = int(text.removeprefix("/")) if text.startswith("/") else -1
@@ -72,4 +74,13 @@ def parse_range(pool: str, subnet: str, aggregation: str = "default") -> Address
         raise ValueError(f"pool {pool!r} ends before it starts; write it as first-last")
     if first not in network or last not in network:
         raise ValueError(f"pool {pool!r} must lie inside its subnet {network}")
-    return AddressRange(first, last, network, _aggregation(aggregation, network.version))
+    return AddressRange(first, last, network, parse_aggregation(aggregation, network.version))
+
+
+def parse_bare_range(pool: str, prefixlen: str = "") -> AddressRange:
+    """Read `first-last` of addresses whose subnets are not known, each a host without a mask."""
+    first, last = _ends(pool)
+    if first.version != last.version or int(last) < int(first):
+        raise ValueError(f"pool {pool!r} ends before it starts; write it as first-last")
+    length = parse_aggregation(f"/{prefixlen or first.max_prefixlen}", first.version)
+    return AddressRange(first, last, _EVERYTHING[first.version], length)

@@ -15,16 +15,19 @@ from functools import lru_cache
 from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Tuple
 
 from . import names
-from .addresses import parse_address, parse_range, parse_subnets
+from .addresses import parse_address, parse_aggregation, parse_range, parse_subnets
 from .allocate import Assignment
 from .configuration import NodeConfig, Requirement
 from .errors import ObjectError, SettingError
+from .ipam import listed_ranges
 from .model import (
     Address,
     AddressRange,
     Announcement,
     EndpointSlice,
+    ExternalSource,
     Lease,
+    NetBoxSource,
     Network,
     Outage,
     PoolType,
@@ -266,33 +269,65 @@ def _ranges(spec: Json, where: str) -> Tuple[AddressRange, ...]:
 
 
 def service_group_of(body: Json) -> ServiceGroup:
-    """The record of a ServiceGroup object with local or remote pools."""
+    """The record of a ServiceGroup object."""
     meta, spec = body["metadata"], body.get("spec") or {}
     where = f"ServiceGroup {meta.get('namespace', '')}/{meta['name']}"
-    for elsewhere in ("netbox", "external"):
-        if spec.get(elsewhere):
-            raise ObjectError(
-                where, f"spec.{elsewhere}", "is not served by this version; use local"
-            )
-    kinds = [t for t in PoolType if spec.get(t.value)]
+    kinds = [kind for kind in ("local", "remote", "netbox", "external") if spec.get(kind)]
     if len(kinds) != 1:
-        raise ObjectError(where, "spec", "write exactly one of local and remote")
-    pools = spec[kinds[0].value]
-    return ServiceGroup(
+        raise ObjectError(where, "spec", "write exactly one of local, remote, netbox and external")
+    pools = spec[kinds[0]]
+    group = ServiceGroup(
         name=meta["name"],
         namespace=meta.get("namespace", ""),
         uid=meta.get("uid", ""),
         created=meta.get("creationTimestamp") or "",
         generation=meta.get("generation", 0),
-        pool_type=kinds[0],
-        ranges=_ranges(pools, where),
-        skip_dad=bool(pools.get("skipIPv6DAD")),
-        multi_pool=bool(pools.get("multiPool")),
-        balance_pools=bool(pools.get("balancePools")),
         namespaces=frozenset(spec.get("namespaces") or ()),
         enforces=bool(spec.get("enforceNamespaces")),
         is_namespace_default=bool(spec.get("namespaceDefault")),
     )
+    if kinds[0] in ("local", "remote"):
+        return replace(
+            group,
+            pool_type=PoolType(kinds[0]),
+            ranges=_ranges(pools, where),
+            skip_dad=bool(pools.get("skipIPv6DAD")),
+            multi_pool=bool(pools.get("multiPool")),
+            balance_pools=bool(pools.get("balancePools")),
+        )
+    is_netbox = kinds[0] == "netbox"
+    return replace(
+        group,
+        pool_type=PoolType.REMOTE if is_netbox else _announced(pools, where),
+        ranges=listed_ranges((body.get("status") or {}).get("addresses") or ()),
+        source=_netbox_source(pools, where) if is_netbox else _external_source(pools, where),
+    )
+
+
+def _announced(pools: Json, where: str) -> PoolType:
+    try:
+        return PoolType(pools.get("announce"))
+    except ValueError as problem:
+        raise ObjectError(where, "spec.external.announce", "write local or remote") from problem
+
+
+def _netbox_source(pools: Json, where: str) -> NetBoxSource:
+    for field in ("url", "tenant"):
+        if not pools.get(field):
+            raise ObjectError(where, f"spec.netbox.{field}", "is missing")
+    try:
+        aggregation = parse_aggregation(
+            pools.get("aggregation") or "default", names.VERSIONS["IPv6"]
+        )
+    except ValueError as problem:
+        raise ObjectError(where, "spec.netbox.aggregation", str(problem)) from problem
+    return NetBoxSource(pools["url"].rstrip("/"), pools["tenant"], aggregation)
+
+
+def _external_source(pools: Json, where: str) -> ExternalSource:
+    if not pools.get("provider"):
+        raise ObjectError(where, "spec.external.provider", "is missing")
+    return ExternalSource(pools["provider"], pools.get("socket") or names.IPAM_SOCKET)
 
 
 def _requirements(selector: Json) -> Tuple[Requirement, ...]:

@@ -33,7 +33,10 @@ class Groups:
 
     def __init__(self, groups: Iterable[ServiceGroup] = ()) -> None:
         self.all: Mapping[str, ServiceGroup] = {group.name: group for group in groups}
-        self.overlaps: Tuple[Overlap, ...] = tuple(_overlaps(self.all.values()))
+        self.overlaps: Tuple[Overlap, ...] = tuple(
+            # What another system gives out is its own matter.
+            _overlaps([group for group in self.all.values() if group.source is None])
+        )
         bad = {overlap.later for overlap in self.overlaps}
         self.usable: Mapping[str, ServiceGroup] = {
             name: group for name, group in self.all.items() if name not in bad

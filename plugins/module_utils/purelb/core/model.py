@@ -175,8 +175,35 @@ class AddressRange:
 
 
 @dataclass(frozen=True)
+class NetBoxSource:
+    """A NetBox that gives out the reserved addresses of a tenant.
+
+    `aggregation` is the prefix length that they get on an interface; None: the one that NetBox has.
+    """
+
+    url: str
+    tenant: str
+    aggregation: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class ExternalSource:
+    """A sidecar of the allocator that gives out addresses, by name and path of its socket."""
+
+    provider: str
+    socket: str
+
+
+Source = Union[NetBoxSource, ExternalSource]
+
+
+@dataclass(frozen=True)
 class ServiceGroup:
-    """A pool of addresses and how they are announced."""
+    """A pool of addresses and how they are announced.
+
+    With a `source`, something else than the cluster gives out the addresses, and `ranges` are what
+    the allocator last wrote about them: an address may be in use before it is there.
+    """
 
     name: str
     namespace: str = ""
@@ -195,10 +222,20 @@ class ServiceGroup:
     namespaces: FrozenSet[str] = frozenset()
     enforces: bool = False
     is_namespace_default: bool = False
+    source: Optional[Source] = None
 
     def range_of(self, address: Address) -> Optional[AddressRange]:
         """The range that holds the address, or None."""
         return next((r for r in self.ranges if address in r), None)
+
+    def prefixlen_of(self, address: Address) -> Optional[int]:
+        """Prefix length that an address of the group gets; None where nothing says so (yet)."""
+        if isinstance(self.source, ExternalSource):
+            return None
+        if self.source is not None and self.source.aggregation is not None:
+            return min(self.source.aggregation, address.max_prefixlen)
+        found = self.range_of(address)
+        return found.prefixlen if found else None
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,9 @@ PREEMPTED_ANNOTATION = "purelb.io/preempted-by"
 # Holds the key by which the nodes' agents know each other's questions and answers.
 PEER_SECRET = "purelb-peers"  # noqa: S105 - its name, not its content
 
+# Where the allocator finds a sidecar that gives out addresses, unless a ServiceGroup says another.
+IPAM_SOCKET = "/var/run/purelb/ipam.sock"
+
 LOAD_BALANCER_CLASSES = frozenset({"purelb.io/purelbv2", "purelb.io/purelb-v2"})
 
 # By IP version, as Service.spec.ipFamilies spells them.

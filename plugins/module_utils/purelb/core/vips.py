@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import chain
 from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from .model import Address, Announcement, PoolType, Service, ServiceGroup, ServiceKey
@@ -106,16 +107,25 @@ def vips_of(services: Iterable[Service], groups: Sequence[ServiceGroup] = ()) ->
     )
 
 
+def _group_of(
+    address: Address, owners: List[Service], groups: Sequence[ServiceGroup]
+) -> Optional[ServiceGroup]:
+    """The group that holds the address, or one whose status is yet to name it."""
+    allocated_from = {service.allocated_from for service in owners}
+    holding = (g for g in groups if g.range_of(address))
+    giving = (g for g in groups if g.source is not None and g.name in allocated_from)
+    return next(chain(holding, giving), None)
+
+
 def _vip(address: Address, owners: List[Service], groups: Sequence[ServiceGroup]) -> Vip:
-    group = next((g for g in groups if g.range_of(address)), None)
-    found = group.range_of(address) if group else None
+    group = _group_of(address, owners, groups)
     stated = next((s.pool_type for s in owners if s.pool_type), None)
     entries = {e for s in owners for e in s.announcing.get(address.version, ())}
     return Vip(
         address=address,
         services=tuple(sorted((s.key for s in owners), key=str)),
         pool_type=stated or (group.pool_type if group else PoolType.LOCAL),
-        prefixlen=found.prefixlen if found else None,
+        prefixlen=group.prefixlen_of(address) if group else None,
         skip_dad=any(s.skip_dad for s in owners),
         everywhere=not all(s.is_external_local for s in owners),
         has_affinity=all(s.has_affinity for s in owners),

@@ -66,8 +66,11 @@ class World:
         is_on_dummy = held.link in self.dummies
         if held.address in self.known or (held.expires_at is None and not is_on_dummy):
             return False
-        is_put = (held.link, held.address) in self.put
-        return is_put or any(group.range_of(held.address) for group in self.groups)
+        if (held.link, held.address) in self.put:
+            return True
+        # What another system says of its pool is no licence to clear a real interface of it.
+        is_safe = is_on_dummy or held.address in self.vips
+        return any(g.range_of(held.address) for g in self.groups if is_safe or g.source is None)
 
 
 def electorate_of(

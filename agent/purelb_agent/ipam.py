@@ -1,0 +1,58 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the allocator asks of a system that gives out addresses in place of the cluster.
+
+Each call ends within seconds, by an answer or by an IpamError whose text names the group and what
+to do. Nothing is remembered between calls: the other side knows which Service has what, so that a
+call that was cut off is simply made again.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.ipam import (
+    Leased,
+    Request,
+    Stats,
+)
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import (
+    Address,
+    ServiceGroup,
+    ServiceKey,
+)
+
+
+class IpamError(Exception):
+    """Why there is no answer.
+
+    `is_exhausted`: the pool has no address left. `is_permanent`: the same call fails again until
+    somebody changes something; otherwise it is worth another try.
+    """
+
+    def __init__(
+        self, message: str, *, is_exhausted: bool = False, is_permanent: bool = False
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.is_exhausted = is_exhausted
+        self.is_permanent = is_permanent
+
+
+class Ipam(Protocol):
+    """Gives out the addresses of groups that have a source."""
+
+    async def allocate(self, group: ServiceGroup, request: Request) -> tuple[Leased, ...]:
+        """Let the Service have addresses, and tell which: the same ones again if it has some.
+
+        All the explicit ones; else one of each family that there is one of, and an exhausted error
+        if there is none at all.
+        """
+
+    async def release(
+        self, group: ServiceGroup, service: ServiceKey, address: Address | None
+    ) -> None:
+        """Take an address of the Service's back, None all of them; fine if it has none."""
+
+    async def stats(self, group: ServiceGroup) -> Stats:
+        """How full the group's pool is."""
