@@ -118,12 +118,17 @@ class Allocating:
                 self._collect()
                 self._start()
                 if not self._queue:
-                    self._pools.report(self._ledger)
-                    self._count_refusals()
-                    self.is_ready = True
+                    self._round_done()
         finally:
             for write in self._writes.values():
                 write.task.cancel()
+
+    def _round_done(self) -> None:
+        self._pools.report(self._ledger)
+        self._count_refusals()
+        if not self.is_ready:
+            log.info("ready", services=len(self.services.records))
+            self.is_ready = True
 
     async def finish(self) -> None:
         """Begin nothing more, and wait for what has begun."""

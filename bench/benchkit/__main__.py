@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Measure PureLB: what a change costs, what clients notice of it, what an idle agent costs.
+"""Measure PureLB: what a change costs, what clients notice, what an idle agent and allocating cost.
 
 Each part prints a table and writes .cache/bench/PART.json. Without a PART all are measured.
 """
@@ -13,15 +13,15 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 
-from benchkit import bed, failover, idle, planning
+from benchkit import allocation, bed, failover, idle, planning
 from benchkit.figures import publish
 from labkit.errors import LabError
 
 _EPILOG = """\
-failover and idle bring up a lab of their own (as root), and end one that is up.
+failover, idle and allocation bring up a lab of their own (as root), and end one that is up.
 
 examples:
-  bench/bench                                    everything, about 20 minutes
+  bench/bench                                    everything, about 25 minutes
   bench/bench plan --runs 9
   bench/bench failover --services 25 --runs 1
   bench/bench idle --size 3x50 --seconds 20
@@ -44,10 +44,15 @@ def _idle(options: argparse.Namespace) -> None:
     publish("idle", idle.measure(sizes, runs=options.runs, seconds=options.seconds))
 
 
+def _allocation(options: argparse.Namespace) -> None:
+    publish("allocation", allocation.measure(runs=options.runs))
+
+
 PARTS: dict[str, Callable[[argparse.Namespace], None]] = {
     "plan": _plan,
     "failover": _failover,
     "idle": _idle,
+    "allocation": _allocation,
 }
 
 
@@ -98,6 +103,8 @@ def parser() -> argparse.ArgumentParser:
     still.add_argument(
         "--seconds", type=float, default=60.0, help="length of one run (default: 60)"
     )
+    many = parts.add_parser("allocation", help="thousands of Services at once, in the lab")
+    _add_runs(many, 3)
     return top
 
 

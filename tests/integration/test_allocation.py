@@ -106,9 +106,13 @@ def event(cluster, path_or_name, reason, words):
     return eventually(found, f"event {reason} about {name} with {words!r}")[0]
 
 
+def status_of(cluster, group):
+    return cluster.api.get(f"{GROUPS}/{group}").get("status", {})
+
+
 def condition(cluster, group, kind):
-    status = cluster.api.get(f"{GROUPS}/{group}").get("status", {})
-    found = [c for c in status.get("conditions", []) if c["type"] == kind]
+    conditions = status_of(cluster, group).get("conditions", [])
+    found = [c for c in conditions if c["type"] == kind]
     return found[0] if found else {}
 
 
@@ -309,7 +313,9 @@ class TestNamespaces:
             namespaces=["default"],
         )
         has(cluster, make_service(), "172.28.1.100", "fd28:0:0:1::100")
-        assert cluster.api.get(f"{GROUPS}/{group}")["status"]["boundNamespaces"] == ["default"]
+        eventually(
+            lambda: status_of(cluster, group).get("boundNamespaces") == ["default"], "namespaces"
+        )
 
 
 class TestServicesThatChange:
@@ -328,8 +334,7 @@ class TestServicesThatChange:
         has(cluster, path, "172.28.1.100")
         status = eventually(
             lambda: (
-                cluster.api.get(f"{GROUPS}/{group}")["status"].get("allocatedIPv6") == 0
-                and cluster.api.get(f"{GROUPS}/{group}")["status"]
+                status_of(cluster, group).get("allocatedIPv6") == 0 and status_of(cluster, group)
             ),
             "status of the group",
         )
