@@ -15,21 +15,23 @@ from dataclasses import dataclass
 
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core import codec
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.allocate import (
-    Assignment,
-    Keep,
-    Live,
-    Outcome,
-    Refusal,
-    Release,
     decide,
     rebuild,
 )
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.choice import Live
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.groups import Groups
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.ledger import Ledger
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import (
     Address,
     Service,
     ServiceKey,
+)
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.outcomes import (
+    Assignment,
+    Keep,
+    Outcome,
+    Refusal,
+    Release,
 )
 
 from . import clock, log

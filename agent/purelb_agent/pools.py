@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.allocate import Assignment
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.errors import ObjectError
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.group_status import (
     Condition,
@@ -31,6 +30,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model im
     ServiceGroup,
     ServiceKey,
 )
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.outcomes import Assignment
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.times import format_time
 
 from . import clock, log

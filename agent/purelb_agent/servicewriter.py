@@ -12,11 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core import codec
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.allocate import Assignment
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import (
     Address,
     Service,
 )
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.outcomes import Assignment
 
 from .kube import ApiError, Kube
 

@@ -60,7 +60,7 @@ def _create(lab: Lab, numbers: Iterable[int]) -> None:
 
 
 def _are_served(lab: Lab, count: int) -> None:
-    """Wait for what the pool says of itself: to list thousands of Services again and again costs."""
+    """Wait for what the pool says of itself: listing thousands of Services costs too much."""
 
     def served() -> bool:
         status = lab.api.get(_GROUP).get("status", {})

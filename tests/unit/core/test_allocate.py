@@ -10,14 +10,10 @@ import pytest
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.addresses import parse_range
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.allocate import (
     ALL_CLASSES,
-    Assignment,
-    Keep,
-    Live,
-    Refusal,
-    Release,
     decide,
     rebuild,
 )
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.choice import Live
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.groups import Groups
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.ledger import Ledger
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import (
@@ -25,6 +21,12 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model im
     Service,
     ServiceGroup,
     ServiceKey,
+)
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.outcomes import (
+    Assignment,
+    Keep,
+    Refusal,
+    Release,
 )
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.refusals import (
     RefusalReason,

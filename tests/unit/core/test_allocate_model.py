@@ -15,19 +15,21 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.addresses import parse_range
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.allocate import (
-    Assignment,
-    Keep,
-    Live,
-    Refusal,
-    Release,
     decide,
     rebuild,
 )
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.choice import Live
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.groups import Groups
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import (
     Service,
     ServiceGroup,
     ServiceKey,
+)
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.outcomes import (
+    Assignment,
+    Keep,
+    Refusal,
+    Release,
 )
 
 SUBNETS = ("10.0.1.0/24", "10.0.2.0/24", "fd00:1::/64", "fd00:2::/64")

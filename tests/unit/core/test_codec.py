@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core import codec
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.allocate import Assignment
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.errors import ObjectError
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import (
     Lease,
@@ -20,6 +19,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model im
     PoolType,
     ServiceKey,
 )
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.outcomes import Assignment
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.settings import (
     AddressConfig,
 )

@@ -16,7 +16,6 @@ from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Tupl
 
 from . import names
 from .addresses import parse_address, parse_aggregation, parse_range, parse_subnets
-from .allocate import Assignment
 from .configuration import NodeConfig, Requirement
 from .errors import ObjectError, SettingError
 from .ipam import listed_ranges
@@ -36,6 +35,7 @@ from .model import (
     ServiceGroup,
     ServiceKey,
 )
+from .outcomes import Assignment
 from .settings import ON_DUMMY, AddressConfig, AnnounceConfig, parse_duration
 from .times import format_time, parse_time
 

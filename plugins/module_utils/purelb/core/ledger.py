@@ -112,6 +112,10 @@ class Ledger:
                 return Conflict(holder, tuple(sorted(claim.ports & service.ports)))
         return None
 
+    def unclaimed(self, service: Service, addresses: Iterable[Address]) -> Tuple[Address, ...]:
+        """Those of the addresses that no other Service keeps the Service from."""
+        return tuple(a for a in addresses if self.conflict(a, service) is None)
+
     def shareable(self, one: AddressRange, service: Service) -> Optional[Address]:
         """The lowest address of the range that others have and the Service can share."""
         if service.sharing_key is None:

@@ -6,6 +6,11 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Iterable
+
+from .ledger import Conflict
+from .model import Address, ServiceGroup
+from .names import FAMILIES, SHARING_ANNOTATION
 
 
 class RefusalReason(str, Enum):
@@ -30,3 +35,41 @@ class RefusedError(Exception):
         self.reason = reason
         self.group = group
         self.message = message
+
+
+def no_such_family(group: ServiceGroup, address: Address) -> RefusedError:
+    """An address of a family that the Service does not have."""
+    return RefusedError(
+        RefusalReason.INVALID_ADDRESS,
+        group.name,
+        f"ServiceGroup {group.name} cannot give {address}: the Service has no "
+        f"{FAMILIES[address.version]} in spec.ipFamilies; add it, or ask for another address",
+    )
+
+
+def conflicting(group: ServiceGroup, address: Address, conflict: Conflict) -> RefusedError:
+    """An address that another Service has."""
+    if conflict.ports:
+        ports = ", ".join(f"{number}/{protocol}" for protocol, number in conflict.ports)
+        return RefusedError(
+            RefusalReason.PORT_CONFLICT,
+            group.name,
+            f"ServiceGroup {group.name} cannot share {address}: Service {conflict.holder} listens "
+            f"on {ports}, too; change the port, or ask for another address",
+        )
+    return RefusedError(
+        RefusalReason.SHARING_KEY_CONFLICT,
+        group.name,
+        f"ServiceGroup {group.name} cannot give {address}: Service {conflict.holder} has it; ask "
+        f"for another address, or set the same annotation {SHARING_ANNOTATION} on both",
+    )
+
+
+def none_free(group: ServiceGroup, versions: Iterable[int], mend: str) -> RefusedError:
+    """Families of which the group has nothing left."""
+    text = " and ".join(FAMILIES[version] for version in versions)
+    return RefusedError(
+        RefusalReason.EXHAUSTED,
+        group.name,
+        f"ServiceGroup {group.name} has no free {text} address: {mend}",
+    )
