@@ -36,13 +36,13 @@ from .events import About, Events
 from .kube import CONFLICT, NOT_FOUND, ApiError, Kube
 from .metrics import AllocatorMetrics
 from .store import Json
-from .tasks import TaskEndedError
+from .tasks import ReplacedError
 
 _RELEASE_ATTEMPTS = 3
 _RELEASE_SECONDS = 1.0
 
 
-class LeadershipLostError(TaskEndedError):
+class LeadershipLostError(ReplacedError):
     """The lock is lost: the process must end."""
 
 

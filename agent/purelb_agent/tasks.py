@@ -16,7 +16,11 @@ from . import log
 
 
 class TaskEndedError(Exception):
-    """An eternal task ended; one that raises this itself ends the process by intent."""
+    """An eternal task ended."""
+
+
+class ReplacedError(Exception):
+    """The process is to end, by no fault of its own: another one takes its place."""
 
 
 class Tasks:
@@ -36,7 +40,7 @@ class Tasks:
         )
         task = done.pop()
         problem = task.exception()
-        if isinstance(problem, TaskEndedError):
+        if isinstance(problem, ReplacedError):
             raise problem
         if problem is not None:
             log.crash("taskFailed", problem, task=task.get_name())

@@ -5,8 +5,8 @@
 
 It answers whether to acquire, renew, wait or end; it reads no clock and sends nothing. Another's
 lock counts from the moment that this observer *saw* it renewed, on its own monotonic clock, so
-clocks need not agree. The own right counts from the moment at which the last good write of the lock was
-*sent*, and ends so early that no write made under it can arrive after a successor may lead.
+clocks need not agree. The own right counts from the moment at which the last good write of the lock
+was *sent*, and ends so early that no write made under it can arrive after a successor may lead.
 """
 
 from __future__ import annotations
