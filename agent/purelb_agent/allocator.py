@@ -21,6 +21,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.names im
     API_GROUP,
     API_VERSION,
     DEFAULT_NAMESPACE,
+    LEADER_LEASE,
     PREEMPT_EVENT_REASON,
 )
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.settings import parse_switch
@@ -80,6 +81,7 @@ class _Leading:
         namespace, may_write = setting.namespace, elector.may_write
         self._kube = kube
         self._writer = writer
+        self._elector = elector
         self._setting = setting
         self._events = Events(writer, component="allocator", instance=os.uname().nodename)
         self._status = GroupStatus(writer, metrics, namespace=namespace, may_write=may_write)
@@ -88,16 +90,18 @@ class _Leading:
         self.allocating = Allocating(
             services, self._pools, self._events, metrics, classes=setting.classes
         )
-        elector.on_elected = self._events.tell
 
     def start(self, tasks: Tasks) -> None:
         """Start everything; each list is asked for only now."""
+        self._elector.tell(self._events)
         # All namespaces: a group in the wrong one is to be found by its metric.
         groups = f"/apis/{API_GROUP}/{API_VERSION}/servicegroups"
         leases = Lock(self._setting.namespace).collection
         allocating, kube = self.allocating, self._kube
         tasks.start("watch-groups", Watcher(kube, groups, self._pools).run())
-        tasks.start("watch-leases", Watcher(kube, leases, allocating.leases).run())
+        of_nodes = {"fieldSelector": f"metadata.name!={LEADER_LEASE}"}
+        nodes = Watcher(kube, leases, allocating.leases, params=of_nodes)
+        tasks.start("watch-leases", nodes.run())
         services = Watcher(kube, "/api/v1/services", allocating.services)
         tasks.start("watch-services", services.run())
         tasks.start("allocate", allocating.run())

@@ -118,6 +118,10 @@ class Elector:
         now = clock.now()
         return self._machine.fence_at - now if self._machine.may_write(now) else 0.0
 
+    def may_write(self) -> bool:
+        """Whether a write may be sent at this moment."""
+        return self.seconds_left() > 0
+
     async def run(self) -> None:
         """Await the lock and keep it; LeadershipLostError when it is lost."""
         while True:
