@@ -85,6 +85,7 @@ class Elector:
         self._metrics = metrics
         self._uid = ""
         self._told = ""
+        self._is_failing = False
         self._kick = asyncio.Event()
 
     # What the watch brings.
@@ -149,11 +150,10 @@ class Elector:
         try:
             body = await self._write(wanted, self._timing.retry_period)
         except ApiError as problem:
-            log.info("lockNotWritten", lock=self._lock.name, error=str(problem))
             self._machine = self._machine.failed(sent_at=sent_at, now=clock.now())
-            if problem.status in (CONFLICT, NOT_FOUND):
-                await self._look()
+            await self._failed(problem)
             return
+        self._is_failing = False
         self._uid = body["metadata"]["uid"]
         record = locks.record_of(body)
         self._machine = self._machine.written(record, sent_at=sent_at, now=clock.now())
@@ -168,6 +168,13 @@ class Elector:
             return await self._kube.request("PATCH", self._lock.path, body, seconds=seconds)
         body["metadata"] = {"name": self._lock.name, "labels": names.LEADER_LABELS}
         return await self._kube.request("POST", self._lock.collection, body, seconds=seconds)
+
+    async def _failed(self, problem: ApiError) -> None:
+        if problem.status in (CONFLICT, NOT_FOUND):
+            await self._look()
+        elif not self._is_failing:
+            self._is_failing = True
+            log.warning("lockNotWritten", lock=self._lock.name, error=str(problem))
 
     async def _look(self) -> None:
         """See what is there instead of what the write was for."""
