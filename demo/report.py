@@ -18,8 +18,9 @@ def table(title: str, header: tuple[str, ...], rows: list[tuple[str, ...]]) -> s
 
 
 def report(result: dict[str, Any]) -> str:
-    """Leases, addresses and findings."""
-    return "\n\n".join([_leases(result), _vips(result), _findings(result)])
+    """Leases, leader locks, addresses and findings."""
+    parts = (_leases, _locks, _vips, _findings)
+    return "\n\n".join(part(result) for part in parts)
 
 
 def _leases(result: dict[str, Any]) -> str:
@@ -41,6 +42,21 @@ def _leases(result: dict[str, Any]) -> str:
     ]
     leases = table("LEASES", ("node", "state", "renewed", "duration", "subnets"), rows)
     return "\n".join([leases, *outages])
+
+
+def _locks(result: dict[str, Any]) -> str:
+    rows = [
+        (
+            f"{lock['namespace']}/{lock['name']}",
+            lock["state"] + (", flapping" if lock["flapping"] else ""),
+            lock["holder"].partition("_")[0] or "-",
+            "never" if lock["age"] is None else f"{lock['age']:.1f} s",
+            str(lock["transitions"]),
+        )
+        for lock in result["leader_locks"]
+    ]
+    header = ("lock", "state", "leader", "renewed", "transitions")
+    return table("LEADERS", header, rows)
 
 
 def _vips(result: dict[str, Any]) -> str:

@@ -1,11 +1,18 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The program allocator: puts its parts together, starts them, and ends them."""
+"""The program allocator: puts its parts together, starts them, and ends them.
+
+Of several replicas one leads. The others follow the lock and do nothing else: what is taken is read
+anew by whoever gets it. At the end what was sent is awaited before the lock is given up.
+"""
 
 from __future__ import annotations
 
 import argparse
 import os
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry
 
@@ -14,13 +21,16 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.names im
     API_GROUP,
     API_VERSION,
     DEFAULT_NAMESPACE,
+    LEADER_LEASE,
     PREEMPT_EVENT_REASON,
 )
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.settings import parse_switch
 
 from . import __version__, log
 from .allocating import Allocating
+from .elector import Elector, Lock
 from .events import Events
+from .fenced import FencedKube
 from .groupstatus import GroupStatus
 from .kube import Access, Kube
 from .metrics import AllocatorMetrics
@@ -33,61 +43,115 @@ from .tasks import Tasks
 from .watch import Watcher
 
 _ENVIRONMENT = """\
-  PURELB_NAMESPACE  namespace of the ServiceGroups (purelb-system)
+  PURELB_NAMESPACE  namespace of the ServiceGroups and of the lock (purelb-system)
   PURELB_UNCLASSED  on: Services without a loadBalancerClass are ours, too; or off (on)
   PURELB_DRAINING   on: an event PreemptScheduled about a Node taints it; or off (on)
 """
 
 
-def _start_preempting(tasks: Tasks, kube: Kube, events: Events) -> None:
-    preempting = Preempting(kube, events)
-    nodes = Watcher(kube, "/api/v1/nodes", preempting.nodes)
-    about = {"fieldSelector": f"reason={PREEMPT_EVENT_REASON},involvedObject.kind=Node"}
-    preemptions = Watcher(kube, "/api/v1/events", preempting.preemptions, params=about)
-    tasks.start("watch-nodes", nodes.run())
-    tasks.start("watch-preemptions", preemptions.run())
-    tasks.start("preempt", preempting.run())
+@dataclass(frozen=True)
+class _Setting:
+    """What the environment says."""
+
+    namespace: str
+    classes: frozenset[str | None]
+    has_draining: bool
+
+    @classmethod
+    def parse(cls, environ: Mapping[str, str]) -> _Setting:
+        takes_unclassed = parse_switch(environ, "PURELB_UNCLASSED", default=True)
+        return cls(
+            environ.get("PURELB_NAMESPACE") or DEFAULT_NAMESPACE,
+            ALL_CLASSES if takes_unclassed else ALL_CLASSES - {None},
+            parse_switch(environ, "PURELB_DRAINING", default=True),
+        )
+
+
+class _Leading:
+    """What only the leader does. It reads by one connection pool and writes by a fenced one."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        writer: FencedKube,
+        elector: Elector,
+        setting: _Setting,
+        metrics: AllocatorMetrics,
+    ) -> None:
+        namespace, may_write = setting.namespace, elector.may_write
+        self._kube = kube
+        self._writer = writer
+        self._elector = elector
+        self._setting = setting
+        self._events = Events(writer, component="allocator", instance=os.uname().nodename)
+        self._status = GroupStatus(writer, metrics, namespace=namespace, may_write=may_write)
+        self._pools = Pools(self._status, self._events, metrics, namespace=namespace)
+        services = ServiceWriter(writer, may_write)
+        self.allocating = Allocating(
+            services, self._pools, self._events, metrics, classes=setting.classes
+        )
+
+    def start(self, tasks: Tasks) -> None:
+        """Start everything; each list is asked for only now."""
+        self._elector.tell(self._events)
+        # All namespaces: a group in the wrong one is to be found by its metric.
+        groups = f"/apis/{API_GROUP}/{API_VERSION}/servicegroups"
+        leases = Lock(self._setting.namespace).collection
+        allocating, kube = self.allocating, self._kube
+        tasks.start("watch-groups", Watcher(kube, groups, self._pools).run())
+        of_nodes = {"fieldSelector": f"metadata.name!={LEADER_LEASE}"}
+        nodes = Watcher(kube, leases, allocating.leases, params=of_nodes)
+        tasks.start("watch-leases", nodes.run())
+        services = Watcher(kube, "/api/v1/services", allocating.services)
+        tasks.start("watch-services", services.run())
+        tasks.start("allocate", allocating.run())
+        tasks.start("group-status", self._status.run())
+        tasks.start("events", self._events.run())
+        if self._setting.has_draining:
+            self._start_preempting(tasks)
+
+    def _start_preempting(self, tasks: Tasks) -> None:
+        preempting = Preempting(self._writer, self._events)
+        nodes = Watcher(self._kube, "/api/v1/nodes", preempting.nodes)
+        about = {"fieldSelector": f"reason={PREEMPT_EVENT_REASON},involvedObject.kind=Node"}
+        preemptions = Watcher(self._kube, "/api/v1/events", preempting.preemptions, params=about)
+        tasks.start("watch-nodes", nodes.run())
+        tasks.start("watch-preemptions", preemptions.run())
+        tasks.start("preempt", preempting.run())
 
 
 async def _work(options: argparse.Namespace) -> None:
-    namespace = os.environ.get("PURELB_NAMESPACE") or DEFAULT_NAMESPACE
-    has_draining = parse_switch(os.environ, "PURELB_DRAINING", default=True)
-    takes_unclassed = parse_switch(os.environ, "PURELB_UNCLASSED", default=True)
-    classes = ALL_CLASSES if takes_unclassed else ALL_CLASSES - {None}
-    registry = CollectorRegistry()
+    setting, access = _Setting.parse(os.environ), Access.in_cluster(os.environ)
+    lock, registry = Lock(setting.namespace), CollectorRegistry()
     metrics = AllocatorMetrics(registry)
     stop, tasks = stop_signal(), Tasks()
+    # Never that of a process before it in the same pod, which may have left writes behind.
+    identity = f"{os.uname().nodename}_{uuid.uuid4()}"
+    async with Kube(access) as kube:
+        elector = Elector(kube, lock, identity, metrics=metrics)
+        async with FencedKube(access, elector) as writer:
+            leading = _Leading(kube, writer, elector, setting, metrics)
 
-    def may_write() -> bool:
-        return True
+            def is_ready() -> bool:
+                is_leader = elector.elected.is_set()
+                return leading.allocating.is_ready if is_leader else elector.has_looked
 
-    async with Kube(Access.in_cluster(os.environ)) as kube:
-        events = Events(kube, component="allocator", instance=os.uname().nodename)
-        status = GroupStatus(kube, metrics, namespace=namespace, may_write=may_write)
-        pools = Pools(status, events, metrics, namespace=namespace)
-        writer = ServiceWriter(kube, may_write)
-        allocating = Allocating(writer, pools, events, metrics, classes=classes)
-        async with Probes(
-            registry, port=options.metrics_port, is_ready=lambda: allocating.is_ready
-        ):
-            log.info("started", version=__version__)
-            # All namespaces: a group in the wrong one is to be found by its metric.
-            groups = f"/apis/{API_GROUP}/{API_VERSION}/servicegroups"
-            leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-            tasks.start("watch-groups", Watcher(kube, groups, pools).run())
-            tasks.start("watch-leases", Watcher(kube, leases, allocating.leases).run())
-            services = Watcher(kube, "/api/v1/services", allocating.services)
-            tasks.start("watch-services", services.run())
-            tasks.start("allocate", allocating.run())
-            tasks.start("group-status", status.run())
-            tasks.start("events", events.run())
-            if has_draining:
-                _start_preempting(tasks, kube, events)
-            try:
-                await tasks.run_until(stop)
-                await allocating.finish()
-            finally:
-                await tasks.stop()
+            async with Probes(registry, port=options.metrics_port, is_ready=is_ready):
+                log.info("started", version=__version__, identity=identity)
+                only = {"fieldSelector": f"metadata.name={lock.name}"}
+                follower = Watcher(kube, lock.collection, elector, params=only)
+                tasks.start("watch-lock", follower.run())
+                tasks.start("elect", elector.run())
+                try:
+                    await tasks.run_until(stop, elector.elected)
+                    if not stop.is_set():
+                        leading.start(tasks)
+                        await tasks.run_until(stop)
+                        await leading.allocating.finish()
+                finally:
+                    await writer.settle()
+                    await tasks.stop()
+                    await elector.release()
     log.info("stopped")
 
 

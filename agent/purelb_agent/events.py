@@ -24,6 +24,7 @@ _API_VERSIONS = {
     "Node": "v1",
     "ServiceGroup": "purelb.io/v2",
     "LBNodeAgent": "purelb.io/v2",
+    "Lease": "coordination.k8s.io/v1",
 }
 # Events about what is in no namespace are kept in this one, as those of the kubelet are.
 _OF_CLUSTER = "default"

@@ -27,9 +27,9 @@ _KEEPALIVE = (
     # Every second: the first probe after a cut has healed finds out whether the server forgot us.
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 6),
-    # Unanswered data of ours is given up as early, in milliseconds.
-    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 10_000),
 )
+# Seconds after which data of ours that nobody acknowledges is given up, too.
+_UNANSWERED = 10.0
 MERGE_PATCH = "application/merge-patch+json"
 NOT_FOUND, CONFLICT, GONE = 404, 409, 410
 
@@ -64,12 +64,18 @@ class Access:
         return cls(f"https://{host}:{port}", account / "ca.crt", account / "token")
 
 
-def _socket_with_keepalive(info: tuple[Any, ...]) -> socket.socket:
-    family, kind, protocol, *_address = info
-    made = socket.socket(family, kind, protocol)
-    for level, option, value in _KEEPALIVE:
-        made.setsockopt(level, option, value)
-    return made
+def _sockets_that_give_up(seconds: float) -> Callable[[tuple[Any, ...]], socket.socket]:
+    """A maker of sockets with keepalive, whose data stays unacknowledged no longer than this."""
+    milliseconds = (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(seconds * 1000))
+
+    def make(info: tuple[Any, ...]) -> socket.socket:
+        family, kind, protocol, *_address = info
+        made = socket.socket(family, kind, protocol)
+        for level, option, value in (*_KEEPALIVE, milliseconds):
+            made.setsockopt(level, option, value)
+        return made
+
+    return make
 
 
 def _message(status: int, text: str) -> str:
@@ -92,8 +98,9 @@ def _decoded(text: str | bytes, path: str) -> dict[str, Any]:
 class Kube:
     """A connection pool to the API server; used as an async context manager."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Access, *, unanswered: float = _UNANSWERED) -> None:
         self._access = access
+        self._make_socket = _sockets_that_give_up(unanswered)
         tls = ssl.create_default_context(cafile=str(access.ca_file))
         # Cluster CAs predate the extensions that newer Pythons ask of a certificate.
         tls.verify_flags &= ~ssl.VERIFY_X509_STRICT
@@ -103,7 +110,7 @@ class Kube:
     async def __aenter__(self) -> Self:
         """Open the pool."""
         connector = aiohttp.TCPConnector(
-            ssl=self._tls, socket_factory=_socket_with_keepalive, keepalive_timeout=30, limit=32
+            ssl=self._tls, socket_factory=self._make_socket, keepalive_timeout=30, limit=32
         )
         self._session = aiohttp.ClientSession(connector=connector, raise_for_status=False)
         return self
@@ -131,6 +138,10 @@ class Kube:
         url = self._access.url + path
         return self._session.request(method, url, headers=headers, timeout=timeout, **more)
 
+    def _payload(self, data: bytes) -> Any:
+        """What is sent as the body, in a form that aiohttp takes."""
+        return data
+
     async def request(
         self,
         method: str,
@@ -148,7 +159,7 @@ class Kube:
                 path,
                 aiohttp.ClientTimeout(total=seconds),
                 params=params,
-                data=None if body is None else json.dumps(body),
+                data=None if body is None else self._payload(json.dumps(body).encode()),
                 headers={} if body is None else {"Content-Type": kind},
             ) as answer:
                 text = await answer.text()

@@ -157,6 +157,11 @@ class AllocatorMetrics:
             "1 once everything has been listed.",
             registry=registry,
         )
+        self.is_leader = Gauge(
+            "purelb_allocator_is_leader",
+            "1 while this replica is the one that gives out addresses.",
+            registry=registry,
+        )
         self.size = gauge(f"{_POOL}_size", "Addresses in a pool.", "pool")
         self.in_use = gauge(f"{_POOL}_addresses_in_use", "Addresses given out.", "pool")
         self.multi = counter(

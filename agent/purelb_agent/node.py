@@ -18,6 +18,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.names im
     API_GROUP,
     API_VERSION,
     DEFAULT_NAMESPACE,
+    LEADER_LEASE,
 )
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.settings import (
     LeaseTiming,
@@ -75,9 +76,11 @@ def _identity() -> Identity:
 def _watchers(kube: Kube, store: NodeStore, identity: Identity) -> dict[str, Watcher]:
     leases = f"/apis/coordination.k8s.io/v1/namespaces/{identity.namespace}/leases"
     ours = f"/apis/{API_GROUP}/{API_VERSION}/namespaces/{identity.namespace}"
+    # The allocators' lock changes every other second, and says nothing of nodes.
+    of_nodes = {"fieldSelector": f"metadata.name!={LEADER_LEASE}"}
     balanced = {"fieldSelector": "spec.type=LoadBalancer"}
     return {
-        "leases": Watcher(kube, leases, store.leases),
+        "leases": Watcher(kube, leases, store.leases, params=of_nodes),
         "groups": Watcher(kube, f"{ours}/servicegroups", store.groups),
         "configs": Watcher(kube, f"{ours}/lbnodeagents", store.configs),
         "nodes": Watcher(kube, "/api/v1/nodes", store.nodes),

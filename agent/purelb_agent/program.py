@@ -17,7 +17,7 @@ from prometheus_client import disable_created_metrics
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.errors import SettingError
 
 from . import __version__, log
-from .tasks import TaskEndedError
+from .tasks import ReplacedError, TaskEndedError
 
 METRICS_PORT = 7472
 
@@ -81,4 +81,7 @@ def run(options: argparse.Namespace, work: Callable[[argparse.Namespace], Awaita
         sys.exit(f"{sys.argv[0].rpartition(os.sep)[2]}: {problem}")
     except TaskEndedError as problem:
         log.error("stopped", error=str(problem))
+        sys.exit(1)
+    except ReplacedError as problem:
+        log.warning("stopped", reason=str(problem))
         sys.exit(1)

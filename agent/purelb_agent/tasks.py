@@ -19,6 +19,10 @@ class TaskEndedError(Exception):
     """An eternal task ended."""
 
 
+class ReplacedError(Exception):
+    """The process is to end, by no fault of its own: another one takes its place."""
+
+
 class Tasks:
     """The eternal tasks of a program."""
 
@@ -36,6 +40,8 @@ class Tasks:
         )
         task = done.pop()
         problem = task.exception()
+        if isinstance(problem, ReplacedError):
+            raise problem
         if problem is not None:
             log.crash("taskFailed", problem, task=task.get_name())
         raise TaskEndedError(f"task {task.get_name()} ended") from problem
@@ -47,12 +53,13 @@ class Tasks:
             task.cancel()
         await asyncio.gather(*ending, return_exceptions=True)
 
-    async def run_until(self, stop: asyncio.Event) -> None:
-        """Wait for `stop`; a task that ends before raises its fault here."""
-        waiting = asyncio.create_task(stop.wait())
+    async def run_until(self, *events: asyncio.Event) -> None:
+        """Wait for one of these; a task that ends before raises its fault here."""
+        waiting = [asyncio.create_task(event.wait()) for event in events]
         watching = asyncio.create_task(self._watch())
-        await asyncio.wait({waiting, watching}, return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
+        await asyncio.wait({*waiting, watching}, return_when=asyncio.FIRST_COMPLETED)
+        for one in waiting:
+            one.cancel()
         if watching.done():
             await watching
         watching.cancel()

@@ -17,6 +17,30 @@ description:
     the agents hold. Says for each address who the candidates are, who wins, and who says to announce it.
   - Judges a Lease by its renewal time and the clock of the machine that the module runs on. The agents do
     not depend on clocks.
+  - Shows leader locks too, by default that of the allocator, and says which are held, expired or free, and which
+    change hands again and again.
+options:
+  leader_locks:
+    description:
+      - Leader locks to look at, of any program. Without this the Lease C(purelb-allocator) in O(namespace), by which
+        one of several allocators leads.
+    type: list
+    elements: dict
+    suboptions:
+      kind:
+        description:
+          - What the lock is. On V(Endpoints) and V(ConfigMap) objects, where programs older than Leases keep it, it
+            is the annotation C(control-plane.alpha.kubernetes.io/leader).
+        type: str
+        choices: [Lease, Endpoints, ConfigMap]
+        default: Lease
+      namespace:
+        description: Namespace of the object; O(namespace) by default.
+        type: str
+      name:
+        description: Name of the object.
+        type: str
+        required: true
 extends_documentation_fragment:
   - purelb.purelb.connection
   - purelb.purelb.namespace
@@ -32,7 +56,7 @@ seealso:
 notes:
   - The user needs the verb list on C(leases) in O(namespace), and on C(services) and C(nodes) in the whole
     cluster; on C(endpointslices) too where a Service has node affinity, or is announced by all nodes and takes
-    only local traffic.
+    only local traffic; and on the kind of each of O(leader_locks) in its namespace.
   - A cluster whose agents run with draining switched off is judged as if it were on.
 """
 
@@ -40,6 +64,14 @@ EXAMPLES = r"""
 - name: See who has which address
   purelb.purelb.purelb_lease_info:
   register: purelb
+
+- name: See who leads the control plane, and a program that keeps its lock on an Endpoints object
+  purelb.purelb.purelb_lease_info:
+    leader_locks:
+      - {namespace: kube-system, name: kube-controller-manager}
+      - {namespace: kube-system, name: kube-scheduler}
+      - {namespace: kube-system, name: old-controller, kind: Endpoints}
+  register: control_plane
 
 - name: Fail if an address does not work as it should
   ansible.builtin.assert:
@@ -122,6 +154,71 @@ leases:
           type: float
           returned: success
           sample: 180.0
+leader_locks:
+  description: The leader locks, in the order in which they were asked for.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    kind:
+      description: Kind of the object that is the lock, or carries it.
+      type: str
+      returned: success
+      sample: Lease
+    namespace:
+      description: Its namespace.
+      type: str
+      returned: success
+      sample: purelb-system
+    name:
+      description: Its name.
+      type: str
+      returned: success
+      sample: purelb-allocator
+    holder:
+      description: Who leads, or last led; empty if nobody holds the lock.
+      type: str
+      returned: success
+      sample: allocator-7d9c8b6f5-x2x7k_0f6f4a0e-3d0c-4a44-8a1b-6c2f1f7b9d1e
+    state:
+      description: C(held) if it was renewed within its duration, by the clock of this machine; C(expired) if it was
+        not; C(released) if nobody holds it; C(absent) if there is no such object; C(unreadable) if the object does
+        not say who leads.
+      type: str
+      returned: success
+      sample: held
+    duration:
+      description: Seconds that the lock counts after a renewal.
+      type: float
+      returned: success
+      sample: 15.0
+    age:
+      description: Seconds since the last renewal, or null if there was none.
+      type: float
+      returned: success
+      sample: 1.204
+    held_for:
+      description: Seconds since the holder acquired it, or null if nobody holds it.
+      type: float
+      returned: success
+      sample: 86400.0
+    transitions:
+      description: How often it passed to another holder.
+      type: int
+      returned: success
+      sample: 3
+    transitions_per_hour:
+      description: The same by hour, on average since the object was made, or null if that is not known.
+      type: float
+      returned: success
+      sample: 0.125
+    flapping:
+      description: Whether it changes hands again and again. That is so if it did four times or more, more than once
+        an hour on average since the object was made, and last within the last hour. One look cannot see more, so a
+        lock that was calm for long and changes hands often since today is found only after a while.
+      type: bool
+      returned: success
+      sample: false
 vips:
   description: The addresses that PureLB gave to Services.
   returned: success
@@ -220,7 +317,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb import argspe
 
 
 def main() -> None:
-    spec = argspec.connection().merge(argspec.namespace())
+    spec = argspec.connection().merge(argspec.namespace()).merge(argspec.leader_locks())
     run.run(AnsibleModule(**spec.arguments(), supports_check_mode=True), observe.lease_info)
 
 

@@ -18,7 +18,7 @@ import pytest
 from labkit.api import ApiError
 from labkit.prober import Prober
 from sampler import sampling
-from watching import AGENTS, CRASH, LEASES, addresses_of, eventually, figure, ingress
+from watching import CRASH, LEASES, addresses_of, eventually, figure, ingress, leader
 
 pytestmark = pytest.mark.timeout(240)
 # The contract's aim for the recovery from a partition, in seconds; 30 is its worst case.
@@ -151,7 +151,7 @@ def winner(cluster, address):
 def test_a_node_whose_watches_are_too_old_sees_new_services_at_once(
     cluster, homes, make_service, capsys
 ):
-    (allocator,) = cluster.api.items(AGENTS, labelSelector="component=allocator")
+    allocator = eventually(lambda: leader(cluster), "leader")
     # The allocator gives the first free addresses: these three to the homes, and these next.
     following = [f"{pool}{last}" for last in range(223, 227) for pool in ("172.28.1.", V6_POOL)]
     winners = [winner(cluster, address) for address in following]

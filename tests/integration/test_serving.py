@@ -8,7 +8,18 @@ import threading
 
 import pytest
 
-from watching import addresses_of, answers, eventually, fetch, holder, ingress, on_interface
+from watching import (
+    AGENTS,
+    addresses_of,
+    allocator_pods,
+    answers,
+    eventually,
+    fetch,
+    holder,
+    ingress,
+    leader,
+    on_interface,
+)
 
 pytestmark = pytest.mark.timeout(90)
 EVENTS = "/api/v1/namespaces/default/events"
@@ -96,8 +107,7 @@ def test_the_allocator_counts_what_services_have(cluster, make_service):
         cluster.api.delete(path)
     services = cluster.api.items("/api/v1/services")
     had = sum(len(ingress(s)) for s in services if s["spec"]["type"] == "LoadBalancer")
-    pods = "/api/v1/namespaces/purelb-system/pods"
-    (pod,) = cluster.api.items(pods, labelSelector="component=allocator")
+    pod = eventually(lambda: leader(cluster), "leader")
     url = f"http://{pod['status']['podIP']}:7472/metrics"
     series = 'purelb_address_pool_addresses_in_use{pool="default"}'
 
@@ -111,9 +121,8 @@ def test_the_allocator_counts_what_services_have(cluster, make_service):
 
 def test_a_restarted_allocator_knows_what_is_taken(cluster, make_service):
     before = addresses_of(cluster, make_service())
-    pods = "/api/v1/namespaces/purelb-system/pods"
-    (pod,) = cluster.api.items(pods, labelSelector="component=allocator")
-    cluster.api.delete(f"{pods}/{pod['metadata']['name']}", gracePeriodSeconds=0)
+    for pod in allocator_pods(cluster):
+        cluster.api.delete(f"{AGENTS}/{pod['metadata']['name']}")
     after = addresses_of(cluster, make_service())
     assert not set(before) & set(after)
 

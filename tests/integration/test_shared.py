@@ -25,7 +25,10 @@ def by_hand(cluster, make_service):
         eventually(lambda: len(pods()) == replicas, "allocator", seconds=60)
         if replicas:
             cluster.api.wait(
-                ALLOCATOR, lambda d: d["status"].get("readyReplicas"), what="allocator", seconds=60
+                ALLOCATOR,
+                lambda d: d["status"].get("readyReplicas") == replicas,
+                what="allocator",
+                seconds=60,
             )
 
     def pods():
@@ -45,12 +48,13 @@ def by_hand(cluster, make_service):
         )
         return path
 
+    before = cluster.api.get(ALLOCATOR)["spec"]["replicas"]
     scale(0)
     yield make
     # Before the allocator may judge them.
     for service in cluster.api.items("/api/v1/services", fieldSelector="spec.type=LoadBalancer"):
         cluster.api.delete(cluster.api.path_of({"kind": "Service", "apiVersion": "v1", **service}))
-    scale(1)
+    scale(before)
 
 
 def test_a_shared_address_is_withdrawn_with_the_last_of_its_services(cluster, by_hand):

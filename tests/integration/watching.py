@@ -70,6 +70,18 @@ def delete_agent(lab: Lab, node: str) -> None:
     lab.api.delete(f"{AGENTS}/{agent_pod(lab, node)['metadata']['name']}")
 
 
+def allocator_pods(lab: Lab) -> list[dict[str, Any]]:
+    """The allocator's pods, those on their way out, too."""
+    return lab.api.items(AGENTS, labelSelector="component=allocator")
+
+
+def leader(lab: Lab) -> dict[str, Any]:
+    """The pod of the allocator that leads; nothing while none does."""
+    holder = lab.api.get(f"{LEASES}/purelb-allocator")["spec"].get("holderIdentity") or ""
+    name = holder.partition("_")[0]
+    return next((p for p in allocator_pods(lab) if p["metadata"]["name"] == name), {})
+
+
 def ingress(service: dict[str, Any]) -> list[str]:
     """Addresses in a Service's status."""
     entries = service["status"].get("loadBalancer", {}).get("ingress") or []

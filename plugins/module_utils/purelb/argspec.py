@@ -67,6 +67,17 @@ def namespace() -> ArgumentSpec:
     return ArgumentSpec({"namespace": {"type": "str", "default": names.DEFAULT_NAMESPACE}})
 
 
+def leader_locks() -> ArgumentSpec:
+    """Which leader locks to look at; without any, that of the allocator."""
+    lock: Dict[str, Dict[str, Any]] = {
+        "kind": {"type": "str", "choices": ["Lease", "Endpoints", "ConfigMap"], "default": "Lease"},
+        "namespace": {"type": "str"},
+        "name": {"type": "str", "required": True},
+    }
+    spec = {"type": "list", "elements": "dict", "options": lock}
+    return ArgumentSpec({"leader_locks": spec})
+
+
 def _option(kind: str, *variables: str) -> Dict[str, Any]:
     return {"type": kind, "fallback": (env_fallback, list(variables))}
 

@@ -13,6 +13,8 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core import (
     codec,
     draining,
     endpoints,
+    lockfindings,
+    locks,
     model,
     names,
     nodes,
@@ -24,6 +26,11 @@ LEASES = Kind("coordination.k8s.io", "v1", "leases", namespaced=True)
 SERVICES = Kind("", "v1", "services", namespaced=True)
 NODES = Kind("", "v1", "nodes", namespaced=False)
 SLICES = Kind("discovery.k8s.io", "v1", "endpointslices", namespaced=True)
+LOCKS = {
+    "Lease": LEASES,
+    "Endpoints": Kind("", "v1", "endpoints", namespaced=True),
+    "ConfigMap": Kind("", "v1", "configmaps", namespaced=True),
+}
 
 
 def lease_info(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Dict[str, Any]:  # noqa: ARG001, FBT001 - reading is the same in check mode
@@ -35,8 +42,17 @@ def lease_info(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Di
     asks = any(vip.asks_endpoints for vip in vips.vips_of(services))
     ready = read_endpoints(cluster) if asks else None
     leases = read_leases(cluster, namespace=params["namespace"])
-    report = audit.audit(leases, services, wall_time=time.time(), drained=drained, endpoints=ready)
-    return {"changed": False, **audit.as_dict(report)}
+    found = read_locks(cluster, params)
+    report = audit.audit(
+        leases,
+        services,
+        wall_time=time.time(),
+        drained=drained,
+        endpoints=ready,
+        others=lockfindings.lock_findings(found),
+    )
+    shown = [locks.lock_dict(lock) for lock in found]
+    return {"changed": False, **audit.as_dict(report), "leader_locks": shown}
 
 
 def read_leases(cluster: Cluster, *, namespace: str) -> List[model.Lease]:
@@ -46,6 +62,29 @@ def read_leases(cluster: Cluster, *, namespace: str) -> List[model.Lease]:
         LEASES, namespace=namespace, convert=codec.lease_of, labelSelector=labels
     )
     return [lease for lease in found if lease is not None]
+
+
+def read_locks(cluster: Cluster, params: Dict[str, Any]) -> List[locks.LockReport]:
+    """The leader locks that were asked for, or that of the allocator."""
+    asked = params["leader_locks"] or [
+        {"kind": "Lease", "namespace": None, "name": names.LEADER_LEASE}
+    ]
+    return [
+        _read_lock(
+            cluster,
+            locks.LockName(one["kind"], one["namespace"] or params["namespace"], one["name"]),
+        )
+        for one in asked
+    ]
+
+
+def _read_lock(cluster: Cluster, name: locks.LockName) -> locks.LockReport:
+    # By a list of one, which needs no other permission than the lists of everything else.
+    only = f"metadata.name={name.name}"
+    found = cluster.read_all(
+        LOCKS[name.kind], namespace=name.namespace, convert=dict, fieldSelector=only
+    )
+    return locks.judge_lock(name, found[0] if found else None, wall_time=time.time())
 
 
 def read_services(cluster: Cluster) -> List[model.Service]:

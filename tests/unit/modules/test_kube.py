@@ -151,20 +151,41 @@ def test_paths(kind: kube.Kind, namespace: str, path: str):
     assert kind.path(namespace, "x") == path
 
 
-def test_the_audit_reads_three_lists_and_writes_nothing():
+LEASES = "GET https://api:6443/apis/coordination.k8s.io/v1/namespaces/purelb-system/leases"
+
+
+def test_the_audit_reads_lists_and_writes_nothing():
     service = {
         "metadata": {"namespace": "default", "name": "web"},
         "spec": {"type": "LoadBalancer"},
     }
     node = {"metadata": {"name": "n1"}}
     lease = {"metadata": {"name": "purelb-node-n1"}, "spec": {"holderIdentity": "n1"}}
-    found, asked = audited([service], [node], [lease])
+    lock = {"metadata": {"name": "purelb-allocator"}, "spec": {"holderIdentity": "allocator-1_x"}}
+    found, asked = audited([service], [node], [lease], [lock])
+    assert [one["holder"] for one in found["leader_locks"]] == ["allocator-1_x"]
     assert [lease["node"] for lease in found["leases"]] == ["n1"]
     assert not found["changed"]
     assert asked == [
         "GET https://api:6443/api/v1/services",
         "GET https://api:6443/api/v1/nodes",
-        "GET https://api:6443/apis/coordination.k8s.io/v1/namespaces/purelb-system/leases",
+        LEASES,
+        LEASES,
+    ]
+
+
+def test_the_audit_reads_the_leader_locks_that_it_is_asked_for():
+    asks = [
+        {"kind": "Endpoints", "namespace": "kube-system", "name": "old"},
+        {"kind": "ConfigMap", "namespace": None, "name": "older"},
+    ]
+    found, asked = audited([], [], [], [{"metadata": {}}], [], leader_locks=asks)
+    states = [(lock["namespace"], lock["state"]) for lock in found["leader_locks"]]
+    assert states == [("kube-system", "unreadable"), ("purelb-system", "absent")]
+    assert [finding["code"] for finding in found["findings"]] == ["lockAbsent", "lockUnreadable"]
+    assert asked[-2:] == [
+        "GET https://api:6443/api/v1/namespaces/kube-system/endpoints",
+        "GET https://api:6443/api/v1/namespaces/purelb-system/configmaps",
     ]
 
 
@@ -199,12 +220,13 @@ def test_the_audit_reads_endpoints_where_they_matter():
         }
         for node in ("n1", "n2", "n3")
     ]
-    found, asked = audited([service], [], [near], leases)
+    found, asked = audited([service], [], [near], leases, [])
     assert found["vips"][0]["winner"] == "n2"
     assert "GET https://api:6443/apis/discovery.k8s.io/v1/endpointslices" in asked
 
 
-def audited(*lists):
+def audited(*lists, leader_locks=None):
     cluster, pool = cluster_with(*((200, {"items": items}) for items in lists))
-    found = observe.lease_info(cluster, {"namespace": "purelb-system"}, check_mode=False)
+    params = {"namespace": "purelb-system", "leader_locks": leader_locks}
+    found = observe.lease_info(cluster, params, check_mode=False)
     return found, [asked.split("?")[0] for asked in pool.asked]

@@ -92,11 +92,12 @@ def audit(
     wall_time: float,
     drained: Optional[Mapping[str, str]] = None,
     endpoints: Optional[Mapping[ServiceKey, FrozenSet[str]]] = None,
+    others: Iterable[Finding] = (),
 ) -> Report:
     """Judge Leases and Services as they were listed at `wall_time` (seconds since the epoch).
 
     `drained` gives the UIDs of Nodes whose taints keep addresses away, by name; `endpoints` the
-    nodes with a ready endpoint of each Service.
+    nodes with a ready endpoint of each Service; `others` are findings about what it does not see.
     """
     lease_reports = tuple(
         _lease_report(lease, wall_time) for lease in sorted(leases, key=lambda one: one.node)
@@ -111,7 +112,8 @@ def audit(
     vips = tuple(
         VipReport(vip, _decide(vip, electorate, endpoints or {})) for vip in vips_of(known)
     )
-    findings = [finding for report in lease_reports for finding in _lease_findings(report)]
+    findings = [*others]
+    findings += [finding for report in lease_reports for finding in _lease_findings(report)]
     findings += _service_findings(known)
     live = frozenset(member.node for member in members)
     findings += [finding for vip in vips for finding in _vip_findings(vip, live)]

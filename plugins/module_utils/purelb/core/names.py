@@ -26,6 +26,15 @@ OUTAGE_ANNOTATION = "purelb.io/held-through-outage"
 # Readers of other makes stop there, and an annotation is not a place for a routing table.
 MAX_SUBNETS = 256
 
+# The lock of the allocator's replicas, a Lease in the namespace of the installation.
+LEADER_LEASE = "purelb-allocator"
+LEADER_LABELS = {
+    "app.kubernetes.io/name": "purelb",
+    "app.kubernetes.io/component": "allocator",
+}
+# Where programs older than Leases keep such a lock: on an Endpoints or ConfigMap object.
+LEADER_ANNOTATION = "control-plane.alpha.kubernetes.io/leader"
+
 SERVICE_GROUP_ANNOTATION = "purelb.io/service-group"
 ALLOCATED_BY_ANNOTATION = "purelb.io/allocated-by"
 ALLOCATED_BY = "PureLB"
