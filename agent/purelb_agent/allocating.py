@@ -19,6 +19,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.allocate
     rebuild,
 )
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.choice import Live
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.elsewhere import answered
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.groups import Groups
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.ledger import Ledger
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import (
@@ -27,33 +28,42 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model im
     ServiceKey,
 )
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.outcomes import (
+    Ask,
     Assignment,
     Keep,
     Outcome,
     Refusal,
     Release,
 )
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.refusals import (
+    RefusalReason,
+)
 
 from . import clock, log
+from .elsewhere import Elsewhere
 from .events import About, Events
+from .ipam import IpamError
 from .kube import CONFLICT, NOT_FOUND, ApiError
 from .metrics import AllocatorMetrics
 from .pools import Pools
 from .servicewriter import ServiceWriter
 from .store import LeaseTable, service_table
 
-_RETRY = 1.0
+_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 # More at once do not make the API server faster; fewer leave it waiting for us.
 _WRITES = 8
 
 
 @dataclass(frozen=True)
 class _Write:
-    """A request under way, what it is to bring about, and for which state of the Service."""
+    """A request under way, what it is to bring about, and for which state of the Service.
+
+    It ends with the Service's new version, or with the addresses that were asked for.
+    """
 
     service: Service
     outcome: Outcome
-    task: asyncio.Task[str]
+    task: asyncio.Task[str | tuple[Address, ...]]
 
 
 class Allocating:
@@ -62,6 +72,7 @@ class Allocating:
     def __init__(
         self,
         writer: ServiceWriter,
+        elsewhere: Elsewhere,
         pools: Pools,
         events: Events,
         metrics: AllocatorMetrics,
@@ -72,6 +83,7 @@ class Allocating:
         self.services = service_table(self._look_at)
         self.leases = LeaseTable(self._leases_changed)
         self._writer = writer
+        self._elsewhere = elsewhere
         self._pools = pools
         self._events = events
         self._metrics = metrics
@@ -85,10 +97,14 @@ class Allocating:
         self._refusals: dict[ServiceKey, Refusal] = {}
         # Services that take one address of each range, and so follow the Leases.
         self._multi: set[ServiceKey] = set()
+        # Names of the groups of which Services have addresses that another system gave out.
+        self._leased: dict[ServiceKey, str] = {}
+        self._pauses: dict[ServiceKey, float] = {}
         self._writes: dict[ServiceKey, _Write] = {}
         self._is_finishing = False
         self._work = asyncio.Event()
         pools.on_change = self._groups_changed
+        elsewhere.on_stats = self._work.set
 
     def _look_at(self, keys: set[ServiceKey]) -> None:
         self._queue.update(dict.fromkeys(sorted(keys, key=str)))
@@ -98,7 +114,7 @@ class Allocating:
         self._look_at(set(self.services.records))
 
     def _leases_changed(self) -> None:
-        self._look_at(set(self._multi))
+        self._look_at(self._multi | set(self._refusals))
 
     @property
     def _listed(self) -> bool:
@@ -165,6 +181,7 @@ class Allocating:
         if not isinstance(outcome, Refusal):
             self._refusals.pop(key, None)
         self._follow_leases(service, groups)
+        self._follow_source(service, groups)
         self._carry_out(service, outcome)
 
     def _follow_leases(self, service: Service, groups: Groups) -> None:
@@ -174,10 +191,17 @@ class Allocating:
         else:
             self._multi.discard(service.key)
 
+    def _follow_source(self, service: Service, groups: Groups) -> None:
+        """Remember who is to get the Service's addresses back, also when its group is gone."""
+        group = groups.all.get(service.allocated_from or "")
+        if group is not None and group.source is not None and service.addresses:
+            self._leased[service.key] = group.name
+
     def _forget(self, key: ServiceKey) -> None:
         self._refusals.pop(key, None)
         self._written.pop(key, None)
         self._multi.discard(key)
+        self._pauses.pop(key, None)
         self._pools.forget(key)
         self._freed(key, self._ledger.release(key))
 
@@ -187,6 +211,9 @@ class Allocating:
             # Service had stays taken until it no longer has it.
             self._ledger.hold(service, {*outcome.addresses, *self._ledger.of(service.key)})
             self._begin(service, outcome, self._writer.assign(service, outcome))
+        elif isinstance(outcome, Ask):
+            asking = self._elsewhere.allocate(outcome.group, outcome.request)
+            self._begin(service, outcome, asking)
         elif isinstance(outcome, Release):
             self._begin(service, outcome, self._writer.release(service))
         elif isinstance(outcome, Refusal):
@@ -195,7 +222,7 @@ class Allocating:
             self._keep(service, outcome)
 
     def _keep(self, service: Service, keep: Keep) -> None:
-        own = [a for a in service.addresses if self._ledger.conflict(a, service) is None]
+        own = self._ledger.unclaimed(service, service.addresses)
         self._freed(service.key, self._ledger.hold(service, own))
         if self._pools.stray(service, keep.stray) and keep.stray:
             addresses = ", ".join(map(str, keep.stray))
@@ -220,7 +247,10 @@ class Allocating:
         self._event(service, "AllocationFailed", f"{reason}: {refusal.message}", kind="Warning")
 
     def _begin(
-        self, service: Service, outcome: Outcome, request: Coroutine[None, None, str]
+        self,
+        service: Service,
+        outcome: Outcome,
+        request: Coroutine[None, None, str | tuple[Address, ...]],
     ) -> None:
         task = asyncio.create_task(request, name=f"write {service.key}")
         task.add_done_callback(lambda _task: self._work.set())
@@ -232,19 +262,59 @@ class Allocating:
             key = write.service.key
             del self._writes[key]
             try:
-                self._written[key] = write.task.result()
+                result = write.task.result()
             except ApiError as problem:
                 # After a conflict the watch brings the newer Service, or the news that it is gone.
                 if problem.status not in (CONFLICT, NOT_FOUND):
                     log.warning("writeFailed", service=key, error=str(problem))
-                    asyncio.get_running_loop().call_later(_RETRY, self._look_at, {key})
+                    self._look_again(key)
+            except IpamError as problem:
+                self._not_answered(write.service, write.outcome, problem)
             else:
-                self._succeeded(write.service, write.outcome)
+                self._pauses.pop(key, None)
+                if isinstance(result, str):
+                    self._written[key] = result
+                    self._succeeded(write.service, write.outcome)
+                else:
+                    self._answered(write.service, write.outcome, result)
+
+    def _look_again(self, key: ServiceKey) -> None:
+        """Look at a Service after a while, longer each time."""
+        pause = self._pauses.get(key, _PAUSE)
+        self._pauses[key] = min(pause * 2, _LONGEST_PAUSE)
+        asyncio.get_running_loop().call_later(pause, self._look_at, {key})
+
+    def _answered(self, service: Service, asked: Outcome, addresses: tuple[Address, ...]) -> None:
+        """Go on with what another system has said, if the Service is still there to have it."""
+        if not isinstance(asked, Ask):
+            raise TypeError(f"only a question has such an answer, not {asked}")
+        name = asked.group.name
+        if service.key not in self.services.records:
+            self._elsewhere.give_back(name, service.key)
+            return
+        outcome = answered(service, asked.group, addresses, self._ledger)
+        self._carry_out(service, outcome)
+        if isinstance(outcome, Refusal):
+            for address in set(addresses) - set(outcome.keeps):
+                self._elsewhere.give_back(name, service.key, address)
+
+    def _not_answered(self, service: Service, asked: Outcome, problem: IpamError) -> None:
+        if not isinstance(asked, Ask):
+            raise TypeError(f"only a question can stay unanswered, not {asked}")
+        reason = RefusalReason.EXHAUSTED if problem.is_exhausted else RefusalReason.IPAM_FAILED
+        keeps = self._ledger.unclaimed(service, service.addresses)
+        self._refuse(service, Refusal(asked.group.name, reason, problem.message, keeps))
+        if not problem.is_permanent:
+            self._look_again(service.key)
 
     def _succeeded(self, service: Service, outcome: Outcome) -> None:
         if isinstance(outcome, Assignment):
             freed = self._ledger.hold(service, outcome.addresses)
             self._freed(service.key, freed)
+            if outcome.is_leased:
+                self._leased[service.key] = outcome.group
+            else:
+                self._leased.pop(service.key, None)
             self._pools.stray(service, ())
             self._pools.count(outcome)
             self._tell_assigned(service, outcome)
@@ -276,9 +346,22 @@ class Allocating:
 
     def _freed(self, key: ServiceKey, freed: frozenset[Address]) -> None:
         if freed:
+            self._give_back(key, freed)
             log.info("released", service=key, addresses=",".join(sorted(map(str, freed))))
             # Who was refused may now be served.
             self._look_at(set(self._refusals))
+
+    def _give_back(self, key: ServiceKey, freed: frozenset[Address]) -> None:
+        """Tell the system that gave these addresses, if one did."""
+        group = self._leased.get(key)
+        if group is None:
+            return
+        if self._ledger.of(key):
+            for address in freed:
+                self._elsewhere.give_back(group, key, address)
+        else:
+            del self._leased[key]
+            self._elsewhere.give_back(group, key)
 
     def _event(self, service: Service, reason: str, message: str, *, kind: str = "Normal") -> None:
         about = About("Service", service.key.name, service.key.namespace, service.uid)

@@ -78,15 +78,15 @@ class _Leading:
         setting: _Setting,
         metrics: AllocatorMetrics,
     ) -> None:
-        namespace, may_write = setting.namespace, elector.may_write
+        namespace = setting.namespace
         self._kube = kube
         self._writer = writer
         self._elector = elector
         self._setting = setting
         self._events = Events(writer, component="allocator", instance=os.uname().nodename)
-        self._status = GroupStatus(writer, metrics, namespace=namespace, may_write=may_write)
+        self._status = GroupStatus(writer, metrics, namespace=namespace)
         self._pools = Pools(self._status, self._events, metrics, namespace=namespace)
-        services = ServiceWriter(writer, may_write)
+        services = ServiceWriter(writer)
         self.allocating = Allocating(
             services, self._pools, self._events, metrics, classes=setting.classes
         )

@@ -8,7 +8,6 @@ What it is to say is set by who allocates; many changes become one write. Nothin
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.group_status import (
@@ -31,18 +30,10 @@ Json = dict[str, Any]
 class GroupStatus:
     """Brings the status of each group to what was last set for it."""
 
-    def __init__(
-        self,
-        kube: Kube,
-        metrics: AllocatorMetrics,
-        *,
-        namespace: str,
-        may_write: Callable[[], bool],
-    ) -> None:
+    def __init__(self, kube: Kube, metrics: AllocatorMetrics, *, namespace: str) -> None:
         self._kube = kube
         self._metrics = metrics
         self._path = f"/apis/{API_GROUP}/{API_VERSION}/namespaces/{namespace}/servicegroups"
-        self._may_write = may_write
         # What the objects say, as their watcher brought it or the last write answered.
         self._known: dict[str, Json] = {}
         self._wanted: dict[str, Json] = {}
@@ -83,7 +74,7 @@ class GroupStatus:
 
     async def _write(self, name: str, status: Json) -> None:
         patch = merge_patch(self.known(name), status)
-        if not patch or not self._may_write():
+        if not patch:
             return
         try:
             body = await self._kube.request(

@@ -13,10 +13,12 @@ from collections.abc import Callable
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.errors import ObjectError
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.group_status import (
     Condition,
+    Use,
     exhausted,
     ready,
     status_body,
     strayed,
+    use_elsewhere,
     use_of,
 )
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.groups import (
@@ -34,6 +36,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.outcomes
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.times import format_time
 
 from . import clock, log
+from .elsewhere import Elsewhere
 from .events import About, Events
 from .groupstatus import GroupStatus
 from .metrics import AllocatorMetrics
@@ -46,11 +49,18 @@ class Pools:
     """All ServiceGroups: a sink for their watcher, and the allocator's view of them."""
 
     def __init__(
-        self, status: GroupStatus, events: Events, metrics: AllocatorMetrics, *, namespace: str
+        self,
+        status: GroupStatus,
+        elsewhere: Elsewhere,
+        events: Events,
+        metrics: AllocatorMetrics,
+        *,
+        namespace: str,
     ) -> None:
         self.groups = Groups()
         self.on_change: Callable[[], None] = lambda: None
         self._status = status
+        self._elsewhere = elsewhere
         self._events = events
         self._metrics = metrics
         self._namespace = namespace
@@ -112,6 +122,7 @@ class Pools:
 
     def _changed(self, _names: set[str]) -> None:
         self.groups = Groups(self._table.records.values())
+        self._elsewhere.follow(g for g in self.groups.all.values() if g.source is not None)
         self.on_change()
 
     def stray(self, service: Service, addresses: tuple[Address, ...]) -> bool:
@@ -143,18 +154,55 @@ class Pools:
         moment = format_time(clock.wall_time())[:19] + "Z"
         overlaps = {overlap.later: overlap for overlap in self.groups.overlaps}
         for name, group in self.groups.all.items():
+            if group.source is not None:
+                self._report_elsewhere(group, moment)
+                continue
             use = use_of(group, ledger)
-            versions = {one.first.version for one in group.ranges}
             problem = self._overlap(overlaps.get(name))
-            conditions = (ready(problem), exhausted(use, versions), strayed(self._strays_of(name)))
-            known = self._status.known(name)
-            self._status.want(name, status_body(group, use, conditions, known=known, now=moment))
-            self._metrics.size.of(name, name).set(sum(one.size for one in group.ranges))
-            self._metrics.in_use.of(name, name).set(sum(use.in_use.values()))
+            conditions = (ready(problem), exhausted(use), strayed(self._strays_of(name)))
+            shown = tuple(str(one) for one in group.ranges)
+            self._report(group, use, conditions, shown, moment)
         for name, (item, text) in self._unreadable.items():
             self._report_unreadable(name, item, text, moment)
         for one in self._metrics.of_groups:
             one.retain(self.groups.all)
+
+    def _report(
+        self,
+        group: ServiceGroup,
+        use: Use,
+        conditions: tuple[Condition, ...],
+        shown: tuple[str, ...],
+        moment: str,
+    ) -> None:
+        name = group.name
+        known = self._status.known(name)
+        self._status.want(name, status_body(group, use, conditions, shown, known=known, now=moment))
+        free = [count for count in use.free.values() if count is not None]
+        in_use = sum(use.in_use.values())
+        self._metrics.size.of(name, name).set(in_use + sum(free))
+        self._metrics.in_use.of(name, name).set(in_use)
+
+    def _report_elsewhere(self, group: ServiceGroup, moment: str) -> None:
+        """How full it is where its addresses come from, as far as is known."""
+        stats, text = self._elsewhere.stats(group.name)
+        condition = ready(("Unreachable", text) if text else None)
+        if text and self._is_news(group.name, text):
+            self._event(group, "Unreachable", text)
+        elif not text:
+            self._told.pop(group.name, None)
+        if stats is None:
+            if text:
+                self._want_condition(group, condition, moment)
+            return
+        use = use_elsewhere(stats)
+        self._report(group, use, (condition, exhausted(use)), stats.display, moment)
+
+    def _want_condition(self, group: ServiceGroup, condition: Condition, moment: str) -> None:
+        """Say only this of a group; the rest of its status stays as it is."""
+        known = self._status.known(group.name)
+        status = status_body(group, Use({}, {}), [condition], (), known=known, now=moment)
+        self._status.want(group.name, {**known, "conditions": status["conditions"]})
 
     def _strays_of(self, name: str) -> dict[ServiceKey, tuple[Address, ...]]:
         return {key: stray for key, (group, stray) in self._strays.items() if group == name}
@@ -185,11 +233,7 @@ class Pools:
         group = ServiceGroup(
             name, meta["namespace"], meta["uid"], generation=meta.get("generation", 0)
         )
-        condition: Condition = ready(("InvalidSpec", text))
-        known = self._status.known(name)
-        use = use_of(group, Ledger())
-        status = status_body(group, use, [condition], known=known, now=moment)
-        self._status.want(name, {**known, "conditions": status["conditions"]})
+        self._want_condition(group, ready(("InvalidSpec", text)), moment)
         if self._is_news(name, text):
             self._event(group, "InvalidSpec", f"Nothing is allocated from it: {text}")
 

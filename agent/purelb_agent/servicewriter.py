@@ -8,7 +8,6 @@ write names the version that was decided on: a Service that changed meanwhile is
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core import codec
@@ -18,15 +17,14 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model im
 )
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.outcomes import Assignment
 
-from .kube import ApiError, Kube
+from .kube import Kube
 
 
 class ServiceWriter:
-    """Writes Services while this process may: `may_write` is asked before each request."""
+    """Writes Services by requests that only the leader may send."""
 
-    def __init__(self, kube: Kube, may_write: Callable[[], bool]) -> None:
+    def __init__(self, kube: Kube) -> None:
         self._kube = kube
-        self._may_write = may_write
 
     async def assign(self, service: Service, assignment: Assignment) -> str:
         """Give the Service its addresses; its version after that."""
@@ -59,8 +57,6 @@ class ServiceWriter:
         return await self._patch(service, "/status", version, body)
 
     async def _patch(self, service: Service, part: str, version: str, body: dict[str, Any]) -> str:
-        if not self._may_write():
-            raise ApiError(0, "not written: this allocator is not the leader any more")
         path = f"/api/v1/namespaces/{service.key.namespace}/services/{service.key.name}{part}"
         meta = {**body.get("metadata", {}), "resourceVersion": version}
         written = await self._kube.request("PATCH", path, {**body, "metadata": meta})

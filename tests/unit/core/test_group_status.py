@@ -8,16 +8,19 @@ import pytest
 
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.addresses import parse_range
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.group_status import (
-    Use,
     exhausted,
     merge_patch,
     ready,
     status_body,
     strayed,
+    use_elsewhere,
     use_of,
 )
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.ipam import Stats
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.ledger import Ledger
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import (
+    ExternalSource,
+    NetBoxSource,
     ServiceGroup,
     ServiceKey,
 )
@@ -34,8 +37,9 @@ def held(*addresses):
 
 def body(group=GROUP, ledger=None, known=(), now=NOW, problem=None):
     use = use_of(group, ledger or Ledger())
-    conditions = (ready(problem), exhausted(use, [4, 6]), strayed({}))
-    return status_body(group, use, conditions, known=dict(known), now=now)
+    conditions = (ready(problem), exhausted(use), strayed({}))
+    shown = [str(one) for one in group.ranges]
+    return status_body(group, use, conditions, shown, known=dict(known), now=now)
 
 
 def test_says_what_is_in_use_and_what_is_free():
@@ -64,8 +68,8 @@ def test_names_the_namespaces_in_order():
 @pytest.mark.parametrize(("version", "first"), [(4, VIP4), (6, VIP6)], ids=["v4", "v6"])
 def test_a_family_with_nothing_left_is_named(version, first):
     use = use_of(GROUP, held(*(first + i for i in range(10))))
-    assert f"All IPv{version} addresses are in use" in exhausted(use, [4, 6]).message
-    assert not exhausted(use_of(GROUP, Ledger()), [4, 6]).is_true
+    assert f"All IPv{version} addresses are in use" in exhausted(use).message
+    assert not exhausted(use_of(GROUP, Ledger())).is_true
 
 
 def test_a_condition_keeps_its_time_until_its_status_changes():
@@ -94,8 +98,16 @@ def test_only_what_differs_is_written():
     assert merge_patch(wanted, wanted) == {}
 
 
-def test_what_nobody_here_knows_is_left_out():
-    use = Use({4: 1, 6: 0}, {4: None, 6: None})
-    status = status_body(GROUP, use, [exhausted(use, [4, 6])], known={}, now=NOW)
-    assert "availableIPv4" not in status
-    assert not exhausted(use, [4, 6]).is_true
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [(NetBoxSource("https://netbox", "web"), "NetBox"), (ExternalSource("acme", "/s"), "acme")],
+    ids=["netbox", "external"],
+)
+def test_another_system_says_what_it_knows_of_its_pool(source, name):
+    use = use_elsewhere(Stats({4: 3}, {4: 3, 6: None}, ("10.0.0.1/24",)))
+    group = replace(GROUP, source=source)
+    status = status_body(group, use, [exhausted(use)], ("10.0.0.1/24",), known={}, now=NOW)
+    assert (status["ipam"], status["addresses"]) == (name, ["10.0.0.1/24"])
+    assert (status["allocatedIPv4"], status["availableIPv4"]) == (3, 0)
+    assert (status["allocatedIPv6"], "availableIPv6" in status) == (0, False)
+    assert "All IPv4 addresses" in exhausted(use).message

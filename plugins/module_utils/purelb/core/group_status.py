@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
+from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Tuple
 
+from .ipam import Stats
 from .ledger import Ledger
-from .model import Address, ServiceGroup, ServiceKey
+from .model import Address, NetBoxSource, ServiceGroup, ServiceKey
 from .names import FAMILIES
 
 Json = Mapping[str, Any]
@@ -35,16 +36,31 @@ class Use:
 
     in_use: Mapping[int, int]
     free: Mapping[int, Optional[int]]
+    # Families that have a pool at all.
+    has_pool: FrozenSet[int] = frozenset()
 
 
 def use_of(group: ServiceGroup, ledger: Ledger) -> Use:
     """Count a group's addresses."""
-    in_use = {4: 0, 6: 0}
-    size = {4: 0, 6: 0}
+    in_use = dict.fromkeys(FAMILIES, 0)
+    size = dict.fromkeys(FAMILIES, 0)
     for one in group.ranges:
         in_use[one.first.version] += ledger.in_use(one)
         size[one.first.version] += one.size
-    return Use(in_use, {version: size[version] - in_use[version] for version in in_use})
+    free = {version: size[version] - in_use[version] for version in FAMILIES}
+    has_pool = frozenset(version for version in FAMILIES if size[version])
+    return Use(in_use, dict(free), has_pool)
+
+
+def use_elsewhere(stats: Stats) -> Use:
+    """What another system says of a pool of its own."""
+    in_use = {version: stats.in_use.get(version, 0) for version in FAMILIES}
+    free: Dict[int, Optional[int]] = {}
+    for version in FAMILIES:
+        size = stats.size.get(version)
+        free[version] = None if size is None else max(0, size - in_use[version])
+    has_pool = frozenset(version for version in FAMILIES if stats.size.get(version))
+    return Use(in_use, free, has_pool)
 
 
 def ready(problem: Optional[Tuple[str, str]] = None) -> Condition:
@@ -54,9 +70,9 @@ def ready(problem: Optional[Tuple[str, str]] = None) -> Condition:
     return Condition("Ready", False, *problem)
 
 
-def exhausted(use: Use, versions: Iterable[int]) -> Condition:
+def exhausted(use: Use) -> Condition:
     """Whether a family of the pool has nothing left."""
-    empty = [FAMILIES[version] for version in sorted(versions) if use.free[version] == 0]
+    empty = [FAMILIES[version] for version in sorted(use.has_pool) if use.free[version] == 0]
     if not empty:
         return Condition("Exhausted", False, "AddressesFree", "Each family has free addresses.")
     return Condition(
@@ -89,11 +105,14 @@ def status_body(
     group: ServiceGroup,
     use: Use,
     conditions: Iterable[Condition],
+    addresses: Iterable[str],
     *,
     known: Json,
     now: str,
 ) -> Dict[str, Any]:
-    """The whole status; `known` is what the object says now, `now` a time as the API writes it.
+    """The whole status, with the pool's `addresses` as people read them.
+
+    `known` is what the object says now, `now` a time as the API writes it.
 
     A condition that stays as it is keeps the time of its last change, so an unchanged group gives
     back what it has.
@@ -101,18 +120,24 @@ def status_body(
     before = {one["type"]: one for one in known.get("conditions") or ()}
     body: Dict[str, Any] = {
         "announce": group.pool_type.value.capitalize(),
-        "ipam": "Cluster",
-        "addresses": [str(one) for one in group.ranges],
+        "ipam": _ipam(group),
+        "addresses": list(addresses),
         "conditions": [_condition(c, group, before.get(c.type), now) for c in conditions],
     }
     for version, family in FAMILIES.items():
-        body[f"allocated{family}"] = use.in_use[version]
-        free = use.free[version]
+        body[f"allocated{family}"] = use.in_use.get(version, 0)
+        free = use.free.get(version)
         if free is not None:
             body[f"available{family}"] = min(free, _MOST)
     if group.namespaces:
         body["boundNamespaces"] = sorted(group.namespaces)
     return body
+
+
+def _ipam(group: ServiceGroup) -> str:
+    if group.source is None:
+        return "Cluster"
+    return "NetBox" if isinstance(group.source, NetBoxSource) else group.source.provider
 
 
 def _condition(

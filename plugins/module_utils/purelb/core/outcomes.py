@@ -25,6 +25,8 @@ class Assignment:
     is_multi: bool = False
     partial: Tuple[AddressRange, ...] = ()
     is_balanced: bool = False
+    # Given out by another system.
+    is_leased: bool = False
     # externalTrafficPolicy is to become Cluster: a local address is on one node only.
     sets_cluster: bool = False
 
@@ -84,6 +86,7 @@ def assignment_of(
         tuple(sorted(addresses, key=place)),
         group.pool_type,
         group.skip_dad,
+        is_leased=group.source is not None,
         sets_cluster=is_local and service.is_external_local and not service.allows_local,
     )
 

@@ -25,6 +25,7 @@ class RefusalReason(str, Enum):
     AMBIGUOUS_NAMESPACE_DEFAULT = "ambiguous_namespace_default"
     MULTIPOOL_REFUSED = "multipool_refused"
     MULTIPOOL_POOL_MISMATCH = "multipool_pool_mismatch"
+    IPAM_FAILED = "ipam_failed"
 
 
 class RefusedError(Exception):
