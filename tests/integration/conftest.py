@@ -85,10 +85,15 @@ def playbook(lab: Lab) -> Callable[..., subprocess.CompletedProcess[str]]:
     return run
 
 
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _WEB = "/apis/apps/v1/namespaces/default/deployments/web"
 
 
 def _web(name: str) -> dict[str, Any]:
+    apart = {
+        "labelSelector": {"matchLabels": {"app": name}},
+        "topologyKey": "kubernetes.io/hostname",
+    }
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -100,6 +105,8 @@ def _web(name: str) -> dict[str, Any]:
                 "metadata": {"labels": {"app": name}},
                 "spec": {
                     "terminationGracePeriodSeconds": 0,
+                    # One on each node, also after a node was away: a test may ask for any of them.
+                    "affinity": {"podAntiAffinity": {_REQUIRED: [apart]}},
                     "containers": [
                         {
                             "name": name,
@@ -178,6 +185,7 @@ def _whole(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     lab: Lab = request.getfixturevalue("cluster")
     eventually(lambda: agents_ready(lab), "an agent ready on every node", seconds=60)
+    wait_for_web(lab)
     yield
     for node in lab.nodes:
         lab.mend(node)
