@@ -16,6 +16,11 @@ TREE := .ansible/collections/ansible_collections/purelb/purelb
 IMAGE_SOURCES := agent/Dockerfile .dockerignore agent/requirements.txt $(wildcard agent/bin/*) \
 	$(wildcard agent/purelb_agent/*.py) $(wildcard plugins/module_utils/purelb/core/*.py)
 
+# The tests' labs, one for each worker (lab/README.md); the first one is everybody's.
+LABS := $(shell first=$${LAB_NUMBER:-0}; echo $$first $$((first + 1)))
+each_lab = for number in $(LABS); do LAB_NUMBER=$$number lab/lab $(1); done
+SPREAD := --numprocesses $(words $(LABS)) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export ANSIBLE_HOME := $(CURDIR)/.ansible
 export ANSIBLE_REMOTE_TMP := $(CURDIR)/.ansible/tmp
@@ -38,10 +43,9 @@ bench: setup $(ARCHIVE) ## measure what a change costs, what clients notice, wha
 	@bench/bench
 
 # pytest comes last, and its closing line with it.
-test: setup lint sanity coverage $(ARCHIVE) ## run all checks and all tests
-	@trap 'lab/lab down >/dev/null' EXIT; \
-	lab/lab down && lab/lab up --nodes 3 && $(MAKE) molecule && \
-	$(PYTHON) -m pytest tests/unit tests/integration
+test: setup lint sanity coverage unit $(ARCHIVE) ## run all checks and all tests
+	@trap '$(call each_lab,down || true) >/dev/null' EXIT; \
+	$(MAKE) lab-down; lab/lab up --nodes 3; $(MAKE) molecule; $(MAKE) integration
 
 lint: setup ## ruff, mypy, import-linter, ansible-lint, yamllint, documentation and changelog
 	@echo "== ruff" && ruff check . && ruff format --check .
@@ -70,15 +74,15 @@ coverage: setup ## the core's own tests reach each of its branches
 unit: setup ## unit tests alone
 	@$(PYTHON) -m pytest tests/unit
 
-integration: setup $(ARCHIVE) ## integration tests alone, on a lab that is brought up if need be
-	@lab/lab up --nodes 3
-	@$(PYTHON) -m pytest tests/integration
+integration: setup $(ARCHIVE) ## integration tests alone, on labs that are brought up if need be
+	@$(call each_lab,up --nodes 3)
+	@$(PYTHON) -m pytest $(SPREAD) --verbose tests/integration
 
 lab-up: setup ## bring up the lab
 	@lab/lab up --nodes 3
 
-lab-down: ## end the lab and everything of it
-	@lab/lab down
+lab-down: ## end the labs and everything of them
+	@$(call each_lab,down)
 
 clean: lab-down ## remove what was installed and built in this checkout
 	rm -rf .cache .venv .ansible .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -13,12 +13,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from labkit import daemons
+import restarting
+import spreading
 from labkit.lab import Lab
 from watching import (
     VIPS_V4,
@@ -31,6 +33,8 @@ from watching import (
     holder,
 )
 
+spreading.choose_lab()
+
 ROOT = Path(__file__).resolve().parents[2]
 ARCHIVE = ROOT / ".cache/image.tar"
 VERSION = next(
@@ -41,6 +45,20 @@ VERSION = next(
 IMAGE = f"localhost/purelb/purelb:{VERSION}"
 # The demo's web server says which pod answered.
 SERVER = (ROOT / "demo/server.py").read_text()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(spreading.Figures(config))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    spreading.put_longest_first(items)
+
+
+@pytest.fixture
+def figure(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+    """Note something that was measured, to be shown with the outcome of the test."""
+    return partial(record_property, spreading.FIGURE)
 
 
 def run_playbook(lab: Lab, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
@@ -67,7 +85,15 @@ def playbook(lab: Lab) -> Callable[..., subprocess.CompletedProcess[str]]:
     return run
 
 
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_WEB = "/apis/apps/v1/namespaces/default/deployments/web"
+
+
 def _web(name: str) -> dict[str, Any]:
+    apart = {
+        "labelSelector": {"matchLabels": {"app": name}},
+        "topologyKey": "kubernetes.io/hostname",
+    }
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -79,6 +105,8 @@ def _web(name: str) -> dict[str, Any]:
                 "metadata": {"labels": {"app": name}},
                 "spec": {
                     "terminationGracePeriodSeconds": 0,
+                    # One on each node, also after a node was away: a test may ask for any of them.
+                    "affinity": {"podAntiAffinity": {_REQUIRED: [apart]}},
                     "containers": [
                         {
                             "name": name,
@@ -112,15 +140,19 @@ def cluster(lab: Lab) -> Lab:
             },
         }
     )
-    deployment = _web("web")
-    lab.api.apply(deployment)
+    lab.api.apply(_web("web"))
+    wait_for_web(lab)
+    return lab
+
+
+def wait_for_web(lab: Lab) -> None:
+    """Wait until all of the web server is ready."""
     lab.api.wait(
-        lab.api.path_of(deployment),
-        lambda d: d["status"].get("readyReplicas") == deployment["spec"]["replicas"],
+        _WEB,
+        lambda d: d["status"].get("readyReplicas") == d["spec"]["replicas"],
         what="web server",
         seconds=60,
     )
-    return lab
 
 
 @pytest.fixture(scope="session")
@@ -153,6 +185,7 @@ def _whole(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     lab: Lab = request.getfixturevalue("cluster")
     eventually(lambda: agents_ready(lab), "an agent ready on every node", seconds=60)
+    wait_for_web(lab)
     yield
     for node in lab.nodes:
         lab.mend(node)
@@ -229,28 +262,9 @@ def labelled(cluster: Lab) -> Iterator[Callable[[str], None]]:
 
 @pytest.fixture
 def control_plane(cluster: Lab, make_service: Callable[..., str]) -> Iterator[None]:
-    """Whatever a test stopped runs again after it, and the cluster has noticed.
-
-    Controllers and kube-proxies come back in their own time: each node has to reach a new Service.
-    """
+    """Whatever a test stopped runs again after it, and the cluster has noticed."""
     yield
-    for name in ("etcd", "kube-apiserver"):
-        if not daemons.find(cluster.at, cluster.hosts["control"], name).process.is_alive:
-            cluster.start("control", name)
-    eventually(cluster.api.is_ready, "ready API", seconds=60)
-    made = cluster.api.create(
-        {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": {"name": f"noticed-{next(_numbers)}", "namespace": "default"},
-            "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]},
-        }
-    )
-    curl = ["curl", "-s", "-o", "/dev/null", "--max-time", "1", made["spec"]["clusterIP"]]
-    for node in cluster.nodes:
-        eventually(
-            lambda n=node: cluster.run_in(n, curl, check=False).returncode == 0,
-            f"new Service on {node}",
-            seconds=90,
-        )
-    cluster.api.delete(cluster.api.path_of(made))
+    restarting.start_ended(cluster)
+    restarting.restart_clients(cluster)
+    restarting.see_notice(cluster, f"noticed-{next(_numbers)}")
+    wait_for_web(cluster)

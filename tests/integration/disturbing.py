@@ -135,9 +135,3 @@ def set_variable(template: Json, name: str, value: str) -> None:
 def ip(lab: Lab, host: str, *commands: str) -> None:
     """Run `ip` commands on a host."""
     ip_batch(commands, namespace=lab.hosts[host].netns)
-
-
-def figure(capsys: Any, text: str) -> None:
-    """Show a figure among the names of the tests."""
-    with capsys.disabled():
-        print(f"\n    {text}", end="", flush=True)

@@ -12,7 +12,7 @@ from contextlib import closing
 from ipaddress import ip_address
 
 import pytest
-from disturbing import back, figure, ip, longest, metric_of, news_of, serve, victim
+from disturbing import back, ip, longest, metric_of, news_of, serve, victim
 
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.packets import (
     build_announcement,
@@ -41,7 +41,7 @@ def is_usable(lab, node, vip):
     return bool(info) and not info.get("tentative") and not info.get("dadfailed")
 
 
-def test_an_address_removed_by_hand_is_put_back_at_once_and_counted(cluster, vips, capsys):
+def test_an_address_removed_by_hand_is_put_back_at_once_and_counted(cluster, vips, figure):
     node, own = victim(cluster, vips)
     before, seconds = metric_of(cluster, node, RECOVERIES), []
     for vip in own:
@@ -49,12 +49,12 @@ def test_an_address_removed_by_hand_is_put_back_at_once_and_counted(cluster, vip
         start = time.monotonic()
         eventually(lambda v=vip: on_interface(cluster, node, v), "return", seconds=0.2)
         seconds.append(time.monotonic() - start)
-    figure(capsys, f"back after {max(seconds):.3f} s")
+    figure(f"back after {max(seconds):.3f} s")
     assert metric_of(cluster, node, RECOVERIES) == before + len(own)
     back(cluster, node, own, seconds=1)
 
 
-def test_addresses_added_by_hand_where_they_do_not_belong_are_removed(cluster, vips, capsys):
+def test_addresses_added_by_hand_where_they_do_not_belong_are_removed(cluster, vips, figure):
     node, own = victim(cluster, vips)
     other = next(name for name in cluster.nodes if name != node)
     life = "valid_lft 300 preferred_lft 300 noprefixroute"
@@ -68,7 +68,7 @@ def test_addresses_added_by_hand_where_they_do_not_belong_are_removed(cluster, v
         back(cluster, node, own, seconds=1)
         seconds = time.monotonic() - start
         time.sleep(1)
-    figure(capsys, f"gone after {seconds:.3f} s")
+    figure(f"gone after {seconds:.3f} s")
     assert longest(holders.longest_doubled, own) < 1
     assert all(node in on for vip in own for on in holders.sequence(vip))
 
@@ -94,7 +94,7 @@ def claim(cluster):
 
 @pytest.mark.parametrize("where", ["client", "node"])
 def test_a_host_with_an_address_of_ours_is_told_and_the_winner_keeps_it(
-    cluster, make_service, claim, where, capsys
+    cluster, make_service, claim, where, figure
 ):
     """What a node has without an end is its own: no agent takes it from there."""
     path = make_service()
@@ -112,7 +112,7 @@ def test_a_host_with_an_address_of_ours_is_told_and_the_winner_keeps_it(
         "event for each address",
         seconds=10,
     )
-    figure(capsys, f"told after {time.monotonic() - start:.2f} s")
+    figure(f"told after {time.monotonic() - start:.2f} s")
     assert {event["type"] for event in events} == {"Warning"}
     for vip, event in zip(sorted(vips), sorted(events, key=lambda e: e["message"]), strict=True):
         assert f"{vip} is in use by another host, too: {mac} answers" in event["message"]

@@ -18,7 +18,7 @@ import pytest
 from labkit.api import ApiError
 from labkit.prober import Prober
 from sampler import sampling
-from watching import CRASH, LEASES, addresses_of, eventually, figure, ingress, leader
+from watching import CRASH, LEASES, addresses_of, eventually, ingress, leader
 
 pytestmark = pytest.mark.timeout(240)
 # The contract's aim for the recovery from a partition, in seconds; 30 is its worst case.
@@ -56,7 +56,7 @@ def announced(cluster, make_service):
     return time.monotonic() - start
 
 
-def test_the_one_node_that_reaches_the_api_takes_over_all_addresses(cluster, homes, capsys):
+def test_the_one_node_that_reaches_the_api_takes_over_all_addresses(cluster, homes, figure):
     nodes = list(homes.values())
     spared = min(cluster.nodes, key=nodes.count)
     with Prober(cluster, *homes) as prober, sampling(cluster, *homes) as holders:
@@ -79,9 +79,8 @@ def test_the_one_node_that_reaches_the_api_takes_over_all_addresses(cluster, hom
         assert at_home(holders, homes)
     doubled = max(holders.longest_doubled(vip) for vip in homes)
     figure(
-        capsys,
         f"taken over after {taken:.2f} s, returned after {returned:.2f} s, client without answer "
-        f"{gap:.2f} s, on two {fenced:.2f} s and {doubled:.2f} s",
+        f"{gap:.2f} s, on two {fenced:.2f} s and {doubled:.2f} s"
     )
     assert fenced == 0
     # At the return the old holder lets go when it sees the Lease: up to a moment both may have it.
@@ -91,7 +90,7 @@ def test_the_one_node_that_reaches_the_api_takes_over_all_addresses(cluster, hom
 
 @pytest.mark.usefixtures("control_plane")
 def test_nobody_notices_that_etcd_was_killed_and_started_again(
-    cluster, homes, make_service, capsys
+    cluster, homes, make_service, figure
 ):
     with Prober(cluster, *homes) as prober, sampling(cluster, *homes) as holders:
         for vip in homes:
@@ -108,10 +107,9 @@ def test_nobody_notices_that_etcd_was_killed_and_started_again(
         recovery = time.monotonic() - started
         failed, gap = failed_requests(prober, start), longest_gap(prober, homes, start)
     figure(
-        capsys,
         f"{len(failed)} of {len(prober.answers)} requests failed, client without answer "
         f"{gap:.2f} s, new Service announced {recovery:.2f} s after the start; the API said "
-        f"{sorted(set(statuses))}",
+        f"{sorted(set(statuses))}"
     )
     assert moves(holders, homes) == {}
     assert gap < 1
@@ -149,7 +147,7 @@ def winner(cluster, address):
 
 @pytest.mark.usefixtures("control_plane")
 def test_a_node_whose_watches_are_too_old_sees_new_services_at_once(
-    cluster, homes, make_service, capsys
+    cluster, homes, make_service, figure
 ):
     allocator = eventually(lambda: leader(cluster), "leader")
     # The allocator gives the first free addresses: these three to the homes, and these next.
@@ -177,13 +175,13 @@ def test_a_node_whose_watches_are_too_old_sees_new_services_at_once(
         time.sleep(1)
         assert at_home(holders, everything)
     doubled = max(holders.longest_doubled(vip) for vip in everything)
-    figure(capsys, f"announced {recovery:.2f} s after the healing, on two {doubled:.2f} s")
+    figure(f"announced {recovery:.2f} s after the healing, on two {doubled:.2f} s")
     assert doubled < 1
     assert recovery < 3
 
 
 @pytest.mark.usefixtures("control_plane")
-def test_nobody_notices_an_api_server_that_comes_and_goes(cluster, homes, make_service, capsys):
+def test_nobody_notices_an_api_server_that_comes_and_goes(cluster, homes, make_service, figure):
     with Prober(cluster, *homes) as prober, sampling(cluster, *homes) as holders:
         for vip in homes:
             prober.wait_for_answer(vip, after=0, seconds=5)
@@ -198,9 +196,8 @@ def test_nobody_notices_an_api_server_that_comes_and_goes(cluster, homes, make_s
         eventually(lambda: at_home(holders, homes), "return of all", seconds=RECOVERY)
     unheld = max(holders.longest_unheld(vip) for vip in homes)
     figure(
-        capsys,
         f"{len(failed)} of {len(prober.answers)} requests failed, client without answer "
-        f"{gap:.2f} s, on none {unheld:.2f} s, new Service announced after {recovery:.2f} s",
+        f"{gap:.2f} s, on none {unheld:.2f} s, new Service announced after {recovery:.2f} s"
     )
     for vip, node in homes.items():
         assert set(holders.sequence(vip)) <= {frozenset(), frozenset({node})}

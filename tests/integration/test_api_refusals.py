@@ -16,7 +16,7 @@ import pytest
 
 from labkit.topology import API_PORT
 from sampler import sampling
-from watching import CRASH, LEASES, Logs, agent_pod, eventually, figure
+from watching import CRASH, LEASES, Logs, agent_pod, eventually
 
 pytestmark = pytest.mark.timeout(150)
 # Longer than a Lease lasts without renewal.
@@ -152,7 +152,7 @@ def renewals(cluster):
     [(no_seats(), "429"), (broken_webhook(), "failed calling webhook")],
     ids=["429", "500"],
 )
-def test_addresses_stay_while_the_api_refuses_every_agent(cluster, homes, things, said, capsys):
+def test_addresses_stay_while_the_api_refuses_every_agent(cluster, homes, things, said, figure):
     with sampling(cluster, *homes) as holders:
         with following(cluster) as lines, applied(cluster, things), seat_taken(cluster):
             time.sleep(REFUSING)
@@ -166,7 +166,7 @@ def test_addresses_stay_while_the_api_refuses_every_agent(cluster, homes, things
         recovery = time.monotonic() - removed
         time.sleep(1)
     refused = {line.partition("/")[0] for line in lines if said in line}
-    figure(capsys, f"each node renewed its Lease {recovery:.2f} s after the last refusal")
+    figure(f"each node renewed its Lease {recovery:.2f} s after the last refusal")
     assert refused == set(cluster.nodes)
     # Nobody could renew, so nobody could take over.
     assert {vip: holders.sequence(vip) for vip in homes} == {v: [{n}] for v, n in homes.items()}
@@ -217,7 +217,7 @@ def token_of_agent(cluster, node):
 
 
 def test_a_node_whose_token_is_refused_is_replaced_and_returns_with_a_new_one(
-    cluster, homes, capsys
+    cluster, homes, figure
 ):
     nodes = list(homes.values())
     refused = max(cluster.nodes, key=nodes.count)
@@ -243,9 +243,8 @@ def test_a_node_whose_token_is_refused_is_replaced_and_returns_with_a_new_one(
         assert at_home(holders, homes)
     doubled = max(holders.longest_doubled(vip) for vip in homes)
     figure(
-        capsys,
         f"taken over after {taken:.2f} s, returned {returned:.2f} s after the new token, "
-        f"on two {fenced:.2f} s and {doubled:.2f} s",
+        f"on two {fenced:.2f} s and {doubled:.2f} s"
     )
     assert {line.partition("/")[0] for line in lines if "Unauthorized" in line} == {refused}
     assert fenced == 0
@@ -265,7 +264,7 @@ def spoil(cluster, path):
 
 
 @pytest.mark.parametrize("harm", ["deleted", "overwritten"])
-def test_a_lease_that_others_spoilt_is_put_right_at_once(cluster, homes, harm, capsys):
+def test_a_lease_that_others_spoilt_is_put_right_at_once(cluster, homes, harm, figure):
     nodes = list(homes.values())
     owner = max(cluster.nodes, key=nodes.count)
     path = f"{LEASES}/purelb-node-{owner}"
@@ -295,9 +294,8 @@ def test_a_lease_that_others_spoilt_is_put_right_at_once(cluster, homes, harm, c
     unheld = max(holders.longest_unheld(vip) for vip in homes)
     doubled = max(holders.longest_doubled(vip) for vip in homes)
     figure(
-        capsys,
         f"put right after {right:.2f} s, addresses back after {returned:.2f} s, on none "
-        f"{unheld:.2f} s, on two {doubled:.2f} s",
+        f"{unheld:.2f} s, on two {doubled:.2f} s"
     )
     assert right < 3
     assert returned < 3

@@ -17,7 +17,6 @@ from disturbing import (
     agents_with,
     back,
     elsewhere,
-    figure,
     longest,
     placed,
     serve,
@@ -79,7 +78,7 @@ def clock(cluster, vips, tmp_path):
         clock.set(0)
 
 
-def test_a_wrong_clock_of_one_node_changes_no_election(cluster, vips, clock, capsys):
+def test_a_wrong_clock_of_one_node_changes_no_election(cluster, vips, clock, figure):
     node, own = victim(cluster, vips)
     where = placed(cluster, *vips)
     back(cluster, node, own, seconds=GRACEFUL)
@@ -95,7 +94,7 @@ def test_a_wrong_clock_of_one_node_changes_no_election(cluster, vips, clock, cap
         assert codes[code] == f"Lease purelb-node-{node}"
         figures.append(survive(cluster, node, own))
     assert placed(cluster, *vips) == where
-    figure(capsys, "; ".join(figures))
+    figure("; ".join(figures))
 
 
 def survive(lab, node, own):

@@ -16,7 +16,6 @@ from disturbing import (
     agents_with,
     back,
     elsewhere,
-    figure,
     news_of,
     serve,
     set_variable,
@@ -215,7 +214,7 @@ def drained_and_restored(lab, node):
 
 
 def test_a_taint_takes_the_addresses_away_and_its_removal_brings_them_back(
-    cluster, make_service, mark, capsys
+    cluster, make_service, mark, figure
 ):
     vips = serve(cluster, make_service)
     node, own = victim(cluster, vips)
@@ -237,9 +236,8 @@ def test_a_taint_takes_the_addresses_away_and_its_removal_brings_them_back(
         )
     doubled = max(holders.longest_doubled(vip) for vip in vips)
     figure(
-        capsys,
         f"{len(own)} addresses away after {away:.2f} s, back after {returned:.2f} s, "
-        f"on two {doubled:.2f} s",
+        f"on two {doubled:.2f} s"
     )
     assert doubled < 1
     assert all(holders.sequence(vip) == [holders.sequence(vip)[0]] for vip in set(vips) - {*own})

@@ -23,7 +23,6 @@ from watching import (
     answers,
     delete_agent,
     eventually,
-    figure,
     holder,
 )
 
@@ -46,7 +45,7 @@ def moved(lab, vip, loser, *, seconds):
 
 
 @FAMILIES
-def test_a_deleted_agent_pod_hands_over(cluster, vip, family, capsys):
+def test_a_deleted_agent_pod_hands_over(cluster, vip, family, figure):
     loser = holder(cluster, vip)
     with Prober(cluster, vip) as prober, sampling(cluster, vip) as holders:
         prober.wait_for_answer(vip, after=0, seconds=5)
@@ -57,8 +56,7 @@ def test_a_deleted_agent_pod_hands_over(cluster, vip, family, capsys):
         gap = prober.longest_gap(vip, since=start)
     doubled = holders.seconds_doubled(vip)
     figure(
-        capsys,
-        f"moved after {seconds:.2f} s, client without answer {gap:.2f} s, on two {doubled:.2f} s",
+        f"moved after {seconds:.2f} s, client without answer {gap:.2f} s, on two {doubled:.2f} s"
     )
     assert gap < GRACEFUL
     # Nobody waits for anybody: when the node is back, the other one lets go as it sees the Lease.
@@ -66,7 +64,7 @@ def test_a_deleted_agent_pod_hands_over(cluster, vip, family, capsys):
 
 
 @FAMILIES
-def test_a_node_cut_off_is_replaced_and_returns(cluster, vip, family, capsys):
+def test_a_node_cut_off_is_replaced_and_returns(cluster, vip, family, figure):
     loser = holder(cluster, vip)
     with Prober(cluster, vip) as prober:
         prober.wait_for_answer(vip, after=0, seconds=5)
@@ -82,13 +80,13 @@ def test_a_node_cut_off_is_replaced_and_returns(cluster, vip, family, capsys):
         eventually(lambda: cluster.holders(vip) == {loser}, "return", seconds=30)
         time.sleep(SETTLED)
         returned = prober.longest_gap(vip, since=back)
-    figure(capsys, f"client without answer {gap:.2f} s, and {returned:.2f} s at the return")
+    figure(f"client without answer {gap:.2f} s, and {returned:.2f} s at the return")
     assert gap < CRASH
     assert returned < GRACEFUL
 
 
 @FAMILIES
-def test_a_frozen_agent_loses_its_address_before_another_node_has_it(cluster, vip, family, capsys):
+def test_a_frozen_agent_loses_its_address_before_another_node_has_it(cluster, vip, family, figure):
     loser = holder(cluster, vip)
     cluster.kill(loser, "lbnodeagent", "STOP")
     start = time.monotonic()
@@ -96,7 +94,7 @@ def test_a_frozen_agent_loses_its_address_before_another_node_has_it(cluster, vi
         with sampling(cluster, vip) as holders:
             others = eventually(lambda: holders.now[vip] - {loser}, "next holder", seconds=CRASH)
         (gone, _nobody), (taken, _winner) = holders.samples[1:3]
-        figure(capsys, f"gone after {gone - start:.2f} s, taken after {taken - start:.2f} s")
+        figure(f"gone after {gone - start:.2f} s, taken after {taken - start:.2f} s")
         assert holders.seconds_doubled(vip) == 0
         assert holders.sequence(vip)[:3] == [{loser}, frozenset(), others]
         assert gone - start < 11
@@ -105,7 +103,7 @@ def test_a_frozen_agent_loses_its_address_before_another_node_has_it(cluster, vi
 
 
 @FAMILIES
-def test_a_killed_agent_restarts_and_its_address_stays(cluster, vip, family, capsys):
+def test_a_killed_agent_restarts_and_its_address_stays(cluster, vip, family, figure):
     delete_agent(cluster, holder(cluster, vip))
     time.sleep(SETTLED)
     eventually(lambda: agents_ready(cluster), "new agent", seconds=CRASH)
@@ -119,14 +117,14 @@ def test_a_killed_agent_restarts_and_its_address_stays(cluster, vip, family, cap
         eventually(lambda: agents_ready(cluster), "restart", seconds=CRASH)
         time.sleep(10)  # as long as the Lease of the killed agent could have lasted
         gap = prober.longest_gap(vip, since=start)
-    figure(capsys, f"client without answer {gap:.2f} s")
+    figure(f"client without answer {gap:.2f} s")
     assert cluster.pod_pid(node, "lbnodeagent") != old
     assert holders.sequence(vip) == [{node}]
     assert gap < 1
 
 
 @FAMILIES
-def test_a_node_cut_off_from_the_api_lets_go_before_another_has_it(cluster, vip, family, capsys):
+def test_a_node_cut_off_from_the_api_lets_go_before_another_has_it(cluster, vip, family, figure):
     loser = holder(cluster, vip)
     with Prober(cluster, vip) as prober, sampling(cluster, vip) as holders:
         prober.wait_for_answer(vip, after=0, seconds=5)
@@ -137,7 +135,7 @@ def test_a_node_cut_off_from_the_api_lets_go_before_another_has_it(cluster, vip,
         gap = prober.longest_gap(vip, since=start)
         cluster.heal(loser)
         eventually(lambda: cluster.holders(vip) == {loser}, "return", seconds=30)
-    figure(capsys, f"moved after {seconds:.2f} s, client without answer {gap:.2f} s")
+    figure(f"moved after {seconds:.2f} s, client without answer {gap:.2f} s")
     # At the return the old holder lets go when it sees the Lease: up to a moment both may have it.
     assert holders.seconds_doubled(vip) < 1
 

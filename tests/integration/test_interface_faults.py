@@ -16,7 +16,6 @@ import pytest
 from disturbing import (
     back,
     elsewhere,
-    figure,
     ip,
     longest,
     serve,
@@ -67,7 +66,7 @@ def rename(lab, node, old, new):
     )
 
 
-def test_addresses_follow_a_renamed_interface_and_come_back_with_it(cluster, vips, capsys):
+def test_addresses_follow_a_renamed_interface_and_come_back_with_it(cluster, vips, figure):
     node, own = victim(cluster, vips)
     figures = []
     with Prober(cluster, *own) as prober, sampling(cluster, *own) as holders:
@@ -88,7 +87,7 @@ def test_addresses_follow_a_renamed_interface_and_come_back_with_it(cluster, vip
         finally:
             if any(link["ifname"] == "eth7" for link in cluster.addresses(node)):
                 rename(cluster, node, "eth7", "eth0")
-    figure(capsys, ", ".join(figures))
+    figure(", ".join(figures))
     assert longest(holders.longest_doubled, own) < 1
     assert gap < GRACEFUL
 
@@ -114,7 +113,7 @@ def told(lab, vips):
     return {where for where, _comma, address in entries if address in vips}
 
 
-def test_a_node_without_a_default_route_has_no_addresses_until_it_is_back(cluster, vips, capsys):
+def test_a_node_without_a_default_route_has_no_addresses_until_it_is_back(cluster, vips, figure):
     node, own = victim(cluster, vips)
     (cable,) = cluster.nodes[node].interfaces
     routes = [f"default via {of(cable.lan, 1)}" for of in (v4_of, v6_of)]
@@ -130,7 +129,7 @@ def test_a_node_without_a_default_route_has_no_addresses_until_it_is_back(cluste
         start = time.monotonic()
         back(cluster, node, own, seconds=GRACEFUL)
         returned = time.monotonic() - start
-    figure(capsys, f"moved after {moved:.2f} s, back after {returned:.2f} s")
+    figure(f"moved after {moved:.2f} s, back after {returned:.2f} s")
     assert longest(holders.longest_doubled, own) < 1
 
 
@@ -179,7 +178,7 @@ def plug(lab, host):
 
 
 def test_a_deleted_interface_loses_its_addresses_to_other_nodes_until_it_is_back(
-    cluster, vips, lan9, make_service, capsys
+    cluster, vips, lan9, make_service, figure
 ):
     there = serve(cluster, make_service, annotations=lan9)
     node, own = victim(cluster, there)
@@ -199,9 +198,8 @@ def test_a_deleted_interface_loses_its_addresses_to_other_nodes_until_it_is_back
         time.sleep(SETTLED)
         at_return = longest(lambda vip: prober.longest_gap(vip, since=again), own)
     figure(
-        capsys,
         f"moved after {moved:.2f} s, client without answer {gap:.2f} s; back after "
-        f"{returned:.2f} s, client without answer {at_return:.2f} s",
+        f"{returned:.2f} s, client without answer {at_return:.2f} s"
     )
     assert longest(holders.longest_doubled, own) < 1
     assert gap < GRACEFUL
@@ -244,7 +242,7 @@ def writes(lab, node):
     ]
 
 
-def test_a_lease_follows_the_addresses_of_its_node_but_not_their_flapping(cluster, single, capsys):
+def test_a_lease_follows_the_addresses_of_its_node_but_not_their_flapping(cluster, single, figure):
     node = holder(cluster, single[0])
     start = time.monotonic()
     ip(cluster, node, *(f"addr add {a} dev eth0 nodad" for a in MORE.values()))
@@ -260,7 +258,7 @@ def test_a_lease_follows_the_addresses_of_its_node_but_not_their_flapping(cluste
     pairs = itertools.pairwise(writes(cluster, node))
     rests = [later - earlier for earlier, later in pairs if later > begin]
     early = [rest for rest in rests if rest < RENEWED_EVERY - 0.5]
-    figure(capsys, f"in the Lease after {seconds:.2f} s; {len(early)} of {len(rests)} writes early")
+    figure(f"in the Lease after {seconds:.2f} s; {len(early)} of {len(rests)} writes early")
     assert len(early) <= 1
     # The holder's Lease, too, says nothing of the addresses that stand alone.
     assert all(subnets(cluster, name) == LAN for name in cluster.nodes)

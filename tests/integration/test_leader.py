@@ -21,7 +21,6 @@ from watching import (
     agents_ready,
     allocator_pods,
     eventually,
-    figure,
     ingress,
     leader,
     lease_info,
@@ -80,20 +79,20 @@ def writes_of(lab, pod):
     ]
 
 
-def test_a_killed_leader_is_replaced(cluster, leading, make_service, capsys):
+def test_a_killed_leader_is_replaced(cluster, leading, make_service, figure):
     make_service()
     before, transitions = holder(cluster), cluster.api.get(LOCK)["spec"]["leaseTransitions"]
     start = time.monotonic()
     process_of(cluster, leading).send(9)
     seconds = served(cluster, make_service(), since=start, limit=CRASH)
-    figure(capsys, f"new Service served {seconds:.2f} s after the leader was killed")
+    figure(f"new Service served {seconds:.2f} s after the leader was killed")
     assert seconds < CRASH
     assert holder(cluster) != before
     assert cluster.api.get(LOCK)["spec"]["leaseTransitions"] == transitions + 1
 
 
 def test_a_frozen_leader_is_replaced_and_ends_when_it_goes_on(
-    cluster, leading, make_service, logs, capsys
+    cluster, leading, make_service, logs, figure
 ):
     make_service()
     frozen, start = process_of(cluster, leading), time.monotonic()
@@ -108,14 +107,14 @@ def test_a_frozen_leader_is_replaced_and_ends_when_it_goes_on(
         frozen.send(18)
     eventually(lambda: not frozen.is_alive, "end of the process", seconds=10)
     ended = time.monotonic() - resumed
-    figure(capsys, f"served after {seconds:.2f} s, ended {ended:.2f} s after it went on")
+    figure(f"served after {seconds:.2f} s, ended {ended:.2f} s after it went on")
     assert seconds < CRASH
     assert writes_of(cluster, leading) == wrote
     assert any("leadershipLost" in line for line in logs.news())
     served(cluster, make_service(), since=start, limit=CRASH)
 
 
-def test_a_leader_cut_off_from_the_api_is_replaced(cluster, leading, make_service, capsys):
+def test_a_leader_cut_off_from_the_api_is_replaced(cluster, leading, make_service, figure):
     node, process = leading["spec"]["nodeName"], process_of(cluster, leading)
     start = time.monotonic()
     cluster.partition(node)
@@ -124,19 +123,19 @@ def test_a_leader_cut_off_from_the_api_is_replaced(cluster, leading, make_servic
         eventually(lambda: not process.is_alive, "end of the process", seconds=10)
     finally:
         cluster.heal(node)
-    figure(capsys, f"new Service served {seconds:.2f} s after the cut")
+    figure(f"new Service served {seconds:.2f} s after the cut")
     assert seconds < CRASH
     eventually(lambda: agents_ready(cluster), "return of the node", seconds=60)
 
 
-def test_a_deleted_leader_hands_over(cluster, leading, make_service, capsys):
+def test_a_deleted_leader_hands_over(cluster, leading, make_service, figure):
     process, before = process_of(cluster, leading), holder(cluster)
     cluster.api.delete(f"{AGENTS}/{leading['metadata']['name']}")
     eventually(lambda: holder(cluster) != before, "release", seconds=10)
     start = time.monotonic()
     seconds = served(cluster, make_service(), since=start, limit=GRACEFUL)
     eventually(lambda: not process.is_alive, "end of the process", seconds=10)
-    figure(capsys, f"new Service served {seconds:.2f} s after the release")
+    figure(f"new Service served {seconds:.2f} s after the release")
     assert seconds < GRACEFUL
 
 

@@ -18,7 +18,6 @@ import pytest
 from disturbing import (
     back,
     elsewhere,
-    figure,
     is_ready,
     longest,
     placed,
@@ -61,7 +60,7 @@ def is_rolled_out(lab):
     )
 
 
-def test_a_rolling_restart_leaves_no_address_without_an_answer_for_a_second(cluster, vips, capsys):
+def test_a_rolling_restart_leaves_no_address_without_an_answer_for_a_second(cluster, vips, figure):
     with Prober(cluster, *vips) as prober, sampling(cluster, *vips) as holders:
         for vip in vips:
             prober.wait_for_answer(vip, after=0, seconds=5)
@@ -75,15 +74,14 @@ def test_a_rolling_restart_leaves_no_address_without_an_answer_for_a_second(clus
         gaps = {vip: prober.longest_gap(vip, since=start) for vip in vips}
     doubled = longest(holders.longest_doubled, vips)
     figure(
-        capsys,
         f"rolled out in {seconds:.1f} s, client without answer {max(gaps.values()):.2f} s, "
-        f"on two {doubled:.2f} s",
+        f"on two {doubled:.2f} s"
     )
     assert max(gaps.values()) < 1, gaps
     assert doubled < 1
 
 
-def test_a_frozen_agent_returns_without_holding_what_others_have(cluster, vips, capsys):
+def test_a_frozen_agent_returns_without_holding_what_others_have(cluster, vips, figure):
     node, own = victim(cluster, vips)
     cluster.kill(node, "lbnodeagent", "STOP")
     start = time.monotonic()
@@ -103,9 +101,8 @@ def test_a_frozen_agent_returns_without_holding_what_others_have(cluster, vips, 
         time.sleep(SETTLED)
     doubled = longest(holders.longest_doubled, own)
     figure(
-        capsys,
         f"gone after {gone:.2f} s, taken after {taken:.2f} s, back {returned:.2f} s after it went "
-        f"on, on two then {doubled:.2f} s",
+        f"on, on two then {doubled:.2f} s"
     )
     assert longest(frozen.longest_doubled, own) == 0
     assert doubled < 1
@@ -142,7 +139,7 @@ def use_up_memory(lab, node):
     return pid
 
 
-def test_an_agent_out_of_memory_restarts_and_its_addresses_stay(cluster, vips, capsys):
+def test_an_agent_out_of_memory_restarts_and_its_addresses_stay(cluster, vips, figure):
     node, own = victim(cluster, vips)
     ready_to_restart(cluster, node)
     back(cluster, node, own, seconds=GRACEFUL)
@@ -156,7 +153,7 @@ def test_an_agent_out_of_memory_restarts_and_its_addresses_stay(cluster, vips, c
         time.sleep(10)  # as long as the Lease of the killed agent could have lasted
         gap = max(prober.longest_gap(vip, since=start) for vip in own)
     status = restarted(cluster, node)
-    figure(capsys, f"ready again after {seconds:.2f} s, client without answer {gap:.2f} s")
+    figure(f"ready again after {seconds:.2f} s, client without answer {gap:.2f} s")
     assert status["lastState"]["terminated"]["reason"] == "OOMKilled"
     assert cluster.pod_pid(node, "lbnodeagent") != old
     assert all(holders.sequence(vip) == [{node}] for vip in own)
@@ -199,7 +196,7 @@ def instance(lab, node):
 
 @pytest.mark.parametrize("last", ["first", "second"])
 def test_a_second_agent_moves_nothing_while_it_runs_and_little_as_it_leaves(
-    cluster, vips, second_agent, last, capsys
+    cluster, vips, second_agent, last, figure
 ):
     """`last`: whose instance the Lease carries when the second one leaves."""
     node, own = victim(cluster, vips)
@@ -217,10 +214,7 @@ def test_a_second_agent_moves_nothing_while_it_runs_and_little_as_it_leaves(
     unheld = longest(holders.longest_unheld, vips)
     away = longest(lambda vip: holders.seconds_with(vip, lambda on: bool(on - {node})), own)
     doubled = longest(holders.longest_doubled, vips)
-    figure(
-        capsys,
-        f"on no node {unheld:.2f} s as it left, on others {away:.2f} s, on two {doubled:.2f} s",
-    )
+    figure(f"on no node {unheld:.2f} s as it left, on others {away:.2f} s, on two {doubled:.2f} s")
     assert all(len(both.sequence(vip)) == 1 for vip in vips)
     assert doubled < 1
     assert unheld < 1

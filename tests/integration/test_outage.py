@@ -41,7 +41,7 @@ def held_outages(lab, node):
 
 
 @pytest.mark.parametrize("seconds", [30, 180], ids=["half-a-minute", "three-minutes"])
-def test_clients_notice_nothing_of_an_outage(cluster, make_service, capsys, seconds):
+def test_clients_notice_nothing_of_an_outage(cluster, make_service, figure, seconds):
     # A cluster takes nodes for dead whose kubelets cannot report, and their pods out of Services.
     whatever = {"publishNotReadyAddresses": True}
     vips = [v for _one in range(2) for v in addresses_of(cluster, make_service(**whatever))]
@@ -64,12 +64,10 @@ def test_clients_notice_nothing_of_an_outage(cluster, make_service, capsys, seco
         time.sleep(12)
         gap = max(prober.longest_gap(vip, since=start) for vip in vips)
         failed = [a for a in prober.answers if a.body is None and a.sent > start]
-    with capsys.disabled():
-        print(
-            f"\n    longest time without an answer {gap:.2f} s, {len(failed)} requests failed, "
-            f"renewed {resumed:.1f} s after the API was back",
-            end="",
-        )
+    figure(
+        f"longest time without an answer {gap:.2f} s, {len(failed)} requests failed, "
+        f"renewed {resumed:.1f} s after the API was back"
+    )
     assert failed == []
     assert {vip: holders.sequence(vip) for vip in vips} == {
         vip: [frozenset({node})] for vip, node in winners.items()
@@ -114,7 +112,7 @@ def rolled_out(lab):
     return is_seen and status.get("updatedNumberScheduled") == len(lab.nodes) and agents_ready(lab)
 
 
-def test_with_the_switch_off_addresses_leave_before_the_leases_end(cluster, make_service, capsys):
+def test_with_the_switch_off_addresses_leave_before_the_leases_end(cluster, make_service, figure):
     vips = addresses_of(cluster, make_service())
     with switched_off(cluster):
         with sampling(cluster, *vips) as holders:
@@ -130,6 +128,5 @@ def test_with_the_switch_off_addresses_leave_before_the_leases_end(cluster, make
             returned = time.monotonic() - back
             time.sleep(3)
         doubled = max(holders.seconds_doubled(vip) for vip in vips)
-    with capsys.disabled():
-        print(f"\n    gone after {gone:.1f} s, back {returned:.1f} s after the API", end="")
+    figure(f"gone after {gone:.1f} s, back {returned:.1f} s after the API")
     assert doubled < 1

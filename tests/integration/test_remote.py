@@ -139,7 +139,7 @@ def test_a_deleted_service_leaves_neither_address_nor_route(cluster, routing, ma
         eventually(lambda p=prefix: not cluster.next_hops(p), "end of the route", seconds=10)
 
 
-def test_local_traffic_follows_the_endpoints(cluster, make_remote, labelled, capsys):
+def test_local_traffic_follows_the_endpoints(cluster, make_remote, labelled, figure):
     labelled("n2")
     path, vips = make_remote(externalTrafficPolicy="Local", selector={"here": "yes"})
     for vip in vips:
@@ -158,8 +158,7 @@ def test_local_traffic_follows_the_endpoints(cluster, make_remote, labelled, cap
     for vip in vips:
         eventually(lambda v=vip: cluster.holders(v) == {"n3"}, "the address on n3", seconds=5)
     seconds = time.monotonic() - start
-    with capsys.disabled():
-        print(f"\n    followed the endpoints after {seconds:.2f} s", end="")
+    figure(f"followed the endpoints after {seconds:.2f} s")
     assert seconds < FOLLOWS
     labelled("")
     for vip in vips:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
-import pytest
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 
@@ -41,12 +40,6 @@ def eventually(look: Callable[[], T], what: str, *, seconds: float = 15.0) -> T:
             return seen
         assert time.monotonic() < deadline, f"no {what} within {seconds:g} s, but {seen!r}"
         time.sleep(0.05)
-
-
-def figure(capsys: pytest.CaptureFixture[str], text: str) -> None:
-    """Print a figure that was measured, whatever becomes of the test."""
-    with capsys.disabled():
-        print(f"\n    {text}", end="", flush=True)
 
 
 def agents_ready(lab: Lab) -> bool:

@@ -1,0 +1,66 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""The tests on several labs at once: which worker has which lab, in which order, with what to see.
+
+A worker of pytest-xdist has the lab of its own number, counted from LAB_NUMBER. A file is one
+worker's (`--dist loadfile`), the longest first (`--no-loadscope-reorder`), so that all end at about
+the same time. Figures that tests measured travel with their reports, and so reach the terminal.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+# Seconds that the longest files were seen to take. An old number costs a little time, no more.
+LONGEST = {
+    "test_outage.py": 350,
+    "test_failover.py": 170,
+    "test_api_faults.py": 160,
+    "test_node_faults.py": 80,
+    "test_clocks.py": 50,
+    "test_interface_faults.py": 50,
+    "test_draining.py": 45,
+    "test_api_refusals.py": 45,
+    "test_conflict_detection.py": 40,
+    "test_remote.py": 30,
+    "test_shared.py": 30,
+}
+FIGURE = "figure"
+
+
+def worker() -> int | None:
+    """The number of this process among xdist's workers; none without xdist, and in its master."""
+    name = os.environ.get("PYTEST_XDIST_WORKER")
+    return int(name.removeprefix("gw")) if name else None
+
+
+def choose_lab() -> None:
+    """Give this worker a lab of its own."""
+    number = worker()
+    if number is not None:
+        os.environ["LAB_NUMBER"] = str(int(os.environ.get("LAB_NUMBER") or 0) + number)
+
+
+def put_longest_first(items: list[pytest.Item]) -> None:
+    """Reorder the files for workers, which take one after the other; alone, as they come."""
+    if worker() is not None:
+        items.sort(key=lambda item: -LONGEST.get(item.path.name, 0))
+
+
+class Figures:
+    """Shows what a test measured, under its name, whatever became of it."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Follow the line that tells the outcome."""
+        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+        if terminal is None or report.when != "call":
+            return
+        for name, text in report.user_properties:
+            if name == FIGURE:
+                terminal.write_line(f"    {text}")

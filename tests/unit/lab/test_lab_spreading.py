@@ -1,0 +1,75 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import spreading
+from spreading import FIGURE, Figures
+
+
+@pytest.mark.parametrize(
+    ("worker", "number", "lab"),
+    [("gw0", None, "0"), ("gw1", None, "1"), ("gw1", "", "1"), ("gw1", "4", "5")],
+)
+def test_each_worker_has_a_lab_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, worker: str, number: str | None, lab: str
+):
+    monkeypatch.setenv("PYTEST_XDIST_WORKER", worker)
+    monkeypatch.setenv("LAB_NUMBER", number or "")
+    if number is None:
+        monkeypatch.delenv("LAB_NUMBER")
+    spreading.choose_lab()
+    assert os.environ["LAB_NUMBER"] == lab
+
+
+@pytest.mark.parametrize("number", [None, "4"])
+def test_without_workers_the_lab_is_the_one_that_was_named(
+    monkeypatch: pytest.MonkeyPatch, number: str | None
+):
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+    monkeypatch.delenv("LAB_NUMBER", raising=False)
+    if number is not None:
+        monkeypatch.setenv("LAB_NUMBER", number)
+    spreading.choose_lab()
+    assert os.environ.get("LAB_NUMBER") == number
+
+
+@pytest.mark.parametrize(
+    ("worker", "order"),
+    [("gw0", ["outage-1", "outage-2", "clocks", "a", "b"]),
+     ("", ["a", "clocks", "outage-1", "outage-2", "b"])],
+    ids=["worker", "alone"],
+)  # fmt: skip
+def test_workers_begin_with_the_longest_files(
+    monkeypatch: pytest.MonkeyPatch, worker: str, order: list[str]
+):
+    monkeypatch.setenv("PYTEST_XDIST_WORKER", worker)
+    files = {"a": "a", "clocks": "clocks", "outage-1": "outage", "outage-2": "outage", "b": "b"}
+    items = [SimpleNamespace(name=n, path=Path(f"/x/test_{f}.py")) for n, f in files.items()]
+    spreading.put_longest_first(items)
+    assert [item.name for item in items] == order
+
+
+def test_the_files_that_take_long_are_there():
+    folder = Path(spreading.__file__).parent
+    assert [name for name in spreading.LONGEST if not (folder / name).exists()] == []
+
+
+class Terminal(list):
+    """Keeps the lines that it is told to write."""
+
+    write_line = list.append
+
+
+def test_a_figure_is_shown_once_and_nothing_else_is():
+    terminal = Terminal()
+    plugins = SimpleNamespace(get_plugin={"terminalreporter": terminal}.get)
+    figures = Figures(SimpleNamespace(pluginmanager=plugins))
+    for when in ("setup", "call", "teardown"):
+        properties = [("other", "thing"), (FIGURE, "gone after 1.00 s")]
+        figures.pytest_runtest_logreport(SimpleNamespace(when=when, user_properties=properties))
+    assert terminal == ["    gone after 1.00 s"]
