@@ -14,7 +14,8 @@ IMAGE := localhost/purelb/purelb:$(VERSION)
 ARCHIVE := .cache/image.tar
 TREE := .ansible/collections/ansible_collections/purelb/purelb
 IMAGE_SOURCES := agent/Dockerfile .dockerignore agent/requirements.txt $(wildcard agent/bin/*) \
-	$(wildcard agent/purelb_agent/*.py) $(wildcard plugins/module_utils/purelb/core/*.py)
+	$(wildcard agent/purelb_agent/*.py) \
+	$(wildcard agent/purelb_agent/proto/*) $(wildcard plugins/module_utils/purelb/core/*.py)
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export ANSIBLE_HOME := $(CURDIR)/.ansible

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc
+import grpc.aio
 from prometheus_client import Counter
 
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.addresses import (
@@ -115,7 +116,7 @@ class External:
         path = group.source.socket
         if path not in self._channels:
             self._channels[path] = grpc.aio.insecure_channel(f"unix:{path}", options=_OPTIONS)
-        return IPAMStub(self._channels[path])
+        return IPAMStub(self._channels[path])  # type: ignore[no-untyped-call]
 
     async def _call(self, group: ServiceGroup, method: str, asked: Any) -> Any:
         call: Callable[..., Awaitable[Any]] = getattr(self._stub(group), method)
@@ -124,7 +125,12 @@ class External:
         except grpc.aio.AioRpcError as problem:
             self._rpcs.labels(method, _spelled(problem.code())).inc()
             raise _refused(problem).at(_where(group)) from problem
-        self._rpcs.labels(method, _spelled(grpc.StatusCode.OK)).inc()
+        # What cannot be decoded arrives as None.
+        code = grpc.StatusCode.INTERNAL if answer is None else grpc.StatusCode.OK
+        self._rpcs.labels(method, _spelled(code)).inc()
+        if answer is None:
+            why = "its answer is not one of proto/ipam.proto: see which version it is made for"
+            raise IpamError(why, is_permanent=True).at(_where(group))
         return answer
 
 
