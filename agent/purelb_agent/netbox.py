@@ -43,7 +43,7 @@ class NetBox:
         self._login = Login(secret)
         self._cluster = cluster
         self._seconds = seconds
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="netbox")
+        self._thread = _one_thread()
 
     async def allocate(self, group: ServiceGroup, request: Request) -> tuple[Leased, ...]:
         """See Ipam."""
@@ -77,7 +77,14 @@ class NetBox:
             async with asyncio.timeout(self._seconds + _GRACE):
                 return await loop.run_in_executor(self._thread, talk)
         except TimeoutError as problem:
+            # The thread reads on for as long as the other side drips; the next call has its own.
+            self._thread.shutdown(wait=False)
+            self._thread = _one_thread()
             why = IpamError(f"no answer within {self._seconds:g} s")
             raise why.at(f"ServiceGroup {group.name}: NetBox {source.url}") from problem
         except IpamError as problem:
             raise problem.at(f"ServiceGroup {group.name}: NetBox {source.url}") from problem
+
+
+def _one_thread() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max_workers=1, thread_name_prefix="netbox")

@@ -113,6 +113,11 @@ def conversation(url: str, login: Login, *, seconds: float) -> Iterator[pynetbox
             ) from problem
         except requests.RequestException as problem:
             raise _unreachable(problem, seconds) from problem
+        except (AttributeError, KeyError, TypeError, ValueError) as problem:
+            # pynetbox and we take what is there for what should be there.
+            raise IpamError(
+                f"it does not answer as a NetBox does ({problem}): {_MENDS[404]}", is_permanent=True
+            ) from problem
         except OSError as problem:
             # requests finds the file of certificates unreadable.
             raise IpamError(f"its {CA_FILE} cannot be used: {problem}", is_permanent=True) from None
