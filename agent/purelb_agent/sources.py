@@ -8,6 +8,7 @@ announces it.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Self
 
@@ -27,20 +28,36 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model im
 
 from .external import External
 from .ipam import Ipam, IpamError
+from .kube import ApiError, Kube
 from .netbox import NetBox
 
 # Where the Secret with NetBox's token is mounted.
 NETBOX_SECRET = Path("/etc/purelb/netbox")
 
 
+async def cluster_name(kube: Kube) -> str:
+    """What tells this cluster from all others, short enough to be read."""
+    body = await kube.request("GET", "/api/v1/namespaces/kube-system")
+    return str(body["metadata"]["uid"]).partition("-")[0]
+
+
 class Sources:
     """An Ipam for groups of every kind; used as an async context manager.
 
-    `cluster` tells this cluster's addresses apart from those of others with the same NetBox.
+    `cluster` answers what tells this cluster's addresses from those of others with the same NetBox;
+    it is asked when the first group needs it.
     """
 
-    def __init__(self, rpcs: Counter, *, cluster: str, secret: Path = NETBOX_SECRET) -> None:
-        self._netbox = NetBox(secret, cluster=cluster)
+    def __init__(
+        self,
+        rpcs: Counter,
+        *,
+        cluster: Callable[[], Awaitable[str]],
+        secret: Path = NETBOX_SECRET,
+    ) -> None:
+        self._cluster = cluster
+        self._secret = secret
+        self._netbox: NetBox | None = None
         self._external = External(rpcs)
 
     async def __aenter__(self) -> Self:
@@ -49,15 +66,24 @@ class Sources:
 
     async def __aexit__(self, *_: object) -> None:
         """End every connection."""
-        await self._netbox.close()
+        if self._netbox is not None:
+            await self._netbox.close()
         await self._external.close()
 
-    def _of(self, group: ServiceGroup) -> Ipam:
-        return self._netbox if isinstance(group.source, NetBoxSource) else self._external
+    async def _of(self, group: ServiceGroup) -> Ipam:
+        if not isinstance(group.source, NetBoxSource):
+            return self._external
+        if self._netbox is None:
+            try:
+                self._netbox = NetBox(self._secret, cluster=await self._cluster())
+            except ApiError as problem:
+                why = IpamError(f"this cluster's name is not known yet: {problem}")
+                raise why.at(f"ServiceGroup {group.name}") from problem
+        return self._netbox
 
     async def allocate(self, group: ServiceGroup, request: Request) -> tuple[Leased, ...]:
         """See Ipam."""
-        leased = await self._of(group).allocate(group, request)
+        leased = await (await self._of(group)).allocate(group, request)
         problem = _problem(leased, request)
         if problem:
             raise IpamError(f"ServiceGroup {group.name}: {problem}", is_permanent=True)
@@ -67,11 +93,11 @@ class Sources:
         self, group: ServiceGroup, service: ServiceKey, address: Address | None
     ) -> None:
         """See Ipam."""
-        await self._of(group).release(group, service, address)
+        await (await self._of(group)).release(group, service, address)
 
     async def stats(self, group: ServiceGroup) -> Stats:
         """See Ipam."""
-        return await self._of(group).stats(group)
+        return await (await self._of(group)).stats(group)
 
 
 def _problem(leased: tuple[Leased, ...], request: Request) -> str:

@@ -25,6 +25,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model im
 )
 from purelb_agent.external import External
 from purelb_agent.ipam import IpamError
+from purelb_agent.kube import ApiError
 from purelb_agent.metrics import AllocatorMetrics
 from purelb_agent.proto import ipam_pb2 as messages
 from purelb_agent.sources import Sources
@@ -74,9 +75,13 @@ def rpcs(registry):
     return AllocatorMetrics(registry).sidecar_rpcs
 
 
+async def c1():
+    return "c1"
+
+
 @pytest.fixture
 async def sources(rpcs, tmp_path):
-    async with Sources(rpcs, cluster="c1", secret=tmp_path) as made:
+    async with Sources(rpcs, cluster=c1, secret=tmp_path) as made:
         yield made
 
 
@@ -307,6 +312,23 @@ async def test_every_group_is_asked_where_it_says(sources, group):
         await sources.stats(netbox)
     with pytest.raises(IpamError, match="sidecar sample"):
         await sources.release(group, WEB, None)
+
+
+async def test_a_netbox_waits_until_the_clusters_name_is_known(rpcs, tmp_path):
+    answers = [ApiError(0, "no connection")]
+
+    async def cluster():
+        if answers:
+            raise answers.pop()
+        return "c1"
+
+    netbox = ServiceGroup("elsewhere", source=NetBoxSource("http://127.0.0.1:9", "lab"))
+    async with Sources(rpcs, cluster=cluster, secret=tmp_path) as sources:
+        with pytest.raises(IpamError, match="not known yet: no connection") as refused:
+            await sources.stats(netbox)
+        assert not refused.value.is_permanent
+        with pytest.raises(IpamError, match="there is no token for NetBox"):
+            await sources.stats(netbox)
 
 
 def test_fields_have_the_numbers_that_sidecars_know():
