@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 """A real NetBox with its PostgreSQL and Redis, in a Debian tree of its own under .cache.
@@ -197,5 +196,5 @@ def _ready(process, url, deadline):
 
 if __name__ == "__main__":
     if sys.argv[1:] != ["build"] or os.geteuid():
-        raise SystemExit(f"as root: {sys.argv[0]} build")
+        raise SystemExit(f"as root: python {sys.argv[0]} build")
     build()
