@@ -14,7 +14,8 @@ IMAGE := localhost/purelb/purelb:$(VERSION)
 ARCHIVE := .cache/image.tar
 TREE := .ansible/collections/ansible_collections/purelb/purelb
 IMAGE_SOURCES := agent/Dockerfile .dockerignore agent/requirements.txt $(wildcard agent/bin/*) \
-	$(wildcard agent/purelb_agent/*.py) $(wildcard plugins/module_utils/purelb/core/*.py)
+	$(wildcard agent/purelb_agent/*.py) \
+	$(wildcard agent/purelb_agent/proto/*) $(wildcard plugins/module_utils/purelb/core/*.py)
 
 # The tests' labs, one for each worker (lab/README.md); the first one is everybody's.
 LABS := $(shell first=$${LAB_NUMBER:-0}; echo $$first $$((first + 1)))

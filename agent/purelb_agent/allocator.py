@@ -29,6 +29,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.settings
 from . import __version__, log
 from .allocating import Allocating
 from .elector import Elector, Lock
+from .elsewhere import Elsewhere
 from .events import Events
 from .fenced import FencedKube
 from .groupstatus import GroupStatus
@@ -39,6 +40,7 @@ from .preempting import Preempting
 from .probes import Probes
 from .program import arguments, run, stop_signal
 from .servicewriter import ServiceWriter
+from .sources import Sources, cluster_name
 from .tasks import Tasks
 from .watch import Watcher
 
@@ -76,6 +78,7 @@ class _Leading:
         writer: FencedKube,
         elector: Elector,
         setting: _Setting,
+        sources: Sources,
         metrics: AllocatorMetrics,
     ) -> None:
         namespace = setting.namespace
@@ -85,10 +88,12 @@ class _Leading:
         self._setting = setting
         self._events = Events(writer, component="allocator", instance=os.uname().nodename)
         self._status = GroupStatus(writer, metrics, namespace=namespace)
-        self._pools = Pools(self._status, self._events, metrics, namespace=namespace)
+        self._elsewhere = Elsewhere(sources)
+        told = self._events, metrics
+        self._pools = Pools(self._status, self._elsewhere, *told, namespace=namespace)
         services = ServiceWriter(writer)
         self.allocating = Allocating(
-            services, self._pools, self._events, metrics, classes=setting.classes
+            services, self._elsewhere, self._pools, *told, classes=setting.classes
         )
 
     def start(self, tasks: Tasks) -> None:
@@ -106,6 +111,7 @@ class _Leading:
         tasks.start("watch-services", services.run())
         tasks.start("allocate", allocating.run())
         tasks.start("group-status", self._status.run())
+        tasks.start("elsewhere", self._elsewhere.run())
         tasks.start("events", self._events.run())
         if self._setting.has_draining:
             self._start_preempting(tasks)
@@ -129,8 +135,11 @@ async def _work(options: argparse.Namespace) -> None:
     identity = f"{os.uname().nodename}_{uuid.uuid4()}"
     async with Kube(access) as kube:
         elector = Elector(kube, lock, identity, metrics=metrics)
-        async with FencedKube(access, elector) as writer:
-            leading = _Leading(kube, writer, elector, setting, metrics)
+        async with (
+            FencedKube(access, elector) as writer,
+            Sources(metrics.sidecar_rpcs, cluster=lambda: cluster_name(kube)) as sources,
+        ):
+            leading = _Leading(kube, writer, elector, setting, sources, metrics)
 
             def is_ready() -> bool:
                 is_leader = elector.elected.is_set()

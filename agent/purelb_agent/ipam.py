@@ -26,8 +26,8 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model im
 class IpamError(Exception):
     """Why there is no answer.
 
-    `is_exhausted`: the pool has no address left. `is_permanent`: the same call fails again until
-    somebody changes something; otherwise it is worth another try.
+    `is_exhausted`: the pool has no address left. `is_permanent`: somebody has to change something,
+    here or there, so that another try is worth it now and then only; otherwise it passes by itself.
     """
 
     def __init__(
@@ -37,6 +37,14 @@ class IpamError(Exception):
         self.message = message
         self.is_exhausted = is_exhausted
         self.is_permanent = is_permanent
+
+    def at(self, where: str) -> IpamError:
+        """The same, with where it happened before it."""
+        return IpamError(
+            f"{where}: {self.message}",
+            is_exhausted=self.is_exhausted,
+            is_permanent=self.is_permanent,
+        )
 
 
 class Ipam(Protocol):

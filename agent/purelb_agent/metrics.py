@@ -197,3 +197,9 @@ class AllocatorMetrics:
             ("outcome",),
             registry=registry,
         )
+        self.sidecar_rpcs = Counter(
+            "purelb_allocator_sidecar_rpc_total",
+            "Calls of sidecars that give out addresses, by outcome.",
+            ("method", "code"),
+            registry=registry,
+        )

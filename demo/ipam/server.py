@@ -1,0 +1,186 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""A sidecar that gives out addresses of one range per family: a sample to begin with.
+
+It needs nothing but the image of PureLB, and keeps what it has given out in one file, which is
+replaced as a whole before an answer is sent, so that it never forgets what somebody was told.
+Yours would ask your own address management where this reads and writes the file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Iterator
+from ipaddress import ip_address
+from pathlib import Path
+
+import grpc
+
+from purelb_agent.proto import ipam_pb2 as messages
+from purelb_agent.proto.ipam_pb2_grpc import IPAMServicer, add_IPAMServicer_to_server
+
+
+class RefusalError(Exception):
+    """Why a Service gets nothing."""
+
+    def __init__(self, code: grpc.StatusCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Pool:
+    """Which Services have which address: address -> [sharing key, Service, ...]."""
+
+    def __init__(self, ranges: list[str], file: Path) -> None:
+        self.ranges = [tuple(ip_address(end) for end in one.split("-")) for one in ranges]
+        self._file = file
+        self.given: dict[str, list[str]] = json.loads(file.read_text()) if file.exists() else {}
+
+    def addresses(self, version: int) -> Iterator[str]:
+        """Every address of a family."""
+        for first, last in self.ranges:
+            if first.version == version:
+                for offset in range(int(last) - int(first) + 1):
+                    yield str(first + offset)
+
+    def held(self, service: str) -> list[str]:
+        """The addresses that a Service has."""
+        return [address for address, (_key, *users) in self.given.items() if service in users]
+
+    def take(self, service: str, version: int, key: str) -> str | None:
+        """An address of a family for a Service: its own, one with its key, or a free one."""
+        mine = [a for a in self.held(service) if ip_address(a).version == version]
+        shared = [
+            a
+            for a, (its_key, *_users) in self.given.items()
+            if key and its_key == key and ip_address(a).version == version
+        ]
+        free = (a for a in self.addresses(version) if a not in self.given)
+        found = next(iter(mine or shared), None) or next(free, None)
+        if found is not None:
+            self.give(found, service, key)
+        return found
+
+    def give(self, address: str, service: str, key: str) -> None:
+        """Let a Service have this address."""
+        if address not in self.addresses(ip_address(address).version):
+            raise RefusalError(
+                grpc.StatusCode.INVALID_ARGUMENT, f"{address} is not in the pool: ask for another"
+            )
+        its_key, *users = self.given.setdefault(address, [key])
+        if service in users:
+            return
+        if users and not (key and key == its_key):
+            raise RefusalError(
+                grpc.StatusCode.FAILED_PRECONDITION,
+                f"{address} belongs to {', '.join(users)}: ask for another",
+            )
+        self.given[address].append(service)
+
+    def take_back(self, service: str, address: str | None) -> None:
+        """Take one address of a Service back, or all."""
+        for one in self.held(service):
+            if address in (None, one):
+                self.given[one].remove(service)
+                if len(self.given[one]) == 1:
+                    del self.given[one]
+
+    def save(self) -> None:
+        """Write the file: all of it or nothing."""
+        new = self._file.with_suffix(".new")
+        with new.open("w") as stream:
+            json.dump(self.given, stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        new.replace(self._file)
+
+
+class Server(IPAMServicer):
+    """The three calls of purelb.ipam.v1.IPAM, one at a time."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def Allocate(  # noqa: N802 - gRPC's name
+        self, request: messages.AllocateRequest, context: grpc.aio.ServicerContext
+    ) -> messages.AllocateResponse:
+        """Give a Service what it asks for."""
+        try:
+            found = self._allocate(request)
+        except RefusalError as problem:
+            await context.abort(problem.code, str(problem))
+        self._pool.save()
+        return messages.AllocateResponse(ips=[messages.AllocatedIP(ip=ip) for ip in found])
+
+    def _allocate(self, request: messages.AllocateRequest) -> list[str]:
+        service, key = request.service, request.sharing_key
+        if request.HasField("explicit"):
+            for ip in request.explicit.ips:
+                self._pool.give(str(ip_address(ip)), service, key)
+            return list(request.explicit.ips)
+        families = request.families
+        wanted = [v for v, want in ((4, families.want_ipv4), (6, families.want_ipv6)) if want]
+        found = [self._pool.take(service, version, key) for version in wanted]
+        if not any(found):
+            raise RefusalError(
+                grpc.StatusCode.RESOURCE_EXHAUSTED, "no address is left: enlarge the ranges"
+            )
+        return [ip for ip in found if ip]
+
+    async def Release(  # noqa: N802 - gRPC's name
+        self, request: messages.ReleaseRequest, _context: grpc.aio.ServicerContext
+    ) -> messages.ReleaseResponse:
+        """Take addresses back."""
+        self._pool.take_back(request.service, None if request.all else request.ip)
+        self._pool.save()
+        return messages.ReleaseResponse()
+
+    async def Stats(  # noqa: N802 - gRPC's name
+        self, _request: messages.StatsRequest, _context: grpc.aio.ServicerContext
+    ) -> messages.StatsResponse:
+        """Count."""
+        versions = [ip_address(ip).version for ip in self._pool.given]
+        sizes = {4: 0, 6: 0}
+        for first, last in self._pool.ranges:
+            sizes[first.version] += int(last) - int(first) + 1
+        return messages.StatsResponse(
+            in_use_v4=versions.count(4),
+            in_use_v6=versions.count(6),
+            size_v4=sizes[4],
+            size_v6=sizes[6],
+            has_known_capacity=True,
+            display_addresses=[f"{first}-{last}" for first, last in self._pool.ranges],
+        )
+
+
+async def serve(pool: Pool, socket: str) -> None:
+    """Serve until told to stop."""
+    server = grpc.aio.server()
+    add_IPAMServicer_to_server(Server(pool), server)
+    server.add_insecure_port(f"unix:{socket}")
+    await server.start()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await stop.wait()
+    await server.stop(grace=1)
+
+
+def main() -> None:
+    """Read the arguments and serve."""
+    parser = argparse.ArgumentParser(description="Give out addresses to PureLB's allocator.")
+    parser.add_argument("--socket", default="/var/run/purelb/ipam.sock")
+    parser.add_argument("--file", type=Path, required=True, help="where it keeps what it gave")
+    parser.add_argument("ranges", nargs="+", metavar="FIRST-LAST")
+    options = parser.parse_args()
+    # Left by one that was killed.
+    Path(options.socket).unlink(missing_ok=True)
+    asyncio.run(serve(Pool(options.ranges, options.file), options.socket))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,363 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Addresses of a sidecar: the sample one as a process of its own, and some that mean ill."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from ipaddress import ip_address
+from pathlib import Path
+
+import grpc
+import grpc.aio
+import pytest
+from prometheus_client import CollectorRegistry
+
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.ipam import Request
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import (
+    ExternalSource,
+    NetBoxSource,
+    ServiceGroup,
+    ServiceKey,
+)
+from purelb_agent.external import External
+from purelb_agent.ipam import IpamError
+from purelb_agent.kube import ApiError
+from purelb_agent.metrics import AllocatorMetrics
+from purelb_agent.proto import ipam_pb2 as messages
+from purelb_agent.sources import Sources
+
+ROOT = Path(__file__).resolve().parents[3]
+SAMPLE = ROOT / "demo/ipam/server.py"
+WEB, API = ServiceKey("default", "web"), ServiceKey("default", "api")
+RANGES = ["10.92.1.5-10.92.1.6", "fd92::5-fd92::6"]
+SERVICE = "purelb.ipam.v1.IPAM"
+
+
+class Sidecar:
+    """The sample, started and killed as a kubelet would."""
+
+    def __init__(self, folder):
+        self.socket, self._file = folder / "ipam.sock", folder / "given.json"
+        self._process = None
+
+    async def start(self):
+        argv = [sys.executable, SAMPLE, "--socket", self.socket, "--file", self._file, *RANGES]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "agent")}
+        self._process = await asyncio.create_subprocess_exec(*argv, env=environment)
+        async with grpc.aio.insecure_channel(f"unix:{self.socket}") as channel:
+            await asyncio.wait_for(channel.channel_ready(), 10)
+
+    async def kill(self):
+        if self._process.returncode is None:
+            self._process.kill()
+            await self._process.wait()
+
+
+@pytest.fixture
+async def sidecar(tmp_path):
+    made = Sidecar(tmp_path)
+    await made.start()
+    yield made
+    await made.kill()
+
+
+@pytest.fixture
+def registry():
+    return CollectorRegistry()
+
+
+@pytest.fixture
+def rpcs(registry):
+    return AllocatorMetrics(registry).sidecar_rpcs
+
+
+async def c1():
+    return "c1"
+
+
+@pytest.fixture
+async def sources(rpcs, tmp_path):
+    async with Sources(rpcs, cluster=c1, secret=tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def group(tmp_path):
+    return ServiceGroup("elsewhere", source=ExternalSource("sample", str(tmp_path / "ipam.sock")))
+
+
+def wants(service=WEB, families=(4, 6), **more):
+    return Request(service, families=families, **more)
+
+
+def texts(leased):
+    return [str(one) for one in leased]
+
+
+def counted(registry, method, code):
+    name = "purelb_allocator_sidecar_rpc_total"
+    return registry.get_sample_value(name, {"method": method, "code": code})
+
+
+async def test_a_service_gets_the_same_addresses_however_often_it_asks(
+    sidecar, sources, group, registry
+):
+    for _time in range(2):
+        assert texts(await sources.allocate(group, wants())) == ["10.92.1.5", "fd92::5"]
+    assert texts(await sources.allocate(group, wants(API))) == ["10.92.1.6", "fd92::6"]
+    assert counted(registry, "Allocate", "OK") == 3
+
+
+@pytest.mark.parametrize(("version", "address"), [(4, "10.92.1.6"), (6, "fd92::6")])
+async def test_an_address_asked_for_by_name_is_given_and_shared_by_key(
+    sidecar, sources, group, version, address
+):
+    explicit = (ip_address(address),)
+    shared = wants(explicit=explicit, sharing_key="k")
+    assert texts(await sources.allocate(group, shared)) == [address]
+    with pytest.raises(IpamError, match="belongs to default/web: ask") as refused:
+        await sources.allocate(group, wants(API, explicit=explicit))
+    assert refused.value.is_permanent
+    again = wants(API, explicit=explicit, sharing_key="k")
+    assert texts(await sources.allocate(group, again)) == [address]
+
+
+async def test_what_is_given_back_is_free(sidecar, sources, group):
+    await sources.allocate(group, wants())
+    await sources.release(group, WEB, ip_address("10.92.1.5"))
+    assert texts(await sources.allocate(group, wants(API))) == ["10.92.1.5", "fd92::6"]
+    await sources.release(group, WEB, None)
+    await sources.release(group, WEB, None)
+    stats = await sources.stats(group)
+    assert (stats.in_use, stats.size) == ({4: 1, 6: 1}, {4: 2, 6: 2})
+    assert stats.display == tuple(RANGES)
+
+
+async def test_a_pool_that_is_used_up_says_so(sidecar, sources, group, registry):
+    for name in ("a", "b"):
+        await sources.allocate(group, wants(ServiceKey("default", name), families=(4,)))
+    with pytest.raises(IpamError, match="ResourceExhausted: no address is left") as refused:
+        await sources.allocate(group, wants(families=(4,)))
+    assert (refused.value.is_exhausted, refused.value.is_permanent) == (True, False)
+    where = f"ServiceGroup elsewhere: sidecar sample at {sidecar.socket}: "
+    assert str(refused.value).startswith(where)
+    assert counted(registry, "Allocate", "ResourceExhausted") == 1
+
+
+async def test_a_sidecar_that_was_killed_is_found_again_with_all_that_it_gave(
+    sidecar, sources, group, registry
+):
+    first = await sources.allocate(group, wants())
+    await sidecar.kill()
+    with pytest.raises(IpamError, match=r"Unavailable: .*see that its container runs") as refused:
+        await sources.allocate(group, wants())
+    assert (refused.value.is_exhausted, refused.value.is_permanent) == (False, False)
+    assert counted(registry, "Allocate", "Unavailable") == 1
+    await sidecar.start()
+    await asyncio.sleep(1.1)
+    assert await sources.allocate(group, wants()) == first
+
+
+async def test_without_a_socket_the_sidecar_is_asked_for_again_later(sources, group):
+    with pytest.raises(IpamError, match="Unavailable") as refused:
+        await sources.stats(group)
+    assert not refused.value.is_permanent
+
+
+def answers(**methods):
+    """A server whose methods are coroutines of bytes; what it says need not be a message."""
+    handlers = {
+        name: grpc.unary_unary_rpc_method_handler(method) for name, method in methods.items()
+    }
+    return grpc.method_handlers_generic_handler(SERVICE, handlers)
+
+
+@pytest.fixture
+async def serve(tmp_path):
+    servers = []
+
+    async def start(**methods):
+        server = grpc.aio.server()
+        server.add_generic_rpc_handlers([answers(**methods)])
+        server.add_insecure_port(f"unix:{tmp_path / 'ipam.sock'}")
+        await server.start()
+        servers.append(server)
+        return server
+
+    yield start
+    for server in servers:
+        await server.stop(None)
+
+
+def says(*ips):
+    async def method(_request, _context):
+        given = [messages.AllocatedIP(ip=ip) for ip in ips]
+        return messages.AllocateResponse(ips=given).SerializeToString()
+
+    return method
+
+
+@pytest.mark.parametrize(
+    ("ips", "problem"),
+    [
+        (["10.92.1.300"], "it gave '10.92.1.300', which is no address"),
+        (["10.92.1.5/24"], "which is no address"),
+        (["10.92.1.5", "10.92.1.6"], "one address of each wanted family"),
+        (["10.92.1.5", "fd92::5", "fd92::6"], "one address of each wanted family"),
+        (["::"], "which no Service can have"),
+        (["127.0.0.1"], "which no Service can have"),
+        (["ff02::1"], "which no Service can have"),
+        (["fe80::1"], "which no Service can have"),
+    ],
+)
+async def test_what_no_service_can_have_is_refused(sources, serve, group, ips, problem):
+    await serve(Allocate=says(*ips))
+    with pytest.raises(IpamError, match=problem) as refused:
+        await sources.allocate(group, wants())
+    assert refused.value.is_permanent
+
+
+async def test_another_address_than_the_one_asked_for_is_refused(sources, serve, group):
+    await serve(Allocate=says("10.92.1.5"))
+    with pytest.raises(IpamError, match=r"it gave 10\.92\.1\.5 instead of 10\.92\.1\.6"):
+        await sources.allocate(group, wants(explicit=(ip_address("10.92.1.6"),)))
+
+
+async def test_a_family_that_was_not_wanted_is_refused(sources, serve, group):
+    await serve(Allocate=says("fd92::5"))
+    with pytest.raises(IpamError, match="one address of each wanted family"):
+        await sources.allocate(group, wants(families=(4,)))
+
+
+async def test_an_empty_answer_is_an_empty_pool(sources, serve, group):
+    await serve(Allocate=says())
+    with pytest.raises(IpamError, match="gave no address") as refused:
+        await sources.allocate(group, wants())
+    assert refused.value.is_exhausted
+
+
+async def test_an_unknown_capacity_is_unknown(sources, serve, group):
+    async def stats(_request, _context):
+        return messages.StatsResponse(in_use_v4=3, size_v4=9).SerializeToString()
+
+    await serve(Stats=stats)
+    found = await sources.stats(group)
+    assert (found.in_use, found.size) == ({4: 3, 6: 0}, {4: None, 6: None})
+
+
+async def test_a_slow_sidecar_is_not_waited_for(serve, group, rpcs, registry):
+    async def slow(_request, _context):
+        await asyncio.sleep(60)
+
+    await serve(Allocate=slow)
+    external = External(rpcs, seconds=0.3)
+    with pytest.raises(IpamError, match="DeadlineExceeded") as refused:
+        await external.allocate(group, wants())
+    await external.close()
+    assert not refused.value.is_permanent
+    assert counted(registry, "Allocate", "DeadlineExceeded") == 1
+
+
+async def test_garbage_is_an_error_of_the_sidecars(sources, serve, group, registry):
+    async def garbage(_request, _context):
+        return b"\xff\xff garbage"
+
+    await serve(Allocate=garbage)
+    with pytest.raises(IpamError, match=r"its answer is not one of proto/ipam\.proto"):
+        await sources.allocate(group, wants())
+    assert counted(registry, "Allocate", "Internal") == 1
+
+
+async def test_a_sidecar_that_dies_while_it_is_asked_is_asked_again(sources, serve, group):
+    started = asyncio.Event()
+
+    async def hang(_request, _context):
+        started.set()
+        await asyncio.sleep(60)
+
+    server = await serve(Allocate=hang)
+    asking = asyncio.create_task(sources.allocate(group, wants()))
+    await started.wait()
+    await server.stop(None)
+    with pytest.raises(IpamError) as refused:
+        await asking
+    assert not refused.value.is_permanent
+
+
+async def test_something_else_behind_the_socket_is_told_apart(sources, serve, group):
+    await serve(Other=says())
+    with pytest.raises(IpamError, match=r"Unimplemented: .*must serve purelb\.ipam\.v1") as refused:
+        await sources.stats(group)
+    assert refused.value.is_permanent
+
+
+async def test_what_is_no_grpc_at_all_is_an_error(sources, group, tmp_path):
+    async def rude(_reader, writer):
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_unix_server(rude, tmp_path / "ipam.sock")
+    with pytest.raises(IpamError, match="Unavailable"):
+        await sources.stats(group)
+    server.close()
+
+
+async def test_every_group_is_asked_where_it_says(sources, group):
+    netbox = ServiceGroup("elsewhere", source=NetBoxSource("http://127.0.0.1:9", "lab"))
+    with pytest.raises(IpamError, match="there is no token for NetBox"):
+        await sources.stats(netbox)
+    with pytest.raises(IpamError, match="sidecar sample"):
+        await sources.release(group, WEB, None)
+
+
+async def test_a_netbox_waits_until_the_clusters_name_is_known(rpcs, tmp_path):
+    answers = [ApiError(0, "no connection")]
+
+    async def cluster():
+        if answers:
+            raise answers.pop()
+        return "c1"
+
+    netbox = ServiceGroup("elsewhere", source=NetBoxSource("http://127.0.0.1:9", "lab"))
+    async with Sources(rpcs, cluster=cluster, secret=tmp_path) as sources:
+        with pytest.raises(IpamError, match="not known yet: no connection") as refused:
+            await sources.stats(netbox)
+        assert not refused.value.is_permanent
+        with pytest.raises(IpamError, match="there is no token for NetBox"):
+            await sources.stats(netbox)
+
+
+def test_fields_have_the_numbers_that_sidecars_know():
+    asked = messages.AllocateRequest(pool="p", service="n/s", sharing_key="k")
+    asked.explicit.ips.append("1.2.3.4")
+    assert asked.SerializeToString() == b'\n\x01p\x12\x03n/s\x1a\x01k"\t\n\x071.2.3.4'
+    families = messages.AllocateRequest(families=messages.Families(want_ipv4=True, want_ipv6=True))
+    assert families.SerializeToString() == b"*\x04\x08\x01\x10\x01"
+    answer = messages.AllocateResponse(ips=[messages.AllocatedIP(ip="::1")])
+    assert answer.SerializeToString() == b"\n\x05\n\x03::1"
+    one = messages.ReleaseRequest(pool="p", service="s", ip="i")
+    assert one.SerializeToString() == b"\n\x01p\x12\x01s\x1a\x01i"
+    assert messages.ReleaseRequest(all=True).SerializeToString() == b" \x01"
+    assert messages.StatsRequest(pool="p").SerializeToString() == b"\n\x01p"
+    stats = messages.StatsResponse(
+        in_use_v4=1,
+        in_use_v6=2,
+        size_v4=3,
+        size_v6=4,
+        has_known_capacity=True,
+        display_addresses=["d"],
+    )
+    assert stats.SerializeToString() == b"\x08\x01\x10\x02\x18\x03 \x04(\x012\x01d"
+
+
+def test_what_is_generated_is_as_the_proto_file_says(tmp_path):
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    subprocess.run([ROOT / "agent/generate", tmp_path], check=True, env=environment)
+    made = {path.name: path.read_text() for path in tmp_path.rglob("ipam_pb2*")}
+    assert len(made) == 3
+    folder = ROOT / "agent/purelb_agent/proto"
+    assert made == {name: (folder / name).read_text() for name in made}

@@ -1,0 +1,254 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""A NetBox that is not there, not trusted, not one, or changed by others at the same moment."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import subprocess
+import time
+
+import pytest
+from aiohttp import web
+from netbox_standin import Serving, StandIn
+
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.ipam import Request
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import (
+    NetBoxSource,
+    ServiceGroup,
+    ServiceKey,
+)
+from purelb_agent.ipam import IpamError
+from purelb_agent.netbox import NetBox
+
+WEB = ServiceKey("default", "web")
+hosts = pytest.mark.parametrize("host", ["127.0.0.1", "::1"], ids=["v4", "v6"])
+both_kinds = pytest.mark.parametrize("has_etags", [True, False], ids=["etags", "no etags"])
+
+
+@pytest.fixture
+def standin():
+    made = StandIn()
+    tenant = made.add_tenant("Lab", "lab")
+    for address in ("10.91.1.5/24", "10.91.1.6/24"):
+        made.add_address(tenant, address)
+    return made
+
+
+@pytest.fixture
+async def netbox(tmp_path, standin):
+    (tmp_path / "token").write_text(standin.tokens["old"])
+    made = NetBox(tmp_path, cluster="c1", seconds=1.0)
+    yield made
+    await made.close()
+
+
+@pytest.fixture(scope="module")
+def pki(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pki")
+    names = "subjectAltName=IP:127.0.0.1,IP:::1"
+    made = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-x509"]
+    argv = ["openssl", "req", *made, "-subj", "/CN=netbox", "-addext", names]
+    files = ["-keyout", folder / "key", "-out", folder / "crt"]
+    subprocess.run([*argv, *files], check=True, capture_output=True)
+    return folder
+
+
+def group(url):
+    return ServiceGroup("elsewhere", source=NetBoxSource(url, "lab"))
+
+
+async def allocate(netbox, url):
+    (leased,) = await netbox.allocate(group(url), Request(WEB, families=(4,)))
+    return str(leased)
+
+
+@both_kinds
+async def test_an_address_that_somebody_takes_first_is_left_to_them(standin, netbox, has_etags):
+    standin.has_etags = has_etags
+
+    def take(number):
+        standin.change(number, status="active", description="purelb c2 default/web")
+
+    async with Serving(standin.app()) as serving:
+        if has_etags:
+            standin.before_patch = take
+            assert await allocate(netbox, serving.url) == "10.91.1.6/24"
+        else:
+            # Without conditions the later writer wins, and the earlier sees it.
+            loop = asyncio.get_running_loop()
+            standin.before_patch = lambda number: loop.call_later(0.1, take, number)
+            assert await allocate(netbox, serving.url) == "10.91.1.6/24"
+    assert standin.addresses[1]["description"] == "purelb c2 default/web"
+
+
+async def test_a_sharer_that_comes_while_another_leaves_keeps_the_address(standin, netbox):
+    async with Serving(standin.app()) as serving:
+        await allocate(netbox, serving.url)
+
+        def join(number):
+            standin.change(number, description="purelb c1 default/web default/api")
+
+        standin.before_patch = join
+        with pytest.raises(IpamError, match="somebody else is changing") as refused:
+            await netbox.release(group(serving.url), WEB, None)
+        assert not refused.value.is_permanent
+        await netbox.release(group(serving.url), WEB, None)
+    assert standin.addresses[1]["description"] == "purelb c1 default/api"
+
+
+async def test_an_answer_that_was_lost_does_not_cost_an_address(standin, netbox, monkeypatch):
+    """The change is made, and the allocator never hears of it."""
+    lost = asyncio.Event()
+
+    @web.middleware
+    async def lose(request, handler):
+        answer = await handler(request)
+        if request.method == "PATCH" and not lost.is_set():
+            lost.set()
+            request.transport.abort()
+        return answer
+
+    app = standin.app()
+    app.middlewares.insert(0, lose)
+    async with Serving(app) as serving:
+        with pytest.raises(IpamError, match="cannot be reached") as refused:
+            await allocate(netbox, serving.url)
+        assert not refused.value.is_permanent
+        assert standin.addresses[1]["status"]["value"] == "active"
+        assert await allocate(netbox, serving.url) == "10.91.1.5/24"
+    assert standin.addresses[2]["status"]["value"] == "reserved"
+
+
+@hosts
+async def test_a_private_authority_is_trusted_once_the_secret_has_it(
+    standin, netbox, host, pki, tmp_path
+):
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(pki / "crt", pki / "key")
+    async with Serving(standin.app(), host=host, tls=tls) as serving:
+        with pytest.raises(IpamError, match=r"not trusted \(.*CERTIFICATE_VERIFY.*ca\.crt"):
+            await allocate(netbox, serving.url)
+        (tmp_path / "ca.crt").write_text("nonsense")
+        with pytest.raises(IpamError, match=r"ca\.crt"):
+            await allocate(netbox, serving.url)
+        (tmp_path / "ca.crt").write_bytes((pki / "crt").read_bytes())
+        assert await allocate(netbox, serving.url) == "10.91.1.5/24"
+
+
+@hosts
+async def test_a_netbox_that_is_not_there_is_asked_again_later(netbox, host):
+    name = f"[{host}]" if ":" in host else host
+    with pytest.raises(IpamError, match=r"cannot be reached: .*refused") as refused:
+        await allocate(netbox, f"http://{name}:1")
+    assert not refused.value.is_permanent
+    assert str(refused.value).startswith(f"ServiceGroup elsewhere: NetBox http://{name}:1: ")
+
+
+async def test_a_name_that_nobody_knows_is_told(netbox):
+    with pytest.raises(IpamError, match=r"cannot be reached|no answer within") as refused:
+        await allocate(netbox, "http://netbox.invalid")
+    assert not refused.value.is_permanent
+
+
+async def test_one_that_accepts_and_says_nothing_is_not_waited_for(netbox):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        began = time.monotonic()
+        with pytest.raises(IpamError, match="no answer within 1 s") as refused:
+            await allocate(netbox, f"http://127.0.0.1:{server.getsockname()[1]}")
+    assert time.monotonic() - began < 2.0
+    assert not refused.value.is_permanent
+
+
+async def test_one_that_answers_byte_by_byte_is_not_waited_for_nor_in_the_way(standin, netbox):
+    ended = asyncio.Event()
+
+    async def drip(_reader, writer):
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 40\r\n\r\n")
+        for _byte in range(40):
+            writer.write(b" ")
+            await asyncio.sleep(0.1)
+        writer.close()
+        ended.set()
+
+    server = await asyncio.start_server(drip, "127.0.0.1", 0)
+    began = time.monotonic()
+    with pytest.raises(IpamError, match="no answer within 1 s"):
+        await allocate(netbox, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    assert time.monotonic() - began < 2.5
+    async with Serving(standin.app()) as serving:
+        assert await allocate(netbox, serving.url) == "10.91.1.5/24"
+    assert not ended.is_set()
+    await ended.wait()
+    server.close()
+
+
+async def test_nothing_is_written_after_the_time_is_over(standin, netbox):
+    """Whoever asked has been told that it failed, and may ask for another address."""
+
+    @web.middleware
+    async def slow(request, handler):
+        await asyncio.sleep(0.4)
+        return await handler(request)
+
+    app = standin.app()
+    app.middlewares.insert(0, slow)
+    async with Serving(app) as serving:
+        with pytest.raises(IpamError, match="no answer within 1 s"):
+            await allocate(netbox, serving.url)
+        await asyncio.sleep(0.8)
+    assert not [r for r in standin.requests if r.startswith("PATCH")]
+
+
+async def answering(status, *, text="", headers=None):
+    async def handle(_request):
+        return web.Response(status=status, text=text, headers=headers)
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", handle)
+    return app
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "problem", "is_permanent"),
+    [
+        (200, "<html>Welcome</html>", r"no NetBox: write the address", True),
+        (200, '"text"', r"not answer as a NetBox does .*: write the address", True),
+        (200, '{"results": [{}], "count": 1, "next": null}', r"not answer as a NetBox does", True),
+        (401, '{"detail": "Who?"}', r"answers 401: Who\?; put a NetBox token", True),
+        (404, "<html>", r"answers 404: Not Found; write the address", True),
+        (429, "slowly", r"answers 429: Too Many Requests", False),
+        (500, '{"error": "x"}', r"answers 500: ", False),
+        (502, "<html>", r"answers 502: Bad Gateway", False),
+        (503, "", r"answers 503: ", False),
+    ],
+)
+async def test_what_is_no_answer_of_a_netbox_is_told_with_what_to_do(
+    netbox, status, text, problem, is_permanent
+):
+    async with Serving(await answering(status, text=text)) as serving:
+        with pytest.raises(IpamError, match=problem) as refused:
+            await allocate(netbox, serving.url)
+    assert refused.value.is_permanent is is_permanent
+
+
+async def test_a_redirect_is_not_followed_but_told(netbox, standin):
+    """Followed, it would turn a change into a read, and take the token who knows where."""
+    app = await answering(301, headers={"Location": "https://netbox.example.com/api/"})
+    async with Serving(app) as serving:
+        with pytest.raises(IpamError, match=r"redirects to https://netbox\.example\.com/api/: wr"):
+            await allocate(netbox, serving.url)
+
+
+async def test_a_proxy_of_the_environment_is_used_unless_it_is_told_not_to(
+    netbox, standin, monkeypatch
+):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    async with Serving(standin.app()) as serving:
+        monkeypatch.setenv("no_proxy", "")
+        with pytest.raises(IpamError, match=r"cannot be reached: .*refused"):
+            await allocate(netbox, serving.url)
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        assert await allocate(netbox, serving.url) == "10.91.1.5/24"
