@@ -104,6 +104,10 @@ class External:
             display=tuple(answer.display_addresses[:_MOST_DISPLAYED]),
         )
 
+    async def holders(self, _group: ServiceGroup) -> frozenset[ServiceKey]:
+        """See Ipam; there is no call to ask a sidecar by."""
+        return frozenset()
+
     async def close(self) -> None:
         """End every connection."""
         channels, self._channels = self._channels, {}

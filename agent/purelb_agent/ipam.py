@@ -64,3 +64,9 @@ class Ipam(Protocol):
 
     async def stats(self, group: ServiceGroup) -> Stats:
         """How full the group's pool is."""
+
+    async def holders(self, group: ServiceGroup, /) -> frozenset[ServiceKey]:
+        """The Services that have addresses there, as far as the other side can tell.
+
+        For whoever starts: a Service that was deleted in the meantime has them still.
+        """

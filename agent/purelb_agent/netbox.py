@@ -59,6 +59,10 @@ class NetBox:
         """See Ipam."""
         return await self._ask(group, lambda pool: pool.stats())
 
+    async def holders(self, group: ServiceGroup) -> frozenset[ServiceKey]:
+        """See Ipam."""
+        return await self._ask(group, lambda pool: pool.holders())
+
     async def close(self) -> None:
         """Begin nothing more."""
         self._thread.shutdown(wait=False, cancel_futures=True)

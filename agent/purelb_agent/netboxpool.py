@@ -119,6 +119,12 @@ class TenantPool:
             display=listing(one.leased for one in pool),
         )
 
+    def holders(self) -> frozenset[ServiceKey]:
+        """See Ipam."""
+        entries = self._entries(status=_ACTIVE, description__isw=self._prefix.strip())
+        users = (user.partition("/") for one in entries for user in self._users(one))
+        return frozenset(ServiceKey(namespace, name) for namespace, _slash, name in users)
+
     def _entries(self, **filters: Any) -> list[Entry]:
         found = self._api.ipam.ip_addresses.filter(tenant_id=self._tenant_id, **filters)
         return [Entry.of(record) for record in found]

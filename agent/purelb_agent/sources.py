@@ -99,6 +99,10 @@ class Sources:
         """See Ipam."""
         return await (await self._of(group)).stats(group)
 
+    async def holders(self, group: ServiceGroup) -> frozenset[ServiceKey]:
+        """See Ipam."""
+        return await (await self._of(group)).holders(group)
+
 
 def _problem(leased: tuple[Leased, ...], request: Request) -> str:
     """What is wrong with an answer; "" is nothing."""

@@ -2,19 +2,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """A sidecar that gives out addresses of one range per family: a sample to begin with.
 
-It needs nothing but the image of PureLB, and keeps what it has given out in one file, which is
-replaced as a whole before an answer is sent, so that it never forgets what somebody was told.
-Yours would ask your own address management where this reads and writes the file.
+It needs nothing but the image of PureLB, and keeps what it has given out in one file, which it
+reads for each call and replaces as a whole before it answers: it never forgets what somebody was
+told, and the sidecars of several allocators may have one file in common. Yours would ask your own
+address management where this reads and writes the file.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import fcntl
 import json
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -38,7 +41,18 @@ class Pool:
     def __init__(self, ranges: list[str], file: Path) -> None:
         self.ranges = [tuple(ip_address(end) for end in one.split("-")) for one in ranges]
         self._file = file
-        self.given: dict[str, list[str]] = json.loads(file.read_text()) if file.exists() else {}
+        self.given: dict[str, list[str]] = {}
+
+    @contextmanager
+    def opened(self) -> Iterator[Pool]:
+        """Have the file for oneself; what was changed is kept unless something goes wrong."""
+        with self._file.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self.given = json.loads(self._file.read_text()) if self._file.exists() else {}
+            before = json.dumps(self.given)
+            yield self
+            if json.dumps(self.given) != before:
+                self._save()
 
     def addresses(self, version: int) -> Iterator[str]:
         """Every address of a family."""
@@ -89,7 +103,7 @@ class Pool:
                 if len(self.given[one]) == 1:
                     del self.given[one]
 
-    def save(self) -> None:
+    def _save(self) -> None:
         """Write the file: all of it or nothing."""
         new = self._file.with_suffix(".new")
         with new.open("w") as stream:
@@ -110,10 +124,10 @@ class Server(IPAMServicer):
     ) -> messages.AllocateResponse:
         """Give a Service what it asks for."""
         try:
-            found = self._allocate(request)
+            with self._pool.opened():
+                found = self._allocate(request)
         except RefusalError as problem:
             await context.abort(problem.code, str(problem))
-        self._pool.save()
         return messages.AllocateResponse(ips=[messages.AllocatedIP(ip=ip) for ip in found])
 
     def _allocate(self, request: messages.AllocateRequest) -> list[str]:
@@ -135,15 +149,16 @@ class Server(IPAMServicer):
         self, request: messages.ReleaseRequest, _context: grpc.aio.ServicerContext
     ) -> messages.ReleaseResponse:
         """Take addresses back."""
-        self._pool.take_back(request.service, None if request.all else request.ip)
-        self._pool.save()
+        with self._pool.opened() as pool:
+            pool.take_back(request.service, None if request.all else request.ip)
         return messages.ReleaseResponse()
 
     async def Stats(  # noqa: N802 - gRPC's name
         self, _request: messages.StatsRequest, _context: grpc.aio.ServicerContext
     ) -> messages.StatsResponse:
         """Count."""
-        versions = [ip_address(ip).version for ip in self._pool.given]
+        with self._pool.opened() as pool:
+            versions = [ip_address(ip).version for ip in pool.given]
         sizes = {4: 0, 6: 0}
         for first, last in self._pool.ranges:
             sizes[first.version] += int(last) - int(first) + 1

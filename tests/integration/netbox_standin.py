@@ -9,6 +9,7 @@ as that does: bodies, statuses, filters, pages, tokens of both forms, conditiona
 from __future__ import annotations
 
 import asyncio
+import sys
 from dataclasses import dataclass, field
 from ipaddress import ip_interface
 
@@ -116,6 +117,7 @@ class StandIn:
             "status": lambda a, v: a["status"]["value"] in v,
             "family": lambda a, v: str(a["family"]["value"]) in v,
             "description__ic": lambda a, v: v[0].lower() in a["description"].lower(),
+            "description__isw": lambda a, v: a["description"].lower().startswith(v[0].lower()),
             "address": lambda a, v: str(ip_interface(a["address"]).ip) == v[0],
         }
         found = [
@@ -180,3 +182,19 @@ class Serving:
 
     async def __aexit__(self, *_error):
         await self._runner.cleanup()
+
+
+async def main(port, *addresses):
+    """Serve some addresses of a tenant `lab` until killed."""
+    standin = StandIn()
+    tenant = standin.add_tenant("Lab", "lab")
+    for address in addresses:
+        standin.add_address(tenant, address)
+    runner = web.AppRunner(standin.app())
+    await runner.setup()
+    await web.TCPSite(runner, None, int(port)).start()
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

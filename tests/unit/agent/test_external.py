@@ -306,6 +306,11 @@ async def test_what_is_no_grpc_at_all_is_an_error(sources, group, tmp_path):
     server.close()
 
 
+async def test_a_sidecar_cannot_tell_who_has_its_addresses(sidecar, sources, group):
+    await sources.allocate(group, wants())
+    assert await sources.holders(group) == frozenset()
+
+
 async def test_every_group_is_asked_where_it_says(sources, group):
     netbox = ServiceGroup("elsewhere", source=NetBoxSource("http://127.0.0.1:9", "lab"))
     with pytest.raises(IpamError, match="there is no token for NetBox"):

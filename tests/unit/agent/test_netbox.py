@@ -275,6 +275,17 @@ async def test_stats_count_what_is_ours_and_what_is_free(bed, netbox, group, sec
     assert stats.display == ("10.91.1.5-10.91.1.7/24", "10.91.2.1/25", "fd91::5-fd91::6/64")
 
 
+async def test_whoever_starts_can_find_what_was_given_before(bed, netbox, group, secret):
+    await bed.add(*FOUR, *SIX)
+    there = NetBox(secret, cluster="c11", seconds=20)
+    await netbox.allocate(group, wants(WEB))
+    await there.allocate(group, wants(API))
+    await there.close()
+    assert await netbox.holders(group) == {WEB}
+    await netbox.release(group, WEB, None)
+    assert await netbox.holders(group) == frozenset()
+
+
 async def test_a_pool_of_several_pages_is_read_whole(bed, netbox, group):
     pool = [f"10.91.3.{i}/24" for i in range(1, 8)]
     await bed.add(*pool)
