@@ -105,6 +105,7 @@ class Allocating:
         self._work = asyncio.Event()
         pools.on_change = self._groups_changed
         elsewhere.on_stats = self._work.set
+        elsewhere.on_holders = self._found_elsewhere
 
     def _look_at(self, keys: set[ServiceKey]) -> None:
         self._queue.update(dict.fromkeys(sorted(keys, key=str)))
@@ -196,6 +197,11 @@ class Allocating:
         group = groups.all.get(service.allocated_from or "")
         if group is not None and group.source is not None and service.addresses:
             self._leased[service.key] = group.name
+
+    def _found_elsewhere(self, group: str, holders: frozenset[ServiceKey]) -> None:
+        """Give back what Services have that were deleted while no allocator was there to see it."""
+        for key in holders - self.services.records.keys():
+            self._elsewhere.give_back(group, key)
 
     def _forget(self, key: ServiceKey) -> None:
         self._refusals.pop(key, None)

@@ -60,6 +60,8 @@ class _Source:
     owed: dict[_Return, float] = field(default_factory=dict)
     stats: Stats | None = None
     problem: str = ""
+    # Whether it was asked who has addresses there, which those that came before may have left.
+    is_checked: bool = False
 
 
 class Elsewhere:
@@ -67,6 +69,7 @@ class Elsewhere:
 
     def __init__(self, ipam: Ipam) -> None:
         self.on_stats: Callable[[], None] = lambda: None
+        self.on_holders: Callable[[str, frozenset[ServiceKey]], None] = lambda _name, _keys: None
         self._ipam = ipam
         self._sources: dict[str, _Source] = {}
         self._changed = asyncio.Event()
@@ -156,6 +159,9 @@ class Elsewhere:
         before = (source.stats, source.problem)
         try:
             source.stats = await self._ipam.stats(source.group)
+            if not source.is_checked:
+                self.on_holders(source.group.name, await self._ipam.holders(source.group))
+                source.is_checked = True
             source.problem = ""
         except IpamError as problem:
             source.problem = problem.message

@@ -30,8 +30,9 @@ _TIME = re.compile(r"ts=(\S+)")
 
 
 def _service(number: int) -> dict[str, Any]:
-    """Dual-stack; without node ports, of which a cluster has fewer than 5,000."""
+    """Dual-stack; without node ports, of which a cluster has fewer than 5,000, and endpoints."""
     made = bed.service(number)
+    del made["spec"]["selector"]
     made["metadata"]["labels"] = {"service.kubernetes.io/service-proxy-name": "none"}
     made["spec"]["allocateLoadBalancerNodePorts"] = False
     return made

@@ -17,7 +17,8 @@ from labkit.errors import Problem
 from labkit.progress import run_step
 
 SUITE = "bookworm"
-INCLUDE = ("python3", "ca-certificates", "python3-venv", "python3-pip")
+# The C++ library is for gRPC, as an official Python image has it.
+INCLUDE = ("python3", "ca-certificates", "libstdc++6", "python3-venv", "python3-pip")
 
 # Needed to build an image, not to run one.
 BUILD_ONLY = (
@@ -59,7 +60,6 @@ MACHINE_ONLY = (
     "libsepol2",
     "libsmartcols1",
     "libss2",
-    "libstdc++6",
     "libsystemd0",
     "libudev1",
     "libunistring2",

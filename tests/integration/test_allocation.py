@@ -8,7 +8,7 @@ import itertools
 
 import pytest
 
-from watching import AGENTS, eventually, ingress
+from watching import allocator_metric, eventually, ingress
 
 GROUPS = "/apis/purelb.io/v2/namespaces/purelb-system/servicegroups"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/purelb-system/leases"
@@ -69,22 +69,6 @@ def ask(cluster, make_service):
         return make_service("SingleStack", annotations=annotations, ipFamilies=[family[0]], **more)
 
     return make
-
-
-@pytest.fixture
-def allocator_metric(cluster):
-    """The value of one series of whichever allocator has it, or None."""
-
-    def read(series):
-        for pod in cluster.api.items(AGENTS, labelSelector="component=allocator"):
-            url = f"http://{pod['status']['podIP']}:7472/metrics"
-            text = cluster.run_in(pod["spec"]["nodeName"], ["curl", "-sS", url]).stdout
-            rows = [line for line in text.splitlines() if line.startswith(f"{series} ")]
-            if rows:
-                return float(rows[0].rpartition(" ")[2])
-        return None
-
-    return read
 
 
 def has(cluster, path, *addresses):
@@ -377,7 +361,7 @@ class TestServicesThatChange:
         assert cluster.api.get(path)["spec"]["externalTrafficPolicy"] == "Local"
 
 
-def test_a_group_in_another_namespace_is_counted_and_not_used(cluster, allocator_metric):
+def test_a_group_in_another_namespace_is_counted_and_not_used(cluster):
     body = {
         "apiVersion": "purelb.io/v2",
         "kind": "ServiceGroup",
@@ -387,10 +371,10 @@ def test_a_group_in_another_namespace_is_counted_and_not_used(cluster, allocator
     name = 'purelb_servicegroups_out_of_scope{name="lost",namespace="default",type="local"}'
     cluster.api.create(body)
     try:
-        eventually(lambda: allocator_metric(name) == 1, "metric of the group")
+        eventually(lambda: allocator_metric(cluster, name) == 1, "metric of the group")
     finally:
         cluster.api.delete("/apis/purelb.io/v2/namespaces/default/servicegroups/lost")
-    eventually(lambda: allocator_metric(name) is None, "end of the metric")
+    eventually(lambda: allocator_metric(cluster, name) is None, "end of the metric")
 
 
 def test_an_idle_pool_has_a_status(cluster, make_group):

@@ -75,6 +75,17 @@ def leader(lab: Lab) -> dict[str, Any]:
     return next((p for p in allocator_pods(lab) if p["metadata"]["name"] == name), {})
 
 
+def allocator_metric(lab: Lab, series: str) -> float | None:
+    """The value of one series of whichever allocator has it."""
+    for pod in allocator_pods(lab):
+        url = f"http://{pod['status'].get('podIP')}:7472/metrics"
+        text = lab.run_in(pod["spec"]["nodeName"], ["curl", "-sS", url], check=False).stdout
+        rows = [line for line in text.splitlines() if line.startswith(f"{series} ")]
+        if rows:
+            return float(rows[0].rpartition(" ")[2])
+    return None
+
+
 def ingress(service: dict[str, Any]) -> list[str]:
     """Addresses in a Service's status."""
     entries = service["status"].get("loadBalancer", {}).get("ingress") or []
