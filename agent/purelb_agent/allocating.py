@@ -41,13 +41,13 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.refusals
 
 from . import clock, log
 from .elsewhere import Elsewhere
-from .events import About, Events
 from .ipam import IpamError
 from .kube import CONFLICT, NOT_FOUND, ApiError
 from .metrics import AllocatorMetrics
 from .pools import Pools
 from .servicewriter import ServiceWriter
 from .store import LeaseTable, service_table
+from .telling import Telling
 
 _PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 # More at once do not make the API server faster; fewer leave it waiting for us.
@@ -74,7 +74,7 @@ class Allocating:
         writer: ServiceWriter,
         elsewhere: Elsewhere,
         pools: Pools,
-        events: Events,
+        telling: Telling,
         metrics: AllocatorMetrics,
         *,
         classes: frozenset[str | None],
@@ -85,7 +85,7 @@ class Allocating:
         self._writer = writer
         self._elsewhere = elsewhere
         self._pools = pools
-        self._events = events
+        self._telling = telling
         self._metrics = metrics
         self._classes = classes
         self._ledger = Ledger()
@@ -230,15 +230,8 @@ class Allocating:
     def _keep(self, service: Service, keep: Keep) -> None:
         own = self._ledger.unclaimed(service, service.addresses)
         self._freed(service.key, self._ledger.hold(service, own))
-        if self._pools.stray(service, keep.stray) and keep.stray:
-            addresses = ", ".join(map(str, keep.stray))
-            self._event(
-                service,
-                "AddressOutsidePool",
-                f"Keeps {addresses}, which ServiceGroup {service.allocated_from} does not hold any "
-                "more: put the range back, or set the annotation purelb.io/re-evaluate to move",
-                kind="Warning",
-            )
+        if self._pools.stray(service, keep.stray):
+            self._telling.strayed(service, keep.stray)
 
     def _refuse(self, service: Service, refusal: Refusal) -> None:
         self._freed(service.key, self._ledger.hold(service, refusal.keeps))
@@ -247,10 +240,8 @@ class Allocating:
         if self._refusals.get(service.key) == refusal:
             return
         self._refusals[service.key] = refusal
-        reason = refusal.reason.value
-        self._metrics.rejected.of(refusal.group, refusal.group, reason).inc()
-        log.warning("refused", service=service.key, reason=reason, message=refusal.message)
-        self._event(service, "AllocationFailed", f"{reason}: {refusal.message}", kind="Warning")
+        self._metrics.rejected.of(refusal.group, refusal.group, refusal.reason.value).inc()
+        self._telling.refused(service, refusal)
 
     def _begin(
         self,
@@ -310,8 +301,9 @@ class Allocating:
         reason = RefusalReason.EXHAUSTED if problem.is_exhausted else RefusalReason.IPAM_FAILED
         keeps = self._ledger.unclaimed(service, service.addresses)
         self._refuse(service, Refusal(asked.group.name, reason, problem.message, keeps))
-        if not problem.is_permanent:
-            self._look_again(service.key)
+        if problem.is_permanent:
+            self._pauses[service.key] = _LONGEST_PAUSE
+        self._look_again(service.key)
 
     def _succeeded(self, service: Service, outcome: Outcome) -> None:
         if isinstance(outcome, Assignment):
@@ -323,32 +315,10 @@ class Allocating:
                 self._leased.pop(service.key, None)
             self._pools.stray(service, ())
             self._pools.count(outcome)
-            self._tell_assigned(service, outcome)
+            self._telling.assigned(service, outcome)
         elif isinstance(outcome, Release):
             self._pools.stray(service, ())
             self._freed(service.key, self._ledger.release(service.key))
-
-    def _tell_assigned(self, service: Service, assignment: Assignment) -> None:
-        addresses = ", ".join(map(str, assignment.addresses))
-        group = assignment.group
-        log.info("allocated", service=service.key, group=group, addresses=addresses)
-        self._event(service, "AddressAssigned", f"Assigned {addresses} from ServiceGroup {group}")
-        if assignment.sets_cluster:
-            self._event(
-                service,
-                "ExternalTrafficPolicyChanged",
-                "externalTrafficPolicy is Cluster now: a local address is on one node only, which "
-                "need not have an endpoint; the annotation purelb.io/allow-local keeps Local",
-                kind="Warning",
-            )
-        if assignment.partial:
-            ranges = ", ".join(map(str, assignment.partial))
-            self._event(
-                service,
-                "MultiPoolPartial",
-                f"No free address in {ranges} of ServiceGroup {group}: enlarge it",
-                kind="Warning",
-            )
 
     def _freed(self, key: ServiceKey, freed: frozenset[Address]) -> None:
         if freed:
@@ -368,10 +338,6 @@ class Allocating:
         else:
             del self._leased[key]
             self._elsewhere.give_back(group, key)
-
-    def _event(self, service: Service, reason: str, message: str, *, kind: str = "Normal") -> None:
-        about = About("Service", service.key.name, service.key.namespace, service.uid)
-        self._events.tell(about, reason, message, kind=kind)
 
     def _count_refusals(self) -> None:
         asked = {refusal.group for refusal in self._refusals.values()}

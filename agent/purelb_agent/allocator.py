@@ -42,6 +42,7 @@ from .program import arguments, run, stop_signal
 from .servicewriter import ServiceWriter
 from .sources import Sources, cluster_name
 from .tasks import Tasks
+from .telling import Telling
 from .watch import Watcher
 
 _ENVIRONMENT = """\
@@ -89,11 +90,16 @@ class _Leading:
         self._events = Events(writer, component="allocator", instance=os.uname().nodename)
         self._status = GroupStatus(writer, metrics, namespace=namespace)
         self._elsewhere = Elsewhere(sources)
-        told = self._events, metrics
-        self._pools = Pools(self._status, self._elsewhere, *told, namespace=namespace)
-        services = ServiceWriter(writer)
+        self._pools = Pools(
+            self._status, self._elsewhere, self._events, metrics, namespace=namespace
+        )
         self.allocating = Allocating(
-            services, self._elsewhere, self._pools, *told, classes=setting.classes
+            ServiceWriter(writer),
+            self._elsewhere,
+            self._pools,
+            Telling(self._events),
+            metrics,
+            classes=setting.classes,
         )
 
     def start(self, tasks: Tasks) -> None:
