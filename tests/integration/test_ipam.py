@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from conftest import IMAGE, ROOT
-from watching import AGENTS, allocator_pods, eventually, fetch, holder, ingress, on_interface
+from watching import AGENTS, allocator_pods, answers, eventually, holder, ingress, on_interface
 
 STANDIN = Path(__file__).with_name("netbox_standin.py")
 GROUPS = "/apis/purelb.io/v2/namespaces/purelb-system/servicegroups"
@@ -140,7 +140,7 @@ def test_a_sidecars_address_is_announced_by_one_node_and_answers(cluster, sideca
     node = holder(cluster, family[1])
     expected = 24 if family is V4 else 64
     assert on_interface(cluster, node, family[1])["prefixlen"] == expected
-    assert eventually(lambda: fetch(cluster, family[1]), "an answer")
+    assert eventually(lambda: answers(cluster, family[1]), "an answer")
     eventually(lambda: in_use(cluster, "sidecar", family) == 1, "one in use", seconds=70)
     status = cluster.api.get(f"{GROUPS}/sidecar")["status"]
     assert (status["announce"], status["ipam"]) == ("Local", "sample")

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 
 import kubernetes
 import pytest
+import urllib3
 
 from labkit.api import ApiError
 from labkit.processes import Process
@@ -136,22 +137,28 @@ class Holders(threading.Thread):
         super().__init__(daemon=True)
         self.twice = []
         self.versions = 0
+        self._is_stopping = False
         self._client = kubernetes.config.new_client_from_config(str(lab.kubeconfig))
         self._watch = kubernetes.watch.Watch()
         self._had = defaultdict(set)
         self._holders = {}
 
     def run(self):
-        services = kubernetes.client.CoreV1Api(self._client)
-        for event in self._watch.stream(
-            services.list_namespaced_service, "default", label_selector="soak=yes"
-        ):
-            self.versions += 1
-            self._take(event["type"], event["raw_object"])
+        listing = kubernetes.client.CoreV1Api(self._client).list_namespaced_service
+        try:
+            for event in self._watch.stream(listing, "default", label_selector="soak=yes"):
+                self.versions += 1
+                self._take(event["type"], event["raw_object"])
+        except urllib3.exceptions.ProtocolError:
+            # That is how a stream ends that was closed here; any other end is a fault.
+            if not self._is_stopping:
+                raise
 
     def stop(self):
+        self._is_stopping = True
         self._watch.stop()
         self._client.close()
+        self.join(timeout=10)
 
     def _take(self, kind, item):
         name = item["metadata"]["name"]
