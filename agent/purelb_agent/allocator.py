@@ -33,6 +33,7 @@ from .elsewhere import Elsewhere
 from .events import Events
 from .fenced import FencedKube
 from .groupstatus import GroupStatus
+from .ipam import CALL_SECONDS
 from .kube import Access, Kube
 from .metrics import AllocatorMetrics
 from .pools import Pools
@@ -143,7 +144,11 @@ async def _work(options: argparse.Namespace) -> None:
         elector = Elector(kube, lock, identity, metrics=metrics)
         async with (
             FencedKube(access, elector) as writer,
-            Sources(metrics.sidecar_rpcs, cluster=lambda: cluster_name(kube)) as sources,
+            Sources(
+                metrics.sidecar_rpcs,
+                cluster=lambda: cluster_name(kube),
+                may_ask=lambda: elector.may_ask(takes=CALL_SECONDS),
+            ) as sources,
         ):
             leading = _Leading(kube, writer, elector, setting, sources, metrics)
 

@@ -23,6 +23,8 @@ from typing import Any
 
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core import locks, names
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.leader import (
+    AT_THE_SERVER,
+    ON_THE_WIRE,
     Action,
     LeaderRecord,
     Leadership,
@@ -119,9 +121,12 @@ class Elector:
         now = clock.now()
         return self._machine.fence_at - now if self._machine.may_write(now) else 0.0
 
-    def may_write(self) -> bool:
-        """Whether a write may be sent at this moment."""
-        return self.seconds_left() > 0
+    def may_ask(self, *, takes: float) -> bool:
+        """Whether another system may be asked for something, which ends within so many seconds.
+
+        It must end when the last write to the API server would.
+        """
+        return self.seconds_left() > max(0.0, takes - ON_THE_WIRE - AT_THE_SERVER)
 
     async def run(self) -> None:
         """Await the lock and keep it; LeadershipLostError when it is lost."""

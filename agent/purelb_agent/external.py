@@ -29,7 +29,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model im
     ServiceKey,
 )
 
-from .ipam import IpamError
+from .ipam import CALL_SECONDS, IpamError
 from .proto import ipam_pb2 as messages
 from .proto.ipam_pb2_grpc import IPAMStub
 
@@ -63,7 +63,7 @@ _LONGEST_DETAIL = 300
 class External:
     """Speaks with the sidecars of all groups; `rpcs` counts calls by method and code."""
 
-    def __init__(self, rpcs: Counter, *, seconds: float = 5.0) -> None:
+    def __init__(self, rpcs: Counter, *, seconds: float = CALL_SECONDS) -> None:
         self._rpcs = rpcs
         self._seconds = seconds
         self._channels: dict[str, grpc.aio.Channel] = {}

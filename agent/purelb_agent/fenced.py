@@ -21,6 +21,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.leader i
 from . import clock
 from .kube import Access, ApiError, Kube
 
+_SERVER_FAILED = 500
 _POLL = 0.01
 # Longest wait for the answers to what is under way, when the program is asked to end.
 _PATIENCE = 2.0
@@ -78,7 +79,8 @@ class FencedKube(Kube):
             answer = await super().request(method, path, body, params=bounded, seconds=seconds)
             is_answered = True
         except ApiError as problem:
-            is_answered = problem.status != 0
+            # What the server gave up, or somebody before it, may have been carried out or not.
+            is_answered = 0 < problem.status < _SERVER_FAILED
             raise
         finally:
             self._under_way -= 1

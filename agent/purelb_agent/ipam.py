@@ -22,6 +22,9 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model im
     ServiceKey,
 )
 
+# Each call ends within this, in seconds.
+CALL_SECONDS = 5.0
+
 
 class IpamError(Exception):
     """Why there is no answer.

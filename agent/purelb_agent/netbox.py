@@ -26,7 +26,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model im
     ServiceKey,
 )
 
-from .ipam import IpamError
+from .ipam import CALL_SECONDS, IpamError
 from .netboxapi import Login, conversation
 from .netboxpool import TenantPool
 
@@ -39,7 +39,7 @@ T = TypeVar("T")
 class NetBox:
     """Speaks with the NetBoxes of all groups; `cluster` tells this cluster's addresses apart."""
 
-    def __init__(self, secret: Path, *, cluster: str, seconds: float = 5.0) -> None:
+    def __init__(self, secret: Path, *, cluster: str, seconds: float = CALL_SECONDS) -> None:
         self._login = Login(secret)
         self._cluster = cluster
         self._seconds = seconds

@@ -45,7 +45,8 @@ class Sources:
     """An Ipam for groups of every kind; used as an async context manager.
 
     `cluster` answers what tells this cluster's addresses from those of others with the same NetBox;
-    it is asked when the first group needs it.
+    it is asked when the first group needs it. `may_ask` says whether this process still gives out
+    addresses: what another leader owns is neither taken nor given back.
     """
 
     def __init__(
@@ -53,9 +54,11 @@ class Sources:
         rpcs: Counter,
         *,
         cluster: Callable[[], Awaitable[str]],
+        may_ask: Callable[[], bool],
         secret: Path = NETBOX_SECRET,
     ) -> None:
         self._cluster = cluster
+        self._may_ask = may_ask
         self._secret = secret
         self._netbox: NetBox | None = None
         self._external = External(rpcs)
@@ -81,9 +84,15 @@ class Sources:
                 raise why.at(f"ServiceGroup {group.name}") from problem
         return self._netbox
 
+    def _refuse_unless_leading(self, group: ServiceGroup) -> None:
+        if not self._may_ask():
+            raise IpamError(f"ServiceGroup {group.name}: not asked: this allocator does not lead")
+
     async def allocate(self, group: ServiceGroup, request: Request) -> tuple[Leased, ...]:
         """See Ipam."""
-        leased = await (await self._of(group)).allocate(group, request)
+        source = await self._of(group)
+        self._refuse_unless_leading(group)
+        leased = await source.allocate(group, request)
         problem = _problem(leased, request)
         if problem:
             raise IpamError(f"ServiceGroup {group.name}: {problem}", is_permanent=True)
@@ -93,7 +102,9 @@ class Sources:
         self, group: ServiceGroup, service: ServiceKey, address: Address | None
     ) -> None:
         """See Ipam."""
-        await (await self._of(group)).release(group, service, address)
+        source = await self._of(group)
+        self._refuse_unless_leading(group)
+        await source.release(group, service, address)
 
     async def stats(self, group: ServiceGroup) -> Stats:
         """See Ipam."""

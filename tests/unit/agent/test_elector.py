@@ -194,6 +194,8 @@ async def test_a_free_lock_is_taken_at_once_and_renewed(api, replica):
     await until(lambda: spec(api)["renewTime"] != renewed)
     assert spec(api)["acquireTime"] == acquired
     assert 9 < first.elector.seconds_left() <= 10
+    assert first.elector.may_ask(takes=5.0)
+    assert not first.elector.may_ask(takes=15.0)
 
 
 async def test_who_stands_by_may_not_write_and_takes_over_what_is_released(api, replica):

@@ -79,9 +79,13 @@ async def c1():
     return "c1"
 
 
+def leads():
+    return True
+
+
 @pytest.fixture
 async def sources(rpcs, tmp_path):
-    async with Sources(rpcs, cluster=c1, secret=tmp_path) as made:
+    async with Sources(rpcs, cluster=c1, may_ask=leads, secret=tmp_path) as made:
         yield made
 
 
@@ -328,7 +332,7 @@ async def test_a_netbox_waits_until_the_clusters_name_is_known(rpcs, tmp_path):
         return "c1"
 
     netbox = ServiceGroup("elsewhere", source=NetBoxSource("http://127.0.0.1:9", "lab"))
-    async with Sources(rpcs, cluster=cluster, secret=tmp_path) as sources:
+    async with Sources(rpcs, cluster=cluster, may_ask=leads, secret=tmp_path) as sources:
         with pytest.raises(IpamError, match="not known yet: no connection") as refused:
             await sources.stats(netbox)
         assert not refused.value.is_permanent
@@ -366,3 +370,15 @@ def test_what_is_generated_is_as_the_proto_file_says(tmp_path):
     assert len(made) == 3
     folder = ROOT / "agent/purelb_agent/proto"
     assert made == {name: (folder / name).read_text() for name in made}
+
+
+async def test_who_does_not_lead_neither_takes_nor_gives_back(rpcs, tmp_path, group):
+    def stands_by():
+        return False
+
+    async with Sources(rpcs, cluster=c1, may_ask=stands_by, secret=tmp_path) as sources:
+        request = Request(WEB, families=(4,))
+        for asked in (sources.allocate(group, request), sources.release(group, WEB, None)):
+            with pytest.raises(IpamError, match="does not lead") as refused:
+                await asked
+            assert not refused.value.is_permanent
