@@ -90,7 +90,7 @@ class StandIn:
     @web.middleware
     async def _authenticate(self, request, handler):
         self.requests.append(f"{request.method} {request.path}")
-        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        scheme, _space, token = request.headers.get("Authorization", "").partition(" ")
         version, expected = (2, "Bearer") if token.startswith("nbt_") else (1, "Token")
         if not scheme:
             detail = "Authentication credentials were not provided."

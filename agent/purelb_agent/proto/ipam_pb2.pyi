@@ -1,5 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
+# pylint: disable=unused-import
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -20,7 +21,14 @@ class AllocateRequest(_message.Message):
     sharing_key: str
     explicit: Explicit
     families: Families
-    def __init__(self, pool: _Optional[str] = ..., service: _Optional[str] = ..., sharing_key: _Optional[str] = ..., explicit: _Optional[_Union[Explicit, _Mapping]] = ..., families: _Optional[_Union[Families, _Mapping]] = ...) -> None: ...
+    def __init__(
+        self,
+        pool: _Optional[str] = ...,
+        service: _Optional[str] = ...,
+        sharing_key: _Optional[str] = ...,
+        explicit: _Optional[_Union[Explicit, _Mapping]] = ...,
+        families: _Optional[_Union[Families, _Mapping]] = ...,
+    ) -> None: ...
 
 class Explicit(_message.Message):
     __slots__ = ("ips",)
@@ -34,7 +42,9 @@ class Families(_message.Message):
     WANT_IPV6_FIELD_NUMBER: _ClassVar[int]
     want_ipv4: bool
     want_ipv6: bool
-    def __init__(self, want_ipv4: _Optional[bool] = ..., want_ipv6: _Optional[bool] = ...) -> None: ...
+    def __init__(
+        self, want_ipv4: _Optional[bool] = ..., want_ipv6: _Optional[bool] = ...
+    ) -> None: ...
 
 class AllocateResponse(_message.Message):
     __slots__ = ("ips",)
@@ -58,7 +68,13 @@ class ReleaseRequest(_message.Message):
     service: str
     ip: str
     all: bool
-    def __init__(self, pool: _Optional[str] = ..., service: _Optional[str] = ..., ip: _Optional[str] = ..., all: _Optional[bool] = ...) -> None: ...
+    def __init__(
+        self,
+        pool: _Optional[str] = ...,
+        service: _Optional[str] = ...,
+        ip: _Optional[str] = ...,
+        all: _Optional[bool] = ...,
+    ) -> None: ...
 
 class ReleaseResponse(_message.Message):
     __slots__ = ()
@@ -71,7 +87,14 @@ class StatsRequest(_message.Message):
     def __init__(self, pool: _Optional[str] = ...) -> None: ...
 
 class StatsResponse(_message.Message):
-    __slots__ = ("in_use_v4", "in_use_v6", "size_v4", "size_v6", "has_known_capacity", "display_addresses")
+    __slots__ = (
+        "in_use_v4",
+        "in_use_v6",
+        "size_v4",
+        "size_v6",
+        "has_known_capacity",
+        "display_addresses",
+    )
     IN_USE_V4_FIELD_NUMBER: _ClassVar[int]
     IN_USE_V6_FIELD_NUMBER: _ClassVar[int]
     SIZE_V4_FIELD_NUMBER: _ClassVar[int]
@@ -84,4 +107,12 @@ class StatsResponse(_message.Message):
     size_v6: int
     has_known_capacity: bool
     display_addresses: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, in_use_v4: _Optional[int] = ..., in_use_v6: _Optional[int] = ..., size_v4: _Optional[int] = ..., size_v6: _Optional[int] = ..., has_known_capacity: _Optional[bool] = ..., display_addresses: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(
+        self,
+        in_use_v4: _Optional[int] = ...,
+        in_use_v6: _Optional[int] = ...,
+        size_v4: _Optional[int] = ...,
+        size_v6: _Optional[int] = ...,
+        has_known_capacity: _Optional[bool] = ...,
+        display_addresses: _Optional[_Iterable[str]] = ...,
+    ) -> None: ...
