@@ -1,0 +1,142 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""What each program's ServiceAccount may do, and that it may do nothing else.
+
+The tables are the whole of it: each verb has its use beside it, and one that is added to the role's
+manifests without a line here fails.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from accounts import PERMISSIONS, applied, client, manifests, pod
+from watching import eventually
+
+pytestmark = pytest.mark.timeout(120)
+
+# The agent watches everything; what else it does is beside the verb.
+LBNODEAGENT = {
+    ("", "nodes"): {"get", "list", "watch"},  # get: the UID of the own Node, for its Lease
+    ("", "services"): {"list", "watch", "patch"},  # patch: the announcing annotations
+    ("discovery.k8s.io", "endpointslices"): {"list", "watch"},
+    ("purelb.io", "servicegroups"): {"list", "watch"},
+    ("purelb.io", "lbnodeagents"): {"list", "watch"},
+    ("", "events"): {"create"},
+    # get, create, update, delete: the own Lease
+    ("coordination.k8s.io", "leases"): {"get", "list", "watch", "create", "update", "delete"},
+}
+ALLOCATOR = {
+    ("", "services"): {"list", "watch", "patch"},  # patch: annotations, externalTrafficPolicy
+    ("", "services/status"): {"patch"},  # the addresses
+    ("purelb.io", "servicegroups"): {"list", "watch"},
+    ("purelb.io", "servicegroups/status"): {"patch"},  # how many addresses are in use
+    ("", "events"): {"create"},
+}
+DRAINING = {
+    ("", "nodes"): {"list", "watch", "patch"},  # patch: the taint
+    ("", "events"): {"create", "list", "watch"},  # of a coming eviction
+}
+# The authorizer learns of a binding a moment later; then it knows all of that account's.
+SOME = len(ALLOCATOR)
+# Only in the namespace of the installation.
+OWN_NAMESPACE = {("coordination.k8s.io", "leases")}
+
+FORBIDDEN = [
+    ("get", "", "secrets", ""),
+    ("list", "", "secrets", ""),
+    ("create", "", "pods", ""),
+    ("create", "", "pods", "exec"),
+    ("create", "", "services", ""),
+    ("update", "", "services", ""),
+    ("delete", "", "services", ""),
+    ("update", "", "services", "status"),
+    ("delete", "", "nodes", ""),
+    ("patch", "", "nodes", "status"),
+    ("create", "", "serviceaccounts", "token"),
+    ("impersonate", "", "users", ""),
+    ("escalate", "rbac.authorization.k8s.io", "clusterroles", ""),
+    ("delete", "admissionregistration.k8s.io", "validatingadmissionpolicies", ""),
+    ("patch", "apiextensions.k8s.io", "customresourcedefinitions", ""),
+    ("patch", "purelb.io", "servicegroups", ""),
+    ("deletecollection", "coordination.k8s.io", "leases", ""),
+]
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["draining", "no draining"])
+def draining(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def namespace(draining):
+    return f"permissions-{'with' if draining else 'without'}-draining"
+
+
+@pytest.fixture(scope="module")
+def accounts(lab, playbook, namespace, draining, tmp_path_factory):
+    settings = {"purelb_install_namespace": namespace, "purelb_install_draining": draining}
+    files = manifests(playbook, tmp_path_factory.mktemp("manifests"), settings)
+    objects = [*files["namespace"], *(o for name in PERMISSIONS for o in files[name])]
+    node = min(lab.nodes)
+    with (
+        applied(lab, objects),
+        pod(lab, namespace, account="lbnodeagent", node=node, name="agent") as agent,
+        pod(lab, namespace, account="allocator", node=node, name="allocator") as allocator,
+    ):
+        clients = {
+            "lbnodeagent": client(lab, namespace, "lbnodeagent", agent),
+            "allocator": client(lab, namespace, "allocator", allocator),
+        }
+        for api in clients.values():
+            eventually(lambda a=api: len(rules(a, namespace)) >= SOME, "permissions to count")
+        yield clients
+
+
+def rules(api, namespace):
+    """Verbs by group and resource; without what every account may ask about itself."""
+    found = {}
+    review = api.create(
+        {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectRulesReview",
+            "metadata": {},
+            "spec": {"namespace": namespace},
+        }
+    )
+    for rule in review["status"]["resourceRules"]:
+        assert not rule.get("resourceNames"), rule
+        for group in rule["apiGroups"]:
+            for resource in rule["resources"]:
+                found.setdefault((group, resource), set()).update(rule["verbs"])
+    own = {"authentication.k8s.io", "authorization.k8s.io"}
+    return {key: verbs for key, verbs in found.items() if key[0] not in own}
+
+
+@pytest.mark.parametrize("program", ["lbnodeagent", "allocator"])
+def test_a_program_may_do_what_it_does_and_nothing_else(accounts, namespace, draining, program):
+    given = {"lbnodeagent": LBNODEAGENT, "allocator": ALLOCATOR}[program]
+    if program == "allocator" and draining:
+        given = {**given, **DRAINING}
+    assert rules(accounts[program], namespace) == given
+    elsewhere = {key: verbs for key, verbs in given.items() if key not in OWN_NAMESPACE}
+    assert rules(accounts[program], "kube-system") == elsewhere
+
+
+@pytest.mark.parametrize(
+    "forbidden",
+    FORBIDDEN,
+    ids=[f"{verb} {resource}/{sub}".rstrip("/") for verb, _group, resource, sub in FORBIDDEN],
+)
+@pytest.mark.parametrize("program", ["lbnodeagent", "allocator"])
+def test_a_program_may_not(accounts, namespace, program, forbidden):
+    asked = dict(zip(("verb", "group", "resource", "subresource"), forbidden, strict=True))
+    review = accounts[program].create(
+        {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "metadata": {},
+            "spec": {"resourceAttributes": {"namespace": namespace, **asked}},
+        }
+    )
+    assert not review["status"]["allowed"]
