@@ -8,6 +8,7 @@ on a node. The Pods exist for that only; nothing of them ever runs.
 
 from __future__ import annotations
 
+import http.client
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,8 +17,9 @@ from typing import Any
 
 import yaml
 
-from labkit.api import Api
+from labkit.api import Api, ApiError
 from labkit.lab import Lab
+from watching import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 CRDS = sorted((ROOT / "roles/purelb_install/files/crds").glob("*.yaml"))
@@ -52,13 +54,23 @@ def kinds(lab: Lab) -> Iterator[None]:
             for version in spec["versions"]:
                 root = f"/apis/{spec['group']}/{version['name']}"
                 listing = f"{root}/{spec['names']['plural']}"
-                lab.api.wait(listing, seconds=10)
+                eventually(lambda path=listing: _is_served(lab, path), f"list of {listing}")
         yield
 
 
 def _is_established(definition: Json | None) -> bool:
     conditions = (definition or {}).get("status", {}).get("conditions", ())
     return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
+
+
+def _is_served(lab: Lab, path: str) -> bool:
+    """Whether objects can be made: not while the server says that it prepares their storage."""
+    try:
+        return lab.api.exists(path)
+    except ApiError as error:
+        if error.status == http.client.TOO_MANY_REQUESTS:
+            return False
+        raise
 
 
 def manifests(
@@ -104,4 +116,4 @@ def client(lab: Lab, namespace: str, account: str, bound_to: Json | None = None)
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
     answer = lab.api.call("POST", path, request)
-    return Api(lab.at.run / "pki", token=answer["status"]["token"])
+    return lab.api.with_token(answer["status"]["token"])
