@@ -81,14 +81,17 @@ def nodes(schema: Json, path: str = "") -> Iterator[tuple[str, Json]]:
         yield from nodes(schema["additionalProperties"], f"{path}{{}}")
 
 
-def rules() -> list[Rule]:
+@cache
+def rules() -> tuple[Rule, ...]:
     """Every rule of every version that is served."""
     found: dict[tuple[str, str, tuple[int, str], str], set[str]] = {}
     for kind, version, schema in schemas():
         for path, part in nodes(schema):
             for identity, place, words in _rules_of(part, path):
                 found.setdefault((kind, version, identity, words), set()).add(place)
-    return [Rule(k, v, frozenset(places), words) for (k, v, _id, words), places in found.items()]
+    return tuple(
+        Rule(k, v, frozenset(places), words) for (k, v, _id, words), places in found.items()
+    )
 
 
 def _rules_of(part: Json, path: str) -> Iterator[tuple[tuple[int, str], str, str]]:
