@@ -205,8 +205,8 @@ class TestServerSideApply:
         with pytest.raises(ApiError) as conflict:
             apply(api, theirs, "bob")
         assert conflict.value.status == 409
-        words = 'conflict with "alice" using purelb.io/v2'
-        assert (f".spec.local.{entry}.pool", words) in conflict.value.causes
+        field = f".spec.local.{entry}.pool"
+        assert (field, 'conflict with "alice"') in conflict.value.causes
         after = apply(api, theirs, "bob", force=True)
         assert after["spec"]["local"][entry]["pool"] == other["pool"]
         api.delete(api.path_of(mine))

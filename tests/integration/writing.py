@@ -42,8 +42,15 @@ class Account:
         self._api = api
 
     def send(self, method, path, body=None):
+        if method == "PUT":
+            # As somebody who has read it.
+            meta = {**body["metadata"], "resourceVersion": self._version(path)}
+            body = {**body, "metadata": meta}
         kind = MERGE if method == "PATCH" else ""
         return self._api.call(method, f"{path}?dryRun=All", body, kind=kind)
+
+    def _version(self, path):
+        return self._api.get(path)["metadata"]["resourceVersion"]
 
     def patch(self, path, body):
         return self.send("PATCH", path, body)
@@ -61,7 +68,7 @@ def lease(pod, node="n1", **changes):
         holder=node,
         duration=10.0,
         renew_time=1_700_000_000.0,
-        node_uid="a-uid",
+        node_uid=pod["node_uid"],
     )
     return codec.lease_body(replace(record, **changes), namespace=NAMESPACE)
 

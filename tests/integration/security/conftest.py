@@ -48,7 +48,13 @@ def pods(lab, installed):
         pod(lab, NAMESPACE, account="lbnodeagent", node="n1", name="next") as following,
         pod(lab, NAMESPACE, account="allocator", node="n1", name="allocator") as allocator,
     ):
-        yield {"n1": first, "n2": second, "next": following, "allocator": allocator}
+        made = {"n1": first, "n2": second, "next": following, "allocator": allocator}
+        # A Lease whose owner is no Node is soon collected.
+        yield {name: {**one, "node_uid": _node_uid(lab, one)} for name, one in made.items()}
+
+
+def _node_uid(lab, one):
+    return lab.api.get(f"/api/v1/nodes/{one['spec']['nodeName']}")["metadata"]["uid"]
 
 
 @pytest.fixture(scope="package")

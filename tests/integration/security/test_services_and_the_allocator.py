@@ -56,9 +56,12 @@ class TestServiceAndTheAllocator:
         lab.api.merge_patch(path, lose)
 
     def test_the_policy_knows_every_annotation_that_the_allocator_writes(self, installed):
-        (policy,) = (o for o in installed if o["metadata"]["name"].startswith("allocator-services"))
         (keys,) = (
-            v["expression"] for v in policy["spec"].get("variables", ()) if v["name"] == "keys"
+            variable["expression"]
+            for policy in installed
+            if policy["metadata"]["name"].startswith("allocator-services")
+            for variable in policy["spec"].get("variables", ())
+            if variable["name"] == "keys"
         )
         for annotation in (*codec.assignment_annotations(None), "purelb.io/re-evaluate"):
             assert f"'{annotation}'" in keys
