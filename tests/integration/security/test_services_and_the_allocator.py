@@ -63,7 +63,8 @@ class TestServiceAndTheAllocator:
             for variable in policy["spec"].get("variables", ())
             if variable["name"] == "keys"
         )
-        for annotation in (*codec.assignment_annotations(None), "purelb.io/re-evaluate"):
+        given = codec.assignment_annotations(assignment("192.0.2.1"))
+        for annotation in {**given, **codec.assignment_annotations(None)}:
             assert f"'{annotation}'" in keys
 
     def test_the_traffic_policy_may_go_from_local_to_cluster(self, allocator):
