@@ -8,6 +8,8 @@ manifests without a line here fails.
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from accounts import PERMISSIONS, applied, client, manifests, pod
@@ -32,7 +34,10 @@ ALLOCATOR = {
     ("purelb.io", "servicegroups"): {"list", "watch"},
     ("purelb.io", "servicegroups/status"): {"patch"},  # how many addresses are in use
     ("", "events"): {"create"},
-    ("coordination.k8s.io", "leases"): {"list", "watch"},  # which ranges have live nodes
+    # list, watch: which ranges have live nodes; create: the lock, where somebody deleted it
+    ("coordination.k8s.io", "leases"): {"list", "watch", "create"},
+    ("coordination.k8s.io", "leases purelb-allocator"): {"get", "patch"},  # the lock
+    ("", "namespaces kube-system"): {"get"},  # its UID, which a NetBox knows this cluster by
 }
 DRAINING = {
     ("", "nodes"): {"list", "watch", "patch"},  # patch: the taint
@@ -41,7 +46,10 @@ DRAINING = {
 # One of the role and one of the cluster role: the authorizer learns of each a moment later.
 KNOWN = {("coordination.k8s.io", "leases"), ("", "events")}
 # Only in the namespace of the installation.
-OWN_NAMESPACE = {("coordination.k8s.io", "leases")}
+OWN_NAMESPACE = {
+    ("coordination.k8s.io", "leases"),
+    ("coordination.k8s.io", "leases purelb-allocator"),
+}
 
 FORBIDDEN = [
     ("get", "", "secrets", ""),
@@ -106,10 +114,11 @@ def rules(api, namespace):
         }
     )
     for rule in review["status"]["resourceRules"]:
-        assert not rule.get("resourceNames"), rule
-        for group in rule["apiGroups"]:
-            for resource in rule["resources"]:
-                found.setdefault((group, resource), set()).update(rule["verbs"])
+        named = rule.get("resourceNames") or [""]
+        parts = itertools.product(rule["apiGroups"], rule["resources"], named)
+        for group, resource, name in parts:
+            key = (group, f"{resource} {name}".strip())
+            found.setdefault(key, set()).update(rule["verbs"])
     own = {"authentication.k8s.io", "authorization.k8s.io"}
     return {key: verbs for key, verbs in found.items() if key[0] not in own}
 

@@ -9,10 +9,10 @@ from ipaddress import ip_address
 import pytest
 
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core import codec
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.allocate import Assignment
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import (
     PoolType,
 )
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.outcomes import Assignment
 from writing import SERVICES, V4, V6, refused
 
 pytestmark = pytest.mark.timeout(120)
