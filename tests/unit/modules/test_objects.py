@@ -140,6 +140,12 @@ def test_a_time_out_names_the_object_and_what_its_pods_wait_for(cluster: Any, na
 def test_a_kind_that_is_not_served_has_no_objects_and_says_so(
     cluster: Any, api_version: str, kind: str, *, served: bool
 ):
-    asked = {"api_version": api_version, "kind": kind, "namespace": None, "labels": {}}
+    asked = {
+        "api_version": api_version,
+        "kind": kind,
+        "namespace": None,
+        "name": None,
+        "labels": {},
+    }
     found = objects.info(cluster, asked, check_mode=True)
     assert (found["served"], found["objects"]) == (served, [])
