@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A small client of the API server, as cluster admin. Standard library only, synchronous.
+"""A small client of the API server, as admin or by a token. Standard library only, synchronous.
 
 Objects are plain JSON. Where an object goes follows from its apiVersion and kind, which the API
 server itself is asked about once; nothing here knows a resource by name.
@@ -32,8 +32,13 @@ class ApiError(LabError):
     def __init__(self, status: int, text: str) -> None:
         """Keep the status; the text is the server's own message where it sent one."""
         self.status = status
+        # By field: (field, message) for each of them that was found wrong.
+        self.causes: list[tuple[str, str]] = []
         try:
-            text = json.loads(text)["message"]
+            answer = json.loads(text)
+            text = answer["message"]
+            found = (answer.get("details") or {}).get("causes") or ()
+            self.causes = [(one.get("field", ""), one["message"]) for one in found]
         except (ValueError, KeyError, TypeError):
             text = text[:500]
         super().__init__(f"API server: {status}: {text}")
@@ -42,12 +47,20 @@ class ApiError(LabError):
 class Api:
     """One connection for each call: calls may come from any thread, before and after an outage."""
 
-    def __init__(self, pki: Path, address: str) -> None:
-        """Take the authority and the admin's certificate from the lab's folder."""
-        self._address = address
+    def __init__(self, pki: Path, address: str, *, token: str = "") -> None:
+        """Take the authority from the lab's folder; without a token be the admin."""
+        self._pki, self._address = pki, address
         self._tls = ssl.create_default_context(cafile=str(pki / "ca.crt"))
-        self._tls.load_cert_chain(pki / "admin.crt", pki / "admin.key")
+        self._headers = {"Accept": "application/json"}
+        if token:
+            self._headers["Authorization"] = f"Bearer {token}"
+        else:
+            self._tls.load_cert_chain(pki / "admin.crt", pki / "admin.key")
         self._resources: dict[str, dict[str, Json]] = {}
+
+    def with_token(self, token: str) -> "Api":
+        """Return a client that is whoever the token says."""
+        return Api(self._pki, self._address, token=token)
 
     def call(
         self, method: str, path: str, body: Any = None, *, kind: str = "", timeout: float = 10
@@ -56,7 +69,7 @@ class Api:
         connection = http.client.HTTPSConnection(
             self._address, API_PORT, timeout=timeout, context=self._tls
         )
-        headers = {"Content-Type": kind or "application/json", "Accept": "application/json"}
+        headers = {**self._headers, "Content-Type": kind or "application/json"}
         try:
             data = None if body is None else json.dumps(body).encode()
             connection.request(method, path, data, headers)

@@ -65,6 +65,11 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+served:
+  description: Whether the API server serves the kind. There are no objects of one that it does not.
+  returned: success
+  type: bool
+  version_added: 0.1.0
 objects:
   description: The objects, without managed fields.
   returned: success

@@ -97,7 +97,7 @@ def info(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Dict[str
         if kind
         else []
     )
-    return {"changed": False, "objects": found}
+    return {"changed": False, "served": kind is not None, "objects": found}
 
 
 class _Keeper:

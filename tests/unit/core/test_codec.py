@@ -12,6 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core import codec
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.announcing import (
+    format_announcing,
+    merge_announcing,
+)
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.errors import ObjectError
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import (
     Lease,
@@ -122,6 +126,23 @@ def test_a_service_is_read():
 def test_an_announcement_that_cannot_be_read_is_kept_without_its_address():
     (entry,) = codec.parse_announcements("n1,eth0,nonsense")
     assert (entry.node, entry.interface, entry.address) == ("n1", "eth0", None)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "n2,eth0,172.28.1.220",
+        "n2,eth0,fd28::220",
+        "n2,eth0,FD28:0::220",
+        "n2,eth0",
+        "n2",
+        "n2,eth0,x",
+    ],
+)
+def test_an_entry_of_another_node_is_handed_back_as_it_stands(entry):
+    read = codec.parse_announcements(f"n1,eth0,192.0.2.1\t{entry}")
+    merged = merge_announcing(read, (), node="n1", live_nodes=frozenset({"n1", "n2"}), alone=True)
+    assert format_announcing(merged) == entry
 
 
 def test_an_assignment_becomes_the_allocators_annotations():

@@ -40,6 +40,9 @@ class FakeCluster:
     def items(self, kind: Kind, **_query: Any) -> list[dict[str, Any]]:
         return [obj for key, obj in self.stored.items() if key[0] == kind.plural]
 
+    def read_all(self, kind: Kind, *, convert: Any, **_query: Any) -> list[Any]:
+        return [convert(obj) for obj in self.items(kind)]
+
     def apply(self, kind: Kind, body: dict[str, Any], *, dry_run: bool, force: bool) -> Any:
         namespace, name = body["metadata"].get("namespace"), body["metadata"]["name"]
         if namespace and ("namespaces", None, namespace) not in self.stored:

@@ -130,3 +130,22 @@ def test_a_time_out_names_the_object_and_what_its_pods_wait_for(cluster: Any, na
         manage(cluster, agent)
     assert "DaemonSet lab/lbnodeagent is not ready after 0 s" in str(error.value)
     assert "Pod a, container main: ErrImagePull: not found" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "served"),
+    [("v1", "ConfigMap", True), ("v1", "Gone", False), ("x.example/v1", "ConfigMap", False)],
+    ids=["served", "no such kind", "no such group"],
+)
+def test_a_kind_that_is_not_served_has_no_objects_and_says_so(
+    cluster: Any, api_version: str, kind: str, *, served: bool
+):
+    asked = {
+        "api_version": api_version,
+        "kind": kind,
+        "namespace": None,
+        "name": None,
+        "labels": {},
+    }
+    found = objects.info(cluster, asked, check_mode=True)
+    assert (found["served"], found["objects"]) == (served, [])

@@ -156,7 +156,7 @@ def parse_announcements(text: str) -> Tuple[Announcement, ...]:
             address: Optional[Address] = parse_address(ip) if ip else None
         except ValueError:
             address = None
-        entries.append(Announcement(node, interface, address))
+        entries.append(Announcement(node, interface, address, text=entry))
     return tuple(entries)
 
 

@@ -95,9 +95,11 @@ class Announcement:
     node: str
     interface: str
     address: Optional[Address]
+    # As it was read: what another node wrote is handed back as it stands.
+    text: str = field(default="", compare=False)
 
     def __str__(self) -> str:
-        return f"{self.node},{self.interface},{self.address}"
+        return self.text or f"{self.node},{self.interface},{self.address}"
 
 
 # Protocol and number of a port that a Service listens on.

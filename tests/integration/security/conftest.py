@@ -1,0 +1,116 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""The accounts of an installation with its policies, and objects for them to write to.
+
+The accounts may do anything here by their permissions, so that every refusal is the policy's.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from accounts import PERMISSIONS, applied, client, kinds, manifests, pod
+from labkit.api import ApiError
+from watching import eventually
+from writing import ENTRIES, LEASES, NAMESPACE, POOL, Account, lease
+
+
+@pytest.fixture(scope="package")
+def installed(lab, playbook, tmp_path_factory):
+    """Accounts that may do anything, with the policies."""
+    settings = {"purelb_install_namespace": NAMESPACE}
+    files = manifests(playbook, tmp_path_factory.mktemp("manifests"), settings)
+    everything = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": NAMESPACE},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": "cluster-admin",
+        },
+        "subjects": [
+            {"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}
+            for name in ("lbnodeagent", "allocator", "default")
+        ],
+    }
+    objects = [o for name in ("namespace", *PERMISSIONS, "admissionpolicies") for o in files[name]]
+    with kinds(lab), applied(lab, [*objects, everything]):
+        yield files["admissionpolicies"]
+
+
+@pytest.fixture(scope="package")
+def pods(lab, installed):
+    """Pods of node agents on two nodes, another on the first, and one of the allocator."""
+    with (
+        pod(lab, NAMESPACE, account="lbnodeagent", node="n1", name="agent-1") as first,
+        pod(lab, NAMESPACE, account="lbnodeagent", node="n2", name="agent-2") as second,
+        pod(lab, NAMESPACE, account="lbnodeagent", node="n1", name="next") as following,
+        pod(lab, NAMESPACE, account="allocator", node="n1", name="allocator") as allocator,
+    ):
+        made = {"n1": first, "n2": second, "next": following, "allocator": allocator}
+        # A Lease whose owner is no Node is soon collected.
+        yield {name: {**one, "node_uid": _node_uid(lab, one)} for name, one in made.items()}
+
+
+def _node_uid(lab, one):
+    return lab.api.get(f"/api/v1/nodes/{one['spec']['nodeName']}")["metadata"]["uid"]
+
+
+@pytest.fixture(scope="package")
+def objects(lab, pods):
+    """Leases of two nodes, a Service with and one without its addresses, a ServiceGroup."""
+
+    def service(name, annotations, **spec):
+        return {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": name, "namespace": NAMESPACE, "annotations": annotations},
+            "spec": {
+                "type": "LoadBalancer",
+                # So that an allocator that is at work in this cluster leaves it alone.
+                "loadBalancerClass": "example.com/nobody",
+                "ports": [{"port": 80}],
+                **spec,
+            },
+        }
+
+    group = {
+        "apiVersion": "purelb.io/v2",
+        "kind": "ServiceGroup",
+        "metadata": {"name": "pool", "namespace": NAMESPACE},
+        "spec": {"remote": {"v4pool": POOL}},
+    }
+    noted = {"purelb.io/re-evaluate": "true", "example.com/mine": "1"}
+    things = [
+        lease(pods["n1"]),
+        lease(pods["n2"], "n2"),
+        service("announced", {**ENTRIES, **noted}),
+        service("new", noted, externalTrafficPolicy="Local"),
+        group,
+    ]
+    with applied(lab, things):
+        yield
+
+
+@pytest.fixture(scope="package")
+def agent(lab, pods, objects):
+    """The node agent of n1, once the policies are in force."""
+    account = Account(client(lab, NAMESPACE, "lbnodeagent", pods["n1"]))
+    eventually(lambda: _is_refused(account, LEASES, lease(pods["n2"], "n2")), "policies in force")
+    return account
+
+
+@pytest.fixture(scope="package")
+def allocator(lab, pods, objects):
+    account = Account(client(lab, NAMESPACE, "allocator", pods["allocator"]))
+    eventually(lambda: _is_refused(account, LEASES, lease(pods["n1"])), "policies in force")
+    return account
+
+
+def _is_refused(account, path, body):
+    try:
+        account.send("POST", path, body)
+    except ApiError as error:
+        return "ValidatingAdmissionPolicy" in str(error)
+    return False

@@ -1,0 +1,152 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""What each program's ServiceAccount may do, and that it may do nothing else.
+
+The tables are the whole of it: each verb has its use beside it, and one that is added to the role's
+manifests without a line here fails.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from accounts import PERMISSIONS, applied, client, manifests, pod
+from watching import eventually
+
+pytestmark = pytest.mark.timeout(120)
+
+# The agent watches everything; what else it does is beside the verb.
+LBNODEAGENT = {
+    ("", "nodes"): {"get", "list", "watch"},  # get: the UID of the own Node, for its Lease
+    ("", "services"): {"list", "watch", "patch"},  # patch: the announcing annotations
+    ("discovery.k8s.io", "endpointslices"): {"list", "watch"},
+    ("purelb.io", "servicegroups"): {"list", "watch"},
+    ("purelb.io", "lbnodeagents"): {"list", "watch"},
+    ("", "events"): {"create"},
+    # get, create, update, delete: the own Lease
+    ("coordination.k8s.io", "leases"): {"get", "list", "watch", "create", "update", "delete"},
+}
+ALLOCATOR = {
+    ("", "services"): {"list", "watch", "patch"},  # patch: annotations, externalTrafficPolicy
+    ("", "services/status"): {"patch"},  # the addresses
+    ("purelb.io", "servicegroups"): {"list", "watch"},
+    ("purelb.io", "servicegroups/status"): {"patch"},  # how many addresses are in use
+    ("", "events"): {"create"},
+    # list, watch: which ranges have live nodes; create: the lock, where somebody deleted it
+    ("coordination.k8s.io", "leases"): {"list", "watch", "create"},
+    ("coordination.k8s.io", "leases purelb-allocator"): {"get", "patch"},  # the lock
+    ("", "namespaces kube-system"): {"get"},  # its UID, which a NetBox knows this cluster by
+}
+DRAINING = {
+    ("", "nodes"): {"list", "watch", "patch"},  # patch: the taint
+    ("", "events"): {"create", "list", "watch"},  # of a coming eviction
+}
+# One of the role and one of the cluster role: the authorizer learns of each a moment later.
+KNOWN = {("coordination.k8s.io", "leases"), ("", "events")}
+# Only in the namespace of the installation.
+OWN_NAMESPACE = {
+    ("coordination.k8s.io", "leases"),
+    ("coordination.k8s.io", "leases purelb-allocator"),
+}
+
+FORBIDDEN = [
+    ("get", "", "secrets", ""),
+    ("list", "", "secrets", ""),
+    ("create", "", "pods", ""),
+    ("create", "", "pods", "exec"),
+    ("create", "", "services", ""),
+    ("update", "", "services", ""),
+    ("delete", "", "services", ""),
+    ("update", "", "services", "status"),
+    ("delete", "", "nodes", ""),
+    ("patch", "", "nodes", "status"),
+    ("create", "", "serviceaccounts", "token"),
+    ("impersonate", "", "users", ""),
+    ("escalate", "rbac.authorization.k8s.io", "clusterroles", ""),
+    ("delete", "admissionregistration.k8s.io", "validatingadmissionpolicies", ""),
+    ("patch", "apiextensions.k8s.io", "customresourcedefinitions", ""),
+    ("patch", "purelb.io", "servicegroups", ""),
+    ("deletecollection", "coordination.k8s.io", "leases", ""),
+]
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["draining", "no draining"])
+def draining(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def namespace(draining):
+    return f"permissions-{'with' if draining else 'without'}-draining"
+
+
+@pytest.fixture(scope="module")
+def accounts(lab, playbook, namespace, draining, tmp_path_factory):
+    settings = {"purelb_install_namespace": namespace, "purelb_install_draining": draining}
+    files = manifests(playbook, tmp_path_factory.mktemp("manifests"), settings)
+    objects = [*files["namespace"], *(o for name in PERMISSIONS for o in files[name])]
+    node = min(lab.nodes)
+    with (
+        applied(lab, objects),
+        pod(lab, namespace, account="lbnodeagent", node=node, name="agent") as agent,
+        pod(lab, namespace, account="allocator", node=node, name="allocator") as allocator,
+    ):
+        clients = {
+            "lbnodeagent": client(lab, namespace, "lbnodeagent", agent),
+            "allocator": client(lab, namespace, "allocator", allocator),
+        }
+        for api in clients.values():
+            eventually(lambda a=api: rules(a, namespace).keys() >= KNOWN, "permissions in force")
+        yield clients
+
+
+def rules(api, namespace):
+    """Verbs by group and resource; without what every account may ask about itself."""
+    found = {}
+    review = api.create(
+        {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectRulesReview",
+            "metadata": {},
+            "spec": {"namespace": namespace},
+        }
+    )
+    for rule in review["status"]["resourceRules"]:
+        named = rule.get("resourceNames") or [""]
+        parts = itertools.product(rule["apiGroups"], rule["resources"], named)
+        for group, resource, name in parts:
+            key = (group, f"{resource} {name}".strip())
+            found.setdefault(key, set()).update(rule["verbs"])
+    own = {"authentication.k8s.io", "authorization.k8s.io"}
+    return {key: verbs for key, verbs in found.items() if key[0] not in own}
+
+
+@pytest.mark.parametrize("program", ["lbnodeagent", "allocator"])
+def test_a_program_may_do_what_it_does_and_nothing_else(accounts, namespace, draining, program):
+    given = {"lbnodeagent": LBNODEAGENT, "allocator": ALLOCATOR}[program]
+    if program == "allocator" and draining:
+        given = {**given, **DRAINING}
+    assert rules(accounts[program], namespace) == given
+    elsewhere = {key: verbs for key, verbs in given.items() if key not in OWN_NAMESPACE}
+    assert rules(accounts[program], "kube-system") == elsewhere
+
+
+@pytest.mark.parametrize(
+    "forbidden",
+    FORBIDDEN,
+    ids=[f"{verb} {resource}/{sub}".rstrip("/") for verb, _group, resource, sub in FORBIDDEN],
+)
+@pytest.mark.parametrize("program", ["lbnodeagent", "allocator"])
+def test_a_program_may_not(accounts, namespace, program, forbidden):
+    asked = dict(zip(("verb", "group", "resource", "subresource"), forbidden, strict=True))
+    review = accounts[program].create(
+        {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "metadata": {},
+            "spec": {"resourceAttributes": {"namespace": namespace, **asked}},
+        }
+    )
+    assert not review["status"]["allowed"]

@@ -1,0 +1,46 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""The programs themselves, installed with their policies: nothing that they ask is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from watching import addresses_of, eventually, holder
+from writing import V4, V6
+
+pytestmark = pytest.mark.timeout(120)
+ACCOUNTS = "system:serviceaccount:purelb-system:"
+REFUSED = {403, 422}
+
+
+def requests_of_programs(lab):
+    for line in lab.audit_log.read_text().splitlines():
+        entry = json.loads(line)
+        if entry["user"]["username"].startswith(ACCOUNTS):
+            yield entry
+
+
+def test_a_service_comes_and_goes_and_nothing_is_refused(cluster, make_service):
+    path = make_service()
+    vips = {V4: None, V6: None}
+    for vip in addresses_of(cluster, path):
+        vips[V6 if ":" in vip else V4] = vip
+    for annotation, vip in vips.items():
+        home = holder(cluster, vip)
+        eventually(
+            lambda a=annotation, h=home: (
+                cluster.api.get(path)["metadata"]["annotations"].get(a, "").startswith(f"{h},")
+            ),
+            f"{annotation} to name {home}",
+        )
+    cluster.api.delete(path)
+    written = [
+        (entry["verb"], entry["objectRef"]["resource"], entry["responseStatus"]["code"])
+        for entry in requests_of_programs(cluster)
+        if entry["verb"] not in ("get", "list", "watch") and "responseStatus" in entry
+    ]
+    assert {("patch", "services", 200), ("update", "leases", 200)} <= {*written}
+    assert [one for one in written if one[2] in REFUSED] == []
