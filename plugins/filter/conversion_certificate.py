@@ -67,9 +67,7 @@ def _end(certificate: Any) -> dt.datetime:
     return before.replace(tzinfo=dt.timezone.utc)
 
 
-def _is_good(
-    found: Mapping[str, str], authorities: List[Any], host: str, now: dt.datetime
-) -> bool:
+def _is_good(found: Mapping[str, str], authorities: List[Any], host: str, now: dt.datetime) -> bool:
     try:
         own = x509.load_pem_x509_certificate(_decoded(found, "tls.crt"))
         key = serialization.load_pem_private_key(_decoded(found, "tls.key"), None)
