@@ -228,7 +228,6 @@ def test_v1_garbage_is_refused_in_the_api_servers_words(make, spec, words):
     assert refusal.value.status == 422
 
 
-@pytest.mark.expects_errors("conversionRefused")
 def test_a_forged_annotation_is_refused_by_name(both):
     meta = {
         "name": "forged",
