@@ -241,11 +241,17 @@ def test_a_forged_annotation_is_refused_by_name(both):
     assert "purelb.io/v2-spec].namespaces: must be a list" in str(refusal.value)
 
 
+def kubectl(lab, *arguments):
+    program = [str(programs(lab.at).kubernetes), "kubectl", "--kubeconfig", str(lab.kubeconfig)]
+    command = [*program, *map(str, arguments)]
+    done = subprocess.run(command, text=True, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
 def test_kubectl_shows_v1(both, make):
     make("ServiceGroup", "shown", {"remote": {"v4pool": FAR_V4}}, version="v2")
-    argv = [str(programs(both.at).kubernetes), "kubectl", "--kubeconfig", str(both.kubeconfig)]
-    argv += ["-n", "purelb-system", "get", "servicegroups.v1.purelb.io", "shown"]
-    done = subprocess.run(argv, text=True, capture_output=True, check=True)
+    done = kubectl(both, "-n", "purelb-system", "get", "servicegroups.v1.purelb.io", "shown")
     assert done.stdout.splitlines()[0].split()[:3] == ["NAME", "ANNOUNCE", "IPAM"]
     assert done.stdout.splitlines()[1].startswith("shown ")
     assert "Warning: purelb.io/v1 ServiceGroup is deprecated" in done.stderr
@@ -299,6 +305,19 @@ class TestTheRole:
         done = install(*WITH_V1)
         assert "changed=0" in done.stdout, done.stdout
         assert both.api.get(SECRET) == before
+
+    @pytest.mark.parametrize("way", [WITH_V1, ()], ids=["with v1", "without"])
+    def test_a_folder_of_manifests_is_accepted(self, both, playbook, tmp_path, way):
+        folder = ("-e", f"purelb_install_manifests_dir={tmp_path}")
+        playbook("purelb.purelb.install", *folder, *WITH_V1)
+        playbook("purelb.purelb.install", *folder, *way)
+        again = playbook("purelb.purelb.install", *folder, *way)
+        assert "changed=0" in again.stdout
+        names = {path.name for path in tmp_path.iterdir()}
+        assert ("conversion-secret.yaml" in names) == ("conversion.yaml" in names) == bool(way)
+        kubectl(
+            both, "apply", "--dry-run=server", "--server-side", "--force-conflicts", "-k", tmp_path
+        )
 
     def test_it_does_not_make_v1_objects_unreadable(self, both, install):
         crd = f"{CRDS}/servicegroups.purelb.io"
