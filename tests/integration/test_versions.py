@@ -16,7 +16,6 @@ import pytest
 from labkit.api import ApiError
 from labkit.control import ETCD
 from labkit.programs import programs
-from labkit.topology import API_PORT, API_V4
 from watching import addresses_of, eventually
 
 pytestmark = pytest.mark.timeout(120)
@@ -99,7 +98,9 @@ def warnings_of(lab, method, path, body=None):
     pki = lab.at.run / "pki"
     tls = ssl.create_default_context(cafile=str(pki / "ca.crt"))
     tls.load_cert_chain(pki / "admin.crt", pki / "admin.key")
-    connection = http.client.HTTPSConnection(API_V4, API_PORT, timeout=10, context=tls)
+    (known,) = json.loads(lab.kubeconfig.read_text())["clusters"]
+    server = known["cluster"]["server"].removeprefix("https://")
+    connection = http.client.HTTPSConnection(server, timeout=10, context=tls)
     headers = {"Content-Type": "application/json"}
     connection.request(method, path, body and json.dumps(body), headers)
     answer = connection.getresponse()

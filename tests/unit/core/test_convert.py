@@ -295,9 +295,8 @@ class TestRefusals:
             convert(group({}, version="v1"), to="v9")
 
     def test_a_v2_agent_with_a_wrong_sequence_is_refused(self):
-        body = agent({"local": {"garpConfig": 5}}, version="v2")
         with pytest.raises(ObjectError, match=r"spec.local.garpConfig: must be an object"):
-            convert(body, to="v1")
+            convert(agent({"local": {"garpConfig": 5}}, version="v2"), to="v1")
 
     @pytest.mark.parametrize(
         ("text", "words"),
@@ -319,11 +318,16 @@ class TestRefusals:
         assert str(refusal.value).startswith(f"ServiceGroup ns/a: metadata.annotations[{V2_SPEC}]")
         assert words in str(refusal.value)
 
-    def test_an_agents_selector_is_checked_too(self):
-        text = '{"nodeSelector":{"matchExpressions":[{"key":1}]}}'
-        body = agent({}, version="v1", **{V2_SPEC: text})
-        with pytest.raises(ObjectError, match=r"matchExpressions\[0\].key: must be a text"):
-            convert(body, to="v2")
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            ('{"nodeSelector":{"matchExpressions":[{"key":1}]}}', r"\[0\].key: must be a text"),
+            ('{"local":{"garpConfig":{"count":true}}}', "count: must be a whole number"),
+        ],
+    )
+    def test_what_it_carries_of_an_agent_is_checked_too(self, text, words):
+        with pytest.raises(ObjectError, match=words):
+            convert(agent({}, version="v1", **{V2_SPEC: text}), to="v2")
 
 
 def some(**fields):

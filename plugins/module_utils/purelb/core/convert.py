@@ -222,7 +222,8 @@ def bare(value: Any) -> Any:
 
 
 def _typed(value: Any, kind: type, field: str) -> Any:
-    if type(value) is not kind:
+    # To Python, but to nobody else, a boolean is a number.
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise _FieldError(field, f"must be {_TYPES[kind]}")
     return value
 
