@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from copy import deepcopy
 
 import pytest
@@ -270,7 +271,6 @@ class TestRefusals:
             ({"apiVersion": "purelb.io/v3"}, "apiVersion: must be purelb.io/v1 or purelb.io/v2"),
             ({"apiVersion": "v1"}, "apiVersion: must be"),
             ({"apiVersion": None}, "apiVersion: must be"),
-            ({"spec": []}, None),
             ({"spec": "x"}, "spec: must be an object"),
             ({"spec": {"local": 5}}, "spec.local: must be an object"),
             ({"spec": {"local": {"v4pools": {}}}}, "spec.local.v4pools: must be a list"),
@@ -283,12 +283,8 @@ class TestRefusals:
     )
     def test_what_is_no_object_of_ours_is_refused_by_name_and_field(self, change, words):
         body = {**group({"local": {"v4pool": V4}}, version="v1"), **change}
-        if words is None:
-            assert convert(body, to="v2")["spec"] == {}
-            return
-        with pytest.raises(ObjectError) as refusal:
+        with pytest.raises(ObjectError, match=re.escape(words)):
             convert(body, to="v2")
-        assert words in str(refusal.value)
 
     def test_an_unknown_version_to_convert_to_is_refused(self):
         with pytest.raises(ObjectError, match=r"ServiceGroup ns/a: apiVersion: .*'v9'"):
