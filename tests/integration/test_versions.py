@@ -55,9 +55,15 @@ def both(cluster, install):
 
 
 def converts(lab):
+    """Whether v1 can be written; lists the API server may have ready from before."""
+    meta = {"name": "tried", "namespace": "purelb-system"}
+    body = {"apiVersion": "purelb.io/v1", "kind": "ServiceGroup", "metadata": meta}
     try:
-        lab.api.get(GROUPS.format("v1"))
-    except ApiError:
+        path = f"{GROUPS.format('v1')}?dryRun=All"
+        lab.api.call("POST", path, {**body, "spec": {"local": {"v4pool": V4}}})
+    except ApiError as error:
+        if "conversion webhook for purelb.io/v1" not in str(error):
+            raise
         return False
     return True
 
@@ -77,6 +83,15 @@ def make(both):
     yield create
     for path in made:
         both.api.delete(path.format("v2"))
+
+
+def is_rolled_out(wanted, deployment):
+    status, replicas = deployment["status"], wanted["spec"]["replicas"]
+    return (
+        status.get("observedGeneration", 0) >= wanted["metadata"]["generation"]
+        and status.get("updatedReplicas") == replicas == status.get("readyReplicas")
+        and status.get("replicas") == replicas
+    )
 
 
 def path_of(kind, name):
@@ -268,36 +283,40 @@ def test_an_address_of_a_group_written_in_v1_is_served(both, make, make_service)
 
 class TestWithoutTheConversion:
     @pytest.fixture
-    def unreachable(self, both):
-        """The conversion's Service leads nowhere."""
-        selector = both.api.get(SERVICE)["spec"]["selector"]
-        both.api.merge_patch(SERVICE, {"spec": {"selector": {"nobody": "here"}}})
-        eventually(lambda: not converts(both), "no conversion")
-        yield
-        both.api.merge_patch(SERVICE, {"spec": {"selector": {"nobody": None, **selector}}})
-        eventually(partial(converts, both), "a conversion", seconds=30)
+    def switch(self, both):
+        """Let the allocators convert or not; what the API server knows stays as it is."""
 
-    def test_v2_is_read_and_written_and_addresses_are_given(
-        self, both, make, make_service, unreachable
-    ):
+        def turn(word):
+            containers = both.api.get(DEPLOYMENT)["spec"]["template"]["spec"]["containers"]
+            for setting in containers[0]["env"]:
+                if setting["name"] == "PURELB_CONVERSION":
+                    setting["value"] = word
+            patch = {"spec": {"template": {"spec": {"containers": containers}}}}
+            after = both.api.merge_patch(DEPLOYMENT, patch)
+            both.api.wait(DEPLOYMENT, partial(is_rolled_out, after), what="rollout", seconds=60)
+            eventually(lambda: converts(both) == (word == "on"), "the change", seconds=30)
+
+        yield turn
+        turn("on")
+
+    def test_v2_is_read_and_written_and_addresses_are_given(self, both, make, make_service, switch):
+        switch("off")
         spec = {"local": {"v4pool": V4, "v6pool": V6}}
         path = make("ServiceGroup", "alone", spec, version="v2").format("v2")
         service = make_service(annotations={"purelb.io/service-group": "alone"})
         assert len(addresses_of(both, service)) == 2
         both.api.merge_patch(path, {"spec": {"local": {"multiPool": True}}})
         assert both.api.get(path)["spec"]["local"]["multiPool"] is True
-        with pytest.raises(ApiError, match=r"conversion webhook for purelb\.io/v2"):
-            both.api.get(path.replace("/v2/", "/v1/"))
 
-    def test_v2_may_write_what_v1_has_written(self, both, make, unreachable_later):
+    def test_v2_may_write_what_v1_has_written_but_by_apply(self, both, make, switch):
         path = make("ServiceGroup", "mixed", {"local": {"v4pool": V4}}, version="v1").format("v2")
-        unreachable_later()
+        meta = {"name": "mixed", "namespace": "purelb-system"}
+        body = {"apiVersion": "purelb.io/v2", "kind": "ServiceGroup", "metadata": meta}
+        switch("off")
+        with pytest.raises(ApiError, match="conversion webhook"):
+            both.api.apply({**body, "spec": {"local": {"multiPool": True}}})
         both.api.merge_patch(path, {"spec": {"local": {"multiPool": True}}})
         assert both.api.get(path)["spec"]["local"]["multiPool"] is True
-
-    @pytest.fixture
-    def unreachable_later(self, request):
-        return lambda: request.getfixturevalue("unreachable")
 
 
 class TestTheRole:
