@@ -28,6 +28,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.settings
 
 from . import __version__, log
 from .allocating import Allocating
+from .conversion import Conversion
 from .elector import Elector, Lock
 from .elsewhere import Elsewhere
 from .events import Events
@@ -35,7 +36,7 @@ from .fenced import FencedKube
 from .groupstatus import GroupStatus
 from .ipam import CALL_SECONDS
 from .kube import Access, Kube
-from .metrics import AllocatorMetrics
+from .metrics import AllocatorMetrics, ConversionMetrics
 from .pools import Pools
 from .preempting import Preempting
 from .probes import Probes
@@ -47,9 +48,10 @@ from .telling import Telling
 from .watch import Watcher
 
 _ENVIRONMENT = """\
-  PURELB_NAMESPACE  namespace of the ServiceGroups and of the lock (purelb-system)
-  PURELB_UNCLASSED  on: Services without a loadBalancerClass are ours, too; or off (on)
-  PURELB_DRAINING   on: an event PreemptScheduled about a Node taints it; or off (on)
+  PURELB_NAMESPACE   namespace of the ServiceGroups and of the lock (purelb-system)
+  PURELB_UNCLASSED   on: Services without a loadBalancerClass are ours, too; or off (on)
+  PURELB_DRAINING    on: an event PreemptScheduled about a Node taints it; or off (on)
+  PURELB_CONVERSION  on: the API server is served conversions between API versions; or off (off)
 """
 
 
@@ -60,6 +62,7 @@ class _Setting:
     namespace: str
     classes: frozenset[str | None]
     has_draining: bool
+    has_conversion: bool
 
     @classmethod
     def parse(cls, environ: Mapping[str, str]) -> _Setting:
@@ -68,6 +71,7 @@ class _Setting:
             environ.get("PURELB_NAMESPACE") or DEFAULT_NAMESPACE,
             ALL_CLASSES if takes_unclassed else ALL_CLASSES - {None},
             parse_switch(environ, "PURELB_DRAINING", default=True),
+            parse_switch(environ, "PURELB_CONVERSION", default=False),
         )
 
 
@@ -158,6 +162,8 @@ async def _work(options: argparse.Namespace) -> None:
 
             async with Probes(registry, port=options.metrics_port, is_ready=is_ready):
                 log.info("started", version=__version__, identity=identity)
+                if setting.has_conversion:
+                    tasks.start("convert", Conversion(ConversionMetrics(registry)).run())
                 only = {"fieldSelector": f"metadata.name={lock.name}"}
                 follower = Watcher(kube, lock.collection, elector, params=only)
                 tasks.start("watch-lock", follower.run())

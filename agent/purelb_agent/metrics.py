@@ -203,3 +203,20 @@ class AllocatorMetrics:
             ("method", "code"),
             registry=registry,
         )
+
+
+class ConversionMetrics:
+    """What the conversion between API versions counts."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.objects = Counter(
+            "purelb_conversion_objects_total",
+            "Objects converted between API versions, and requests refused.",
+            ("outcome",),
+            registry=registry,
+        )
+        self.certificate_end = Gauge(
+            "purelb_conversion_certificate_end_seconds",
+            "When the certificate of the conversion ends, in seconds since the epoch.",
+            registry=registry,
+        )

@@ -68,6 +68,8 @@ def apiserver(topology: Topology, run: Path) -> list[str]:
         f"--kubelet-client-certificate={pki}/kubelet-client.crt",
         f"--kubelet-client-key={pki}/kubelet-client.key",
         "--kubelet-preferred-address-types=InternalIP",
+        # Webhooks are called at a Pod's address: this host has routes to Pods, but no kube-proxy.
+        "--enable-aggregator-routing=true",
         f"--default-not-ready-toleration-seconds={TOLERATION}",
         f"--default-unreachable-toleration-seconds={TOLERATION}",
         f"--audit-policy-file={run}/audit-policy.yaml",

@@ -32,6 +32,10 @@ options:
     description:
       - Namespace of the objects; all namespaces by default.
     type: str
+  name:
+    description:
+      - Name of the one object to read, instead of all.
+    type: str
   labels:
     description:
       - Labels that the objects must have, all of them.
@@ -89,6 +93,7 @@ def main() -> None:
                 "api_version": {"type": "str", "default": "purelb.io/v2"},
                 "kind": {"type": "str", "required": True},
                 "namespace": {"type": "str"},
+                "name": {"type": "str"},
                 "labels": {"type": "dict", "default": {}},
             }
         )

@@ -91,12 +91,11 @@ def info(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Dict[str
     def convert(obj: Object) -> Object:
         return {**head, **without_managed_fields(obj)}
 
+    query = {"labelSelector": labels}
+    if params["name"]:
+        query["fieldSelector"] = f"metadata.name={params['name']}"
     where = params["namespace"]
-    found = (
-        cluster.read_all(kind, namespace=where, convert=convert, labelSelector=labels)
-        if kind
-        else []
-    )
+    found = cluster.read_all(kind, namespace=where, convert=convert, **query) if kind else []
     return {"changed": False, "served": kind is not None, "objects": found}
 
 

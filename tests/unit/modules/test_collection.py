@@ -14,6 +14,10 @@ import yaml
 from ansible_collections.purelb.purelb.plugins.filter.lease_timing_problem import (
     lease_timing_problem,
 )
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.convert import (
+    DEFAULTS,
+    V2_ONLY,
+)
 
 ROOT = Path(__file__).parents[3]
 ROLE = ROOT / "roles" / "purelb_install"
@@ -49,11 +53,11 @@ def test_every_module_takes_the_defaults_of_the_group():
 
 @pytest.mark.parametrize("name", ["servicegroups", "lbnodeagents"])
 def test_every_field_of_a_definition_is_described(name: str):
-    version = read(ROLE / "files" / "crds" / f"{name}.purelb.io.yaml")["spec"]["versions"][0]
-    root = version["schema"]["openAPIV3Schema"]
-    # The API server takes no text for this one.
-    root["properties"]["metadata"]["description"] = "as everywhere"
-    assert list(undescribed(root, "")) == []
+    for version in read(ROLE / "files" / "crds" / f"{name}.purelb.io.yaml")["spec"]["versions"]:
+        root = version["schema"]["openAPIV3Schema"]
+        # The API server takes no text for this one.
+        root["properties"]["metadata"]["description"] = "as everywhere"
+        assert list(undescribed(root, "")) == []
 
 
 def undescribed(schema: dict[str, Any], path: str):
@@ -78,3 +82,73 @@ def test_good_timings_are_no_problem():
 def test_a_broken_rule_is_named():
     problem = lease_timing_problem({"PURELB_RENEW_DEADLINE": "10s"})
     assert "PURELB_RENEW_DEADLINE must be shorter than PURELB_LEASE_DURATION" in problem
+
+
+def versions(name: str) -> dict[str, dict[str, Any]]:
+    found = read(ROLE / "files" / "crds" / f"{name}.purelb.io.yaml")["spec"]["versions"]
+    return {one["name"]: one["schema"]["openAPIV3Schema"]["properties"]["spec"] for one in found}
+
+
+KINDS = pytest.mark.parametrize(
+    ("kind", "name"), [("ServiceGroup", "servicegroups"), ("LBNodeAgent", "lbnodeagents")]
+)
+# By the name in v2.
+RENAMED = {
+    "LBNodeAgent": {"local.localInterface", "local.dummyInterface", "local.garpConfig.enabled"},
+    "ServiceGroup": set(),
+}
+
+
+def only_in(new: dict[str, Any], old: dict[str, Any], path: str = ""):
+    """Paths of the fields of v2 that v1 does not have."""
+    for field, schema in new.get("properties", {}).items():
+        inner = old.get("properties", {}).get(field, {})
+        if "properties" in schema:
+            yield from only_in(schema, inner, f"{path}{field}.")
+        elif not inner:
+            yield f"{path}{field}"
+
+
+def leaves(shape: Any, path: str = ""):
+    for field, inner in shape.items():
+        if isinstance(inner, dict) and "*" not in inner:
+            yield from leaves(inner, f"{path}{field}.")
+        else:
+            yield f"{path}{field}"
+
+
+@KINDS
+def test_the_conversion_knows_every_field_that_v1_does_not_have(kind: str, name: str):
+    both = versions(name)
+    old = both["v1"]["properties"]
+    # What is remote in v2 is local in v1.
+    old = {"properties": {**old, "remote": old["local"]}}
+    assert set(only_in(both["v2"], old)) == set(leaves(V2_ONLY[kind])) | RENAMED[kind]
+
+
+def defaults_of(schema: dict[str, Any]):
+    for field, inner in schema.get("properties", {}).items():
+        # Those of lifetimes differ by interface, and are the same in both versions.
+        if field != "addressConfig":
+            if "default" in inner and inner["default"] != {}:
+                yield field, inner["default"]
+            yield from defaults_of(inner)
+
+
+def test_the_conversion_knows_what_the_api_server_fills_in():
+    filled = {
+        field: value
+        for name in ("servicegroups", "lbnodeagents")
+        for field, value in defaults_of(versions(name)["v2"])
+    }
+    assert filled == DEFAULTS
+
+
+@KINDS
+def test_v1_is_deprecated_and_neither_stored_nor_served_without_a_webhook(kind: str, name: str):
+    spec = read(ROLE / "files" / "crds" / f"{name}.purelb.io.yaml")["spec"]
+    new, old = spec["versions"]
+    assert (new["name"], new["served"], new["storage"]) == ("v2", True, True)
+    assert (old["name"], old["served"], old["storage"]) == ("v1", False, False)
+    assert kind in old["deprecationWarning"]
+    assert spec["conversion"] == {"strategy": "None"}

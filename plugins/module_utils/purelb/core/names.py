@@ -11,6 +11,8 @@ from __future__ import annotations
 
 API_GROUP = "purelb.io"
 API_VERSION = "v2"
+# What clients of the first generation speak; converted, never stored.
+OLD_API_VERSION = "v1"
 DEFAULT_NAMESPACE = "purelb-system"
 DEFAULT_GROUP = "default"
 
@@ -74,6 +76,10 @@ PEER_SECRET = "purelb-peers"  # noqa: S105 - its name, not its content
 
 # Where the allocator finds a sidecar that gives out addresses, unless a ServiceGroup says another.
 IPAM_SOCKET = "/var/run/purelb/ipam.sock"
+# On a ServiceGroup or LBNodeAgent, as JSON. In v2: its spec as v1 spelled it, where that is another
+# spelling than the plain one. In v1: what of its spec in v2 has no word in v1.
+V1_SPEC_ANNOTATION = "purelb.io/v1-spec"
+V2_SPEC_ANNOTATION = "purelb.io/v2-spec"
 
 LOAD_BALANCER_CLASSES = frozenset({"purelb.io/purelbv2", "purelb.io/purelb-v2"})
 
