@@ -78,6 +78,19 @@ def leader_locks() -> ArgumentSpec:
     return ArgumentSpec({"leader_locks": spec})
 
 
+def conversion() -> ArgumentSpec:
+    """What is converted from v1, and what is known and decided about it."""
+    return ArgumentSpec(
+        {
+            "namespace": {"type": "str", "default": names.OLD_NAMESPACE},
+            "target_namespace": {"type": "str", "default": names.DEFAULT_NAMESPACE},
+            "definitions": {"type": "list", "elements": "dict"},
+            "node_subnets": {"type": "list", "elements": "str", "default": []},
+            "decisions": {"type": "dict", "default": {}},
+        }
+    )
+
+
 def _option(kind: str, *variables: str) -> Dict[str, Any]:
     return {"type": kind, "fallback": (env_fallback, list(variables))}
 

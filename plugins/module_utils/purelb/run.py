@@ -28,3 +28,12 @@ def run(module: AnsibleModule, work: Work) -> None:
     except PureLBError as error:
         module.fail_json(msg=str(error))
     module.exit_json(**result)
+
+
+def run_offline(module: AnsibleModule, work: Callable[[Dict[str, Any]], Dict[str, Any]]) -> None:
+    """Call `work(params)`, which asks no cluster, and end the module with its result."""
+    try:
+        result = work(module.params)
+    except PureLBError as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(**result)

@@ -18,6 +18,8 @@ KINDS = {
     ("v1", "Secret"): Kind("", "v1", "secrets", namespaced=True),
     ("v1", "Pod"): Kind("", "v1", "pods", namespaced=True),
     ("v1", "ConfigMap"): Kind("", "v1", "configmaps", namespaced=True),
+    ("purelb.io/v1", "ServiceGroup"): Kind("purelb.io", "v1", "servicegroups", namespaced=True),
+    ("purelb.io/v1", "LBNodeAgent"): Kind("purelb.io", "v1", "lbnodeagents", namespaced=True),
     ("apps/v1", "DaemonSet"): Kind("apps", "v1", "daemonsets", namespaced=True),
 }
 

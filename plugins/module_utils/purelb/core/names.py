@@ -14,6 +14,8 @@ API_VERSION = "v2"
 # What clients of the first generation speak; converted, never stored.
 OLD_API_VERSION = "v1"
 DEFAULT_NAMESPACE = "purelb-system"
+# Where the first generation lives.
+OLD_NAMESPACE = "purelb"
 DEFAULT_GROUP = "default"
 
 LEASE_PREFIX = "purelb-node-"
