@@ -29,8 +29,12 @@ options:
   state:
     description:
       - V(present) applies the objects, V(absent) deletes them.
+      - V(patched) changes the fields given of objects that are there (a merge patch); null removes a field. A C(status)
+        is written to the status of the object.
+      - V(restored) makes the objects exactly what is given, without their status. Fields that are not given are removed,
+        and objects that are gone are made again. It is refused if somebody changes the object at the same time.
     type: str
-    choices: [present, absent]
+    choices: [present, absent, patched, restored]
     default: present
   namespace:
     description:
@@ -44,7 +48,7 @@ options:
     default: false
   wait:
     description:
-      - With O(state=present), wait until CustomResourceDefinitions are served, Namespaces are active, and
+      - Unless O(state=absent), wait until CustomResourceDefinitions are served, Namespaces are active, and
         DaemonSets and Deployments run the new version everywhere. Kinds that others are made of are waited
         for before the next object is applied.
       - With O(state=absent), wait until the objects are gone, with the Pods and other objects that they own.
@@ -145,13 +149,15 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb import (
     run,
 )
 
+STATES = ["present", "absent", "patched", "restored"]
+
 
 def main() -> None:
     spec = argspec.connection().merge(
         argspec.ArgumentSpec(
             {
                 "objects": {"type": "list", "elements": "dict", "required": True},
-                "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+                "state": {"type": "str", "choices": STATES, "default": "present"},
                 "namespace": {"type": "str"},
                 "force_conflicts": {"type": "bool", "default": False},
                 "wait": {"type": "bool", "default": False},

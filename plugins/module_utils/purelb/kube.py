@@ -40,6 +40,9 @@ except ImportError:
 
 DEFAULT_KUBECONFIG = "~/.kube/config"
 FIELD_MANAGER = "purelb.purelb"
+# JSON is YAML too, and the server takes server-side apply under this name only.
+APPLY = "application/apply-patch+yaml"
+MERGE = "application/merge-patch+json"
 # Enough for a page of Services from a busy API server; a dead one is noticed by the first.
 CONNECT_TIMEOUT = 5
 READ_TIMEOUT = 60
@@ -131,6 +134,22 @@ class Cluster:
         request = Request("patch", kind.group, kind.plural, namespace, name)
         return self._send(request, "PATCH", kind.path(namespace, name), query, body)
 
+    def merge_patch(
+        self,
+        kind: Kind,
+        body: Object,
+        *,
+        namespace: Optional[str],
+        name: str,
+        subresource: str = "",
+        dry_run: bool,
+    ) -> Object:
+        """Change fields of an object, or of its status; None removes one."""
+        request = Request("patch", kind.group, kind.plural, namespace, name)
+        path = kind.path(namespace, name) + (f"/{subresource}" if subresource else "")
+        query = {"fieldManager": FIELD_MANAGER, **_dry(dry_run=dry_run)}
+        return self._send(request, "PATCH", path, query, body, content=MERGE)
+
     def delete(self, kind: Kind, *, namespace: Optional[str], name: str, dry_run: bool) -> None:
         """Delete an object; it stays visible until everything that it owns is gone."""
         request = Request("delete", kind.group, kind.plural, namespace, name)
@@ -163,12 +182,13 @@ class Cluster:
         path: str,
         query: Optional[Dict[str, Any]] = None,
         body: Optional[Object] = None,
+        *,
+        content: str = APPLY,
     ) -> Object:
         url = self.host.rstrip("/") + path + ("?" + urlencode(query) if query else "")
         headers = {"Accept": "application/json", "User-Agent": FIELD_MANAGER}
         if body is not None:
-            # JSON is YAML too, and the server takes server-side apply under this name only.
-            headers["Content-Type"] = "application/apply-patch+yaml"
+            headers["Content-Type"] = content
         for setting in self._configuration.auth_settings().values():
             headers[setting["key"]] = setting["value"]
         try:

@@ -24,6 +24,19 @@ KINDS = {
 }
 
 
+def merged(old: Any, patch: Any) -> Any:
+    """What a merge patch (RFC 7386) makes of a value."""
+    if not isinstance(patch, dict):
+        return patch
+    new = dict(old) if isinstance(old, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            new.pop(key, None)
+        else:
+            new[key] = merged(new.get(key), value)
+    return new
+
+
 class FakeCluster:
     """Applies by replacing what is not bookkeeping; knows namespaces."""
 
@@ -56,6 +69,23 @@ class FakeCluster:
         if not dry_run:
             self.stored[kind.plural, namespace, name] = result
             self.writes.append(f"apply {name}")
+        return deepcopy(result)
+
+    def merge_patch(
+        self,
+        kind: Kind,
+        body: dict[str, Any],
+        *,
+        namespace: str | None,
+        name: str,
+        subresource: str,
+        dry_run: bool,
+    ) -> Any:
+        key = kind.plural, namespace, name
+        result = merged(deepcopy(self.stored[key]), deepcopy(body))
+        if not dry_run:
+            self.stored[key] = result
+            self.writes.append(f"patch {name} {subresource}".rstrip())
         return deepcopy(result)
 
     def delete(self, kind: Kind, *, namespace: str | None, name: str, dry_run: bool) -> None:

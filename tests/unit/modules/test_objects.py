@@ -149,3 +149,64 @@ def test_a_kind_that_is_not_served_has_no_objects_and_says_so(
     }
     found = objects.info(cluster, asked, check_mode=True)
     assert (found["served"], found["objects"]) == (served, [])
+
+
+class TestPatching:
+    def test_what_is_given_is_changed_and_what_is_null_is_removed(
+        self, cluster: Any, namespace: Object, config_map: Object
+    ):
+        manage(cluster, namespace, {**config_map, "data": {"colour": "green", "size": "1"}})
+        patch = {**config_map, "data": {"colour": None, "form": "round"}}
+        result = manage(cluster, patch, state="patched")
+        assert actions(result) == ["changed"]
+        stored = cluster.stored["configmaps", "lab", "settings"]
+        assert stored["data"] == {"size": "1", "form": "round"}
+        assert actions(manage(cluster, patch, state="patched")) == ["unchanged"]
+
+    def test_a_status_is_written_where_it_belongs(
+        self, cluster: Any, namespace: Object, config_map: Object
+    ):
+        manage(cluster, namespace, config_map)
+        cluster.writes.clear()
+        patch = {**config_map, "status": {"phase": "Good"}}
+        assert actions(manage(cluster, patch, state="patched")) == ["changed"]
+        assert cluster.writes == ["patch settings", "patch settings status"]
+        assert actions(manage(cluster, patch, state="patched")) == ["unchanged"]
+
+    def test_what_is_not_there_cannot_be_patched(self, cluster: Any, config_map: Object):
+        with pytest.raises(ClusterError, match="ConfigMap lab/settings: there is none"):
+            manage(cluster, config_map, state="patched")
+
+    def test_a_kind_that_is_not_served_is_named(self, cluster: Any):
+        with pytest.raises(ClusterError, match="the cluster does not serve"):
+            manage(cluster, CUSTOM, state="patched")
+
+
+class TestRestoring:
+    def test_an_object_becomes_exactly_what_is_given(
+        self, cluster: Any, namespace: Object, config_map: Object
+    ):
+        manage(cluster, namespace, config_map)
+        manage(cluster, {**config_map, "data": {"form": "round"}, "immutable": True})
+        assert actions(manage(cluster, config_map, state="restored")) == ["changed"]
+        stored = cluster.stored["configmaps", "lab", "settings"]
+        assert "immutable" not in stored
+        assert stored["data"] == {"colour": "green"}
+        cluster.writes.clear()
+        assert actions(manage(cluster, config_map, state="restored")) == ["unchanged"]
+        assert cluster.writes == []
+
+    def test_one_that_is_gone_is_made_again(
+        self, cluster: Any, namespace: Object, config_map: Object
+    ):
+        manage(cluster, namespace)
+        was = {**config_map, "metadata": {**config_map["metadata"], "uid": "old"}, "status": {}}
+        assert actions(manage(cluster, was, state="restored")) == ["created"]
+        assert cluster.stored["configmaps", "lab", "settings"]["metadata"]["uid"] == "1"
+
+    def test_check_mode_writes_nothing(self, cluster: Any, namespace: Object, config_map: Object):
+        manage(cluster, namespace, config_map)
+        cluster.writes.clear()
+        other = {**config_map, "data": {}}
+        assert actions(manage(cluster, other, state="restored", check_mode=True)) == ["changed"]
+        assert cluster.writes == []
