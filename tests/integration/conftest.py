@@ -125,6 +125,12 @@ def _web(name: str) -> dict[str, Any]:
 @pytest.fixture(scope="session")
 def cluster(lab: Lab) -> Lab:
     """The lab with PureLB, a ServiceGroup and a web server that says which pod answers."""
+    provide(lab)
+    return lab
+
+
+def provide(lab: Lab) -> None:
+    """Install what `cluster` promises."""
     lab.load_image(ARCHIVE)
     run_playbook(lab, "purelb.purelb.install", "-e", f"purelb_install_image={IMAGE}")
     lab.api.apply(
@@ -140,9 +146,13 @@ def cluster(lab: Lab) -> Lab:
             },
         }
     )
+    provide_web(lab)
+
+
+def provide_web(lab: Lab) -> None:
+    """Let a web server run on every node."""
     lab.api.apply(_web("web"))
     wait_for_web(lab)
-    return lab
 
 
 def wait_for_web(lab: Lab) -> None:
