@@ -19,7 +19,7 @@ from conftest import ARCHIVE, IMAGE, ROOT, provide, provide_web
 from labkit.prober import Prober
 from watching import answers, eventually, ingress, lease_info
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(900)
 WEB = ["172.28.1.225", "fd28:0:0:1::225"]
 SHOP = ["172.28.1.226", "fd28:0:0:1::226"]
 NEAR = {
