@@ -27,9 +27,11 @@ def read(path: Path):
     return yaml.safe_load(path.read_text())
 
 
-def test_every_variable_of_the_role_is_documented_with_its_default():
-    defaults = read(ROLE / "defaults" / "main.yml")
-    options = read(ROLE / "meta" / "argument_specs.yml")["argument_specs"]["main"]["options"]
+@pytest.mark.parametrize("role", ["purelb_install", "purelb_migrate"])
+def test_every_variable_of_a_role_is_documented_with_its_default(role: str):
+    defaults = read(ROOT / "roles" / role / "defaults" / "main.yml")
+    specs = read(ROOT / "roles" / role / "meta" / "argument_specs.yml")
+    options = specs["argument_specs"]["main"]["options"]
     assert {name: option["default"] for name, option in options.items()} == defaults
 
 
