@@ -255,6 +255,9 @@ THERE = [
 ]
 BACK = [
     "Remove the programs of v2",
+    "Store v1 again",
+    "Remove those of v2",
+    "Have all others stored as v1",
     "Bring back the definitions",
     "Bring back the objects of v1",
     "Bring back what Services had of v1",
