@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real NetBox with its PostgreSQL and Redis, in a Debian tree of its own under .cache.
 
-`make netbox` makes the tree once (a few minutes, 1 GB) and runs the tests that need it. A running one is a process group in a PID namespace of its own: it ends with this process,
-however that ends, and keeps its database for the next time.
+`make netbox` makes the tree once (a few minutes, 1 GB) and runs the tests that need it. A running
+one is a process group in a PID namespace of its own: it ends with this process, however that ends,
+and keeps its database for the next time.
 """
 
 from __future__ import annotations
