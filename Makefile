@@ -82,7 +82,7 @@ integration: setup $(ARCHIVE) ## integration tests alone, on labs that are broug
 
 netbox: setup ## tests against a real NetBox, which is built first (1 GB, some minutes)
 	@$(PYTHON) tests/integration/netbox_server.py build
-	@$(PYTHON) -m pytest -m real_netbox tests/unit/agent/test_netbox.py
+	@$(PYTHON) -m pytest -m real_netbox tests/integration/ipam/test_netbox.py
 
 lab-up: setup ## bring up the lab
 	@lab/lab up --nodes 3
