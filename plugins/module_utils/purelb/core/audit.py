@@ -14,12 +14,16 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Set, Tuple
 
-from .election import Decision, Electorate, Member, elect, prefer, rank
+from .election import Decision, Electorate, Member, elect, prefer
 from .leases import is_drained
 from .model import Address, Lease, Outage, PoolType, Reason, Service, ServiceKey
 from .names import FAMILIES, lease_name
 from .times import format_time
 from .vips import Vip, vips_of
+
+
+# How many candidates of an address are told by name: nobody reads a thousand.
+MAX_CANDIDATES = 10
 
 
 class Severity(str, Enum):
@@ -72,8 +76,10 @@ class VipReport:
 
     @property
     def ranked(self) -> List[str]:
-        """Candidates, the winner first."""
-        return rank(self.decision.candidates, self.vip.address)
+        """The first ten candidates, the winner first; of a remote address by name."""
+        if self.decision.winner is None:
+            return sorted(self.decision.candidates)[:MAX_CANDIDATES]
+        return [self.decision.winner, *self.decision.followers]
 
 
 @dataclass(frozen=True)
@@ -125,8 +131,11 @@ def _decide(
     vip: Vip, electorate: Electorate, endpoints: Mapping[ServiceKey, FrozenSet[str]]
 ) -> Decision:
     if vip.pool_type is PoolType.LOCAL:
-        decision = elect(vip.address, electorate)
-        return prefer(vip.address, decision, vip.near(endpoints)) if vip.has_affinity else decision
+        others = MAX_CANDIDATES - 1
+        decision = elect(vip.address, electorate, followers=others)
+        if not vip.has_affinity:
+            return decision
+        return prefer(vip.address, decision, vip.near(endpoints), followers=others)
     nodes = frozenset(member.node for member in electorate.members if not member.draining)
     if not vip.everywhere:
         nodes &= vip.near(endpoints)
@@ -321,6 +330,7 @@ def _vip_dict(report: VipReport) -> Dict[str, Any]:
         "services": [str(key) for key in vip.services],
         "pool_type": vip.pool_type.value,
         "candidates": report.ranked,
+        "candidate_count": len(decision.candidates),
         "winner": decision.winner,
         "reason": decision.reason.value,
         "announcing": [
