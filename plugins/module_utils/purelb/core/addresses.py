@@ -43,8 +43,8 @@ def subnet_order(network: Network) -> Tuple[int, int, int]:
     return network.version, int(network.network_address), network.prefixlen
 
 
-def _ends(pool: str) -> Tuple[Address, Address]:
-    """First and last address of `first-last` or a CIDR."""
+def parse_ends(pool: str) -> Tuple[Address, Address]:
+    """First and last address of `first-last` or a CIDR, whatever their order."""
     if "-" in pool:
         first, _dash, last = pool.partition("-")
         return parse_address(first), parse_address(last)
@@ -66,7 +66,7 @@ def parse_aggregation(text: str, version: int) -> Optional[int]:
 
 def parse_range(pool: str, subnet: str, aggregation: str = "default") -> AddressRange:
     """Read one entry of a pool; ValueError says what is wrong with it and what to write."""
-    first, last = _ends(pool)
+    first, last = parse_ends(pool)
     network = ip_network(subnet.strip(), strict=False)
     if not first.version == last.version == network.version:
         raise ValueError(f"pool {pool!r} and subnet {subnet!r} must be of one IP family")

@@ -12,15 +12,14 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Set, Tuple
+from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from .election import Decision, Electorate, Member, elect, prefer
 from .leases import is_drained
-from .model import Address, Lease, Outage, PoolType, Reason, Service, ServiceKey
+from .model import Address, Lease, Outage, PoolType, Reason, Service, ServiceGroup, ServiceKey
 from .names import FAMILIES, lease_name
 from .times import format_time
 from .vips import Vip, vips_of
-
 
 # How many candidates of an address are told by name: nobody reads a thousand.
 MAX_CANDIDATES = 10
@@ -81,6 +80,9 @@ class VipReport:
             return sorted(self.decision.candidates)[:MAX_CANDIDATES]
         return [self.decision.winner, *self.decision.followers]
 
+    def __str__(self) -> str:
+        return f"{self.vip.address} ({', '.join(str(key) for key in self.vip.services)})"
+
 
 @dataclass(frozen=True)
 class Report:
@@ -99,11 +101,13 @@ def audit(
     drained: Optional[Mapping[str, str]] = None,
     endpoints: Optional[Mapping[ServiceKey, FrozenSet[str]]] = None,
     others: Iterable[Finding] = (),
+    groups: Sequence[ServiceGroup] = (),
 ) -> Report:
     """Judge Leases and Services as they were listed at `wall_time` (seconds since the epoch).
 
     `drained` gives the UIDs of Nodes whose taints keep addresses away, by name; `endpoints` the
-    nodes with a ready endpoint of each Service; `others` are findings about what it does not see.
+    nodes with a ready endpoint of each Service; `others` are findings about what it does not see;
+    `groups` are the pools, where they are known.
     """
     lease_reports = tuple(
         _lease_report(lease, wall_time) for lease in sorted(leases, key=lambda one: one.node)
@@ -116,15 +120,21 @@ def audit(
     )
     electorate = Electorate(members)
     vips = tuple(
-        VipReport(vip, _decide(vip, electorate, endpoints or {})) for vip in vips_of(known)
+        VipReport(vip, _decide(vip, electorate, endpoints or {})) for vip in vips_of(known, groups)
     )
     findings = [*others]
     findings += [finding for report in lease_reports for finding in _lease_findings(report)]
     findings += _service_findings(known)
     live = frozenset(member.node for member in members)
     findings += [finding for vip in vips for finding in _vip_findings(vip, live)]
-    findings.sort(key=lambda f: (f.severity is not Severity.ERROR, f.code, f.object))
-    return Report(lease_reports, vips, tuple(findings))
+    return Report(lease_reports, vips, in_order(findings))
+
+
+def in_order(findings: Iterable[Finding]) -> Tuple[Finding, ...]:
+    """Errors first, then by code and by what they are about."""
+    return tuple(
+        sorted(findings, key=lambda f: (f.severity is not Severity.ERROR, f.code, f.object))
+    )
 
 
 def _decide(
@@ -218,8 +228,7 @@ def _service_findings(services: Iterable[Service]) -> Iterable[Finding]:
 
 
 def _vip_findings(report: VipReport, live: frozenset[str]) -> Iterable[Finding]:
-    vip = report.vip
-    where = f"{vip.address} ({', '.join(str(key) for key in vip.services)})"
+    vip, where = report.vip, str(report)
     announcing = {entry.node for entry in vip.announcing}
     if vip.pool_type is PoolType.REMOTE:
         yield from _remote_findings(report, where, announcing, live)
@@ -286,16 +295,18 @@ def as_dict(report: Report) -> Dict[str, Any]:
     return {
         "leases": [_lease_dict(one) for one in report.leases],
         "vips": [_vip_dict(one) for one in report.vips],
-        "findings": [
-            {
-                "severity": f.severity.value,
-                "code": f.code,
-                "object": f.object,
-                "message": f.message,
-                "mend": f.mend,
-            }
-            for f in report.findings
-        ],
+        "findings": [finding_dict(one) for one in report.findings],
+    }
+
+
+def finding_dict(finding: Finding) -> Dict[str, str]:
+    """A finding as plain data."""
+    return {
+        "severity": finding.severity.value,
+        "code": finding.code,
+        "object": finding.object,
+        "message": finding.message,
+        "mend": finding.mend,
     }
 
 

@@ -154,7 +154,8 @@ def _first(address: Address, nodes: FrozenSet[str], count: int) -> List[str]:
     draws = [sha256(node + suffix).digest() for node in encoded]
     if count == 1:
         return [known[draws.index(min(draws))]]
-    return [node for _drawn, node in nsmallest(count, zip(draws, known))]
+    # Both are equally long, and Python 3.9 does not know how to ask for that.
+    return [node for _drawn, node in nsmallest(count, zip(draws, known))]  # noqa: B905
 
 
 def prefer(
