@@ -63,7 +63,8 @@ def kubeconfig(args: argparse.Namespace) -> int:
 
 def inventory(_args: argparse.Namespace) -> int:
     """Run `lab inventory`."""
-    print(inventory_module.inventory(Lab.load().topology))
+    lab = Lab.load()
+    print(inventory_module.inventory(lab.at, lab.topology))
     return 0
 
 

@@ -8,13 +8,16 @@ Python that runs a module is started in the host's network namespace.
 """
 
 import json
+import shlex
 import sys
+from pathlib import Path
 
 from labkit.namespaces import inside
+from labkit.places import Places
 from labkit.topology import Host, Topology
 
 
-def inventory(topology: Topology) -> str:
+def inventory(at: Places, topology: Topology) -> str:
     """Return the inventory: all nodes in purelb_nodes, the client in purelb_segment."""
     groups = {
         "purelb_nodes": topology.nodes,
@@ -22,17 +25,26 @@ def inventory(topology: Topology) -> str:
     }
     return json.dumps(
         {
-            name: {"hosts": {host.name: _variables(host) for host in hosts}}
+            name: {"hosts": {host.name: _variables(at, host) for host in hosts}}
             for name, hosts in groups.items()
         },
         indent=1,
     )
 
 
-def _variables(host: Host) -> dict[str, str | bool]:
+def _variables(at: Places, host: Host) -> dict[str, str | bool]:
     return {
         "ansible_connection": "local",
-        "ansible_python_interpreter": " ".join(inside(host.netns, [sys.executable])),
+        "ansible_python_interpreter": str(_python(at, host)),
         # Whoever has a lab is root.
         "ansible_become": False,
     }
+
+
+def _python(at: Places, host: Host) -> Path:
+    """Write a program that is Python in a host's network namespace; it goes with the lab."""
+    path = at.run / f"python-{host.name}"
+    command = shlex.join(inside(host.netns, [sys.executable]))
+    path.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+    path.chmod(0o755)
+    return path
