@@ -1,0 +1,224 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the modules that audit cost in a big cluster: time, processor and memory of one run.
+
+The Leases and Services are really written to an API server, with nobody who acts on them: no agent
+is installed, and the label keeps kube-proxy away. Each run is a process of its own, as Ansible
+makes it, less what every module costs before it does anything (the baseline).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from typing import Any
+
+import yaml
+
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core import codec
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.addresses import (
+    parse_subnets,
+)
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.election import rank
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import Lease
+from benchkit.bed import NAMESPACE, run_lab
+from benchkit.figures import ROOT, Figure, progress
+from labkit.lab import Lab
+
+AIM_SECONDS, AIM_MB = 3.0, 150.0
+MODULES = ("purelb_lease_info", "purelb_verify")
+_SUBNETS, _malformed = parse_subnets(["10.0.0.0/8"])
+_FIRST = IPv4Address("10.1.0.0")
+_WRITERS = 4
+_SERVICES = "/api/v1/namespaces/default/services"
+_CRDS = ROOT / "roles/purelb_install/files/crds"
+# Written once, and still live when the last run ends.
+_LONG = 3600.0
+_MEGABYTE = 1024.0  # of kilobytes, as getrusage counts
+
+
+@dataclass(frozen=True)
+class Size:
+    """Of a cluster: Leases, and Services with one address each."""
+
+    leases: int
+    services: int
+
+    def __str__(self) -> str:
+        return f"{self.leases} x {self.services}"
+
+
+SIZES = (Size(1000, 5000),)
+
+
+def names(size: Size) -> list[str]:
+    """The nodes, which are nothing but Leases."""
+    return [f"n{number:04}" for number in range(size.leases)]
+
+
+def lease(name: str) -> dict[str, Any]:
+    """A node's Lease, renewed now."""
+    renewed = Lease(
+        node=name,
+        subnets=_SUBNETS,
+        instance=name,
+        holder=name,
+        duration=_LONG,
+        renew_time=time.time(),
+        node_uid=name,
+    )
+    return codec.lease_body(renewed, namespace=NAMESPACE)
+
+
+def service(number: int, winner: str) -> dict[str, Any]:
+    """A Service with an address that its winner announces."""
+    address = _FIRST + number
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": f"audit-{number:05}",
+            "namespace": "default",
+            "labels": {"service.kubernetes.io/service-proxy-name": "nobody"},
+            "annotations": {
+                "purelb.io/allocated-by": "PureLB",
+                "purelb.io/allocated-from": "default",
+                "purelb.io/pool-type": "local",
+                "purelb.io/announcing-IPv4": f"{winner},eth0,{address}",
+            },
+        },
+        "spec": {
+            "type": "LoadBalancer",
+            "loadBalancerClass": "bench/nobody",
+            "ports": [{"port": 80}],
+        },
+        "status": {"loadBalancer": {"ingress": [{"ip": str(address)}]}},
+    }
+
+
+def measure(sizes: Sequence[Size], *, runs: int) -> list[Figure]:
+    """All modules in clusters of these sizes, on a lab of their own."""
+    figures: list[Figure] = []
+    for size in sizes:
+        with _cluster(size) as lab:
+            base = [_run(lab, "purelb_objects_info", {"kind": "ServiceGroup"}) for _ in range(runs)]
+            for module in MODULES:
+                progress(f"{size}: {module}")
+                given = arguments(module, size)
+                spent = [_run(lab, module, given) for _ in range(runs)]
+                figures += _figures(str(size), module, spent, base)
+    return figures
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What one run of a module took."""
+
+    seconds: float
+    cpu: float
+    megabytes: float
+
+
+def _figures(
+    case: str, module: str, spent: Iterable[Spent], base: Iterable[Spent]
+) -> Iterator[Figure]:
+    spent, base = tuple(spent), tuple(base)
+
+    def figure(what: str, unit: str, pick: Callable[[Spent], float], aim: float) -> Figure:
+        values, baseline = tuple(map(pick, spent)), tuple(map(pick, base))
+        return Figure(case, f"{module}: {what}", unit, values, baseline, aim)
+
+    yield figure("duration", "s", lambda one: one.seconds, AIM_SECONDS)
+    yield figure("processor", "s", lambda one: one.cpu, AIM_SECONDS)
+    yield figure("memory", "MB", lambda one: one.megabytes, AIM_MB)
+
+
+def arguments(module: str, size: Size) -> dict[str, Any]:
+    """What a module is given: purelb_verify also what was seen on each node."""
+    if module != "purelb_verify":
+        return {}
+    nodes = {name: _seen(number) for number, name in enumerate(names(size))}
+    return {"fail_on": "never", "nodes": nodes}
+
+
+def _seen(number: int) -> dict[str, Any]:
+    """What purelb_vip_info would return of a node."""
+    own = {
+        "address": str(IPv4Address("10.0.0.1") + number),
+        "prefix_length": 8,
+        "valid_lifetime": None,
+        "preferred_lifetime": None,
+        "flags": ["permanent"],
+    }
+    eth0 = {"name": "eth0", "index": 2, "mac": f"02:00:00:00:{number >> 8:02x}:{number & 255:02x}"}
+    return {
+        "time": time.time(),
+        "interfaces": [{**eth0, "up": True, "default_metrics": {"IPv4": 0}, "addresses": [own]}],
+    }
+
+
+def _run(lab: Lab, module: str, arguments: dict[str, Any]) -> Spent:
+    """Run a module as Ansible does, without Ansible: its file, with its arguments as JSON."""
+    given = {"ANSIBLE_MODULE_ARGS": {"kubeconfig": str(lab.kubeconfig), **arguments}}
+    argv = [sys.executable, str(ROOT / f"plugins/modules/{module}.py")]
+    # Nobody prepares what Ansible's loader would set before the module runs.
+    env = {**os.environ, "PYTHONPATH": f"{ROOT}/.cache/tree"}
+    with subprocess.Popen(
+        argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+    ) as process:
+        begun = time.monotonic()
+        if process.stdin is None:  # never: asked for above
+            raise RuntimeError(module)
+        process.stdin.write(json.dumps(given).encode())
+        process.stdin.close()
+        _pid, status, usage = os.wait4(process.pid, 0)
+        seconds = time.monotonic() - begun
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, argv)
+    return Spent(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / _MEGABYTE)
+
+
+@contextmanager
+def _cluster(size: Size) -> Iterator[Lab]:
+    """A new lab with so many Leases and Services; one that is up is ended first."""
+    run_lab("down")
+    try:
+        run_lab("up", "--nodes", "1")
+        lab = Lab.load()
+        _write(lab, size)
+        yield lab
+    finally:
+        run_lab("down")
+
+
+def _write(lab: Lab, size: Size) -> None:
+    progress(f"{size}: writing")
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+    lab.api.create(body)
+    for path in _CRDS.glob("*.yaml"):
+        definition = yaml.safe_load(path.read_text())
+        lab.api.create(definition)
+        lab.api.wait(
+            lab.api.path_of(definition),
+            lambda d: any(c["type"] == "Established" for c in d["status"].get("conditions", ())),
+        )
+    nodes = names(size)
+    bodies = [service(number, rank(nodes, _FIRST + number)[0]) for number in range(size.services)]
+
+    def put(one: dict[str, Any]) -> None:
+        lab.api.create(one)
+        path = f"{_SERVICES}/{one['metadata']['name']}/status"
+        lab.api.merge_patch(path, {"status": one["status"]})
+
+    with ThreadPoolExecutor(_WRITERS) as pool:
+        list(pool.map(lab.api.create, map(lease, nodes)))
+        list(pool.map(put, bodies))
