@@ -42,7 +42,16 @@ _SERVICES = "/api/v1/namespaces/default/services"
 _CRDS = ROOT / "roles/purelb_install/files/crds"
 # Written once, and still live when the last run ends.
 _LONG = 3600.0
-_MEGABYTE = 1024.0  # of kilobytes, as getrusage counts
+# Between us and the module, as its memory would begin with that of whoever started it.
+_LAUNCHER = """
+import resource, subprocess, sys, time
+begun = time.monotonic()
+done = subprocess.run([sys.executable, sys.argv[1]])
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+seconds = time.monotonic() - begun
+print(seconds, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, file=sys.stderr)
+sys.exit(done.returncode)
+"""
 
 
 @dataclass(frozen=True)
@@ -104,16 +113,65 @@ def service(number: int, winner: str) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True)
+class Objects:
+    """All that there is in a cluster, and what was seen on its nodes."""
+
+    leases: list[dict[str, Any]]
+    services: list[dict[str, Any]]
+    seen: dict[str, dict[str, Any]]
+
+    def arguments(self, module: str) -> dict[str, Any]:
+        """What a module is given: purelb_verify also what was seen on each node."""
+        return {"nodes": self.seen, "fail_on": "never"} if module == "purelb_verify" else {}
+
+
+def objects(size: Size) -> Objects:
+    """A cluster in which all is as it should be."""
+    nodes = names(size)
+    winners = [rank(nodes, _FIRST + number)[0] for number in range(size.services)]
+    held: dict[str, list[int]] = {name: [] for name in nodes}
+    for number, winner in enumerate(winners):
+        held[winner].append(number)
+    return Objects(
+        [lease(name) for name in nodes],
+        [service(number, winner) for number, winner in enumerate(winners)],
+        {name: _seen(index, held[name]) for index, name in enumerate(nodes)},
+    )
+
+
+def _seen(index: int, held: Iterable[int]) -> dict[str, Any]:
+    """What purelb_vip_info would return of a node."""
+    own = _address(IPv4Address("10.0.0.1") + index, None)
+    vips = [_address(_FIRST + number, 7) for number in held]
+    eth0 = {"name": "eth0", "index": 2, "mac": f"02:00:00:00:{index >> 8:02x}:{index & 255:02x}"}
+    state = {"up": True, "default_metrics": {"IPv4": 0}, "addresses": [own, *vips]}
+    return {"time": time.time(), "interfaces": [{**eth0, **state}]}
+
+
+def _address(address: IPv4Address, lifetime: int | None) -> dict[str, Any]:
+    return {
+        "address": str(address),
+        "prefix_length": _SUBNETS[0].prefixlen,
+        "valid_lifetime": lifetime,
+        "preferred_lifetime": lifetime,
+        "flags": [],
+    }
+
+
 def measure(sizes: Sequence[Size], *, runs: int) -> list[Figure]:
     """All modules in clusters of these sizes, on a lab of their own."""
     figures: list[Figure] = []
     for size in sizes:
-        with _cluster(size) as lab:
-            base = [_run(lab, "purelb_objects_info", {"kind": "ServiceGroup"}) for _ in range(runs)]
+        made = objects(size)
+        with _cluster(made) as lab:
+            at = {"kubeconfig": str(lab.kubeconfig)}
+            empty = {**at, "kind": "ServiceGroup"}
+            base = [spend("purelb_objects_info", empty)[0] for _ in range(runs)]
             for module in MODULES:
                 progress(f"{size}: {module}")
-                given = arguments(module, size)
-                spent = [_run(lab, module, given) for _ in range(runs)]
+                given = {**at, **made.arguments(module)}
+                spent = [spend(module, given)[0] for _ in range(runs)]
                 figures += _figures(str(size), module, spent, base)
     return figures
 
@@ -141,69 +199,32 @@ def _figures(
     yield figure("memory", "MB", lambda one: one.megabytes, AIM_MB)
 
 
-def arguments(module: str, size: Size) -> dict[str, Any]:
-    """What a module is given: purelb_verify also what was seen on each node."""
-    if module != "purelb_verify":
-        return {}
-    nodes = {name: _seen(number) for number, name in enumerate(names(size))}
-    return {"fail_on": "never", "nodes": nodes}
-
-
-def _seen(number: int) -> dict[str, Any]:
-    """What purelb_vip_info would return of a node."""
-    own = {
-        "address": str(IPv4Address("10.0.0.1") + number),
-        "prefix_length": 8,
-        "valid_lifetime": None,
-        "preferred_lifetime": None,
-        "flags": ["permanent"],
-    }
-    eth0 = {"name": "eth0", "index": 2, "mac": f"02:00:00:00:{number >> 8:02x}:{number & 255:02x}"}
-    return {
-        "time": time.time(),
-        "interfaces": [{**eth0, "up": True, "default_metrics": {"IPv4": 0}, "addresses": [own]}],
-    }
-
-
-def _run(lab: Lab, module: str, arguments: dict[str, Any]) -> Spent:
-    """Run a module as Ansible does, without Ansible: its file, with its arguments as JSON."""
-    given = {"ANSIBLE_MODULE_ARGS": {"kubeconfig": str(lab.kubeconfig), **arguments}}
-    argv = [sys.executable, str(ROOT / f"plugins/modules/{module}.py")]
-    # Nobody prepares what Ansible's loader would set before the module runs.
+def spend(module: str, arguments: dict[str, Any]) -> tuple[Spent, dict[str, Any]]:
+    """Run a module as Ansible does, without Ansible; what it took, and its result."""
+    given = json.dumps({"ANSIBLE_MODULE_ARGS": arguments})
+    argv = [sys.executable, "-c", _LAUNCHER, str(ROOT / f"plugins/modules/{module}.py")]
     env = {**os.environ, "PYTHONPATH": f"{ROOT}/.cache/tree"}
-    with subprocess.Popen(
-        argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
-    ) as process:
-        begun = time.monotonic()
-        if process.stdin is None:  # never: asked for above
-            raise RuntimeError(module)
-        process.stdin.write(json.dumps(given).encode())
-        process.stdin.close()
-        _pid, status, usage = os.wait4(process.pid, 0)
-        seconds = time.monotonic() - begun
-        process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise subprocess.CalledProcessError(process.returncode, argv)
-    return Spent(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / _MEGABYTE)
+    done = subprocess.run(argv, env=env, input=given, text=True, capture_output=True, check=True)
+    result: dict[str, Any] = json.loads(done.stdout)
+    return Spent(*map(float, done.stderr.splitlines()[-1].split())), result
 
 
 @contextmanager
-def _cluster(size: Size) -> Iterator[Lab]:
+def _cluster(made: Objects) -> Iterator[Lab]:
     """A new lab with so many Leases and Services; one that is up is ended first."""
     run_lab("down")
     try:
         run_lab("up", "--nodes", "1")
         lab = Lab.load()
-        _write(lab, size)
+        _write(lab, made)
         yield lab
     finally:
         run_lab("down")
 
 
-def _write(lab: Lab, size: Size) -> None:
-    progress(f"{size}: writing")
-    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-    lab.api.create(body)
+def _write(lab: Lab, made: Objects) -> None:
+    progress(f"writing {len(made.leases)} Leases and {len(made.services)} Services")
+    lab.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
     for path in _CRDS.glob("*.yaml"):
         definition = yaml.safe_load(path.read_text())
         lab.api.create(definition)
@@ -211,8 +232,6 @@ def _write(lab: Lab, size: Size) -> None:
             lab.api.path_of(definition),
             lambda d: any(c["type"] == "Established" for c in d["status"].get("conditions", ())),
         )
-    nodes = names(size)
-    bodies = [service(number, rank(nodes, _FIRST + number)[0]) for number in range(size.services)]
 
     def put(one: dict[str, Any]) -> None:
         lab.api.create(one)
@@ -220,5 +239,5 @@ def _write(lab: Lab, size: Size) -> None:
         lab.api.merge_patch(path, {"status": one["status"]})
 
     with ThreadPoolExecutor(_WRITERS) as pool:
-        list(pool.map(lab.api.create, map(lease, nodes)))
-        list(pool.map(put, bodies))
+        list(pool.map(lab.api.create, made.leases))
+        list(pool.map(put, made.services))

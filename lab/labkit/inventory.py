@@ -22,6 +22,7 @@ def inventory(at: Places, topology: Topology) -> str:
     groups = {
         "purelb_nodes": topology.nodes,
         "purelb_segment": (topology.host("client"),),
+        "ungrouped": (topology.host("control"), topology.host("router")),
     }
     return json.dumps(
         {

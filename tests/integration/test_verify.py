@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from labkit.inventory import inventory
-from watching import LEASES, addresses_of, eventually, holder, lease_info
+from watching import LEASES, addresses_of, eventually, holder, lease_info, on_interface
 
 pytestmark = pytest.mark.timeout(180)
 LONG = {"spec": {"leaseDurationSeconds": 3600}}
@@ -62,8 +62,11 @@ def verify(playbook, hosts):
 def second(cluster, make_service) -> Iterator[tuple[list[str], str]]:
     """The addresses of a Service, and a node that has them although it is not the winner."""
     vips = addresses_of(cluster, make_service())
-    homes = {holder(cluster, vip) for vip in vips}
-    node = next(iter(sorted(cluster.nodes.keys() - homes)))
+    homes = {vip: holder(cluster, vip) for vip in vips}
+    for vip, home in homes.items():
+        # Or it would be duplicate address detection that finds the other one.
+        eventually(lambda v=vip, n=home: not on_interface(cluster, n, v).get("tentative"), vip)
+    node = next(iter(sorted(cluster.nodes.keys() - set(homes.values()))))
     masks = [f"{vip}/64" if ":" in vip else f"{vip}/24" for vip in vips]
     for mask in masks:
         nodad = ["nodad"] if ":" in mask else []
@@ -88,7 +91,7 @@ def errors(kubeconfig):
 def test_a_whole_cluster_has_no_findings(cluster, make_service, verify):
     vips = addresses_of(cluster, make_service())
     settled(cluster.kubeconfig)
-    shown = verify(succeeds=True, purelb_verify_metrics=True, purelb_verify_fail_on="warning")
+    shown = verify(succeeds=True, purelb_verify_fail_on="warning")
     assert "0 errors, 0 warnings" in shown
     for vip in vips:
         (line,) = (line for line in shown.splitlines() if line.strip().startswith(f'"{vip} '))
@@ -145,9 +148,9 @@ def test_a_stopped_agent_is_a_warning_once_others_have_its_addresses(cluster, ho
             ),
             "no error in the audit",
         )
-        shown = verify(succeeds=False, purelb_verify_fail_on="warning", purelb_verify_metrics=True)
+        shown = verify(succeeds=False, purelb_verify_fail_on="warning")
         assert "warning leaseExpired: Lease purelb-node-n1" in shown
-        assert " 0 errors" in shown.replace('"', " ")
+        assert '"0 errors, ' in shown
     finally:
         cluster.kill("n1", "lbnodeagent", "CONT")
 
@@ -170,6 +173,15 @@ def test_a_winner_that_has_lost_its_addresses_and_a_wrong_lease_are_errors(clust
             assert f"error noAnswer: {vip} " in shown
     finally:
         cluster.kill(node, "lbnodeagent", "CONT")
+
+
+def test_metrics_are_read_from_a_host_that_reaches_the_nodes(cluster, run_module):
+    settled(cluster.kubeconfig)
+    asked = {"kubeconfig": str(cluster.kubeconfig), "check_metrics": True, "fail_on": "warning"}
+    run_module("control", "purelb_verify", **asked)
+    refused = run_module("control", "purelb_verify", succeeds=False, **asked, metrics_port=7)
+    assert refused["warning_count"] == len(cluster.nodes)
+    assert "first: metricsUnreachable: node n1: http://172.28.1.11:7/metrics: " in refused["msg"]
 
 
 def test_what_cannot_be_asked_for_is_refused_with_the_mend(cluster, run_module):
