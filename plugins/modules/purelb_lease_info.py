@@ -247,8 +247,8 @@ vips:
       returned: success
       sample: local
     candidates:
-      description: The first ten nodes that may have the address, the winner first, then who would follow; of a
-        remote address the first ten, by name, that should have it.
+      description: The first five nodes that may have the address, the winner first, then who would follow; of a
+        remote address the first five, by name, that should have it.
       type: list
       elements: str
       returned: success

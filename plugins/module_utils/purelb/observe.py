@@ -19,7 +19,6 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core import (
     model,
     names,
     nodes,
-    vips,
 )
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.errors import ObjectError
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.kube import (
@@ -69,8 +68,7 @@ def judge(
 ) -> audit.Report:
     """The audit of these Services; the Leases are read last."""
     # Only where they matter: they are the most numerous, and need a permission of their own.
-    asks = any(vip.asks_endpoints for vip in vips.vips_of(services, groups))
-    ready = read_endpoints(cluster) if asks else None
+    ready = read_endpoints(cluster) if any(map(_asks_endpoints, services)) else None
     leases = read_leases(cluster, namespace=namespace)
     return audit.audit(
         leases,
@@ -81,6 +79,12 @@ def judge(
         groups=groups,
         others=others,
     )
+
+
+def _asks_endpoints(service: model.Service) -> bool:
+    """Whether it may matter where a Service's ready endpoints are."""
+    is_spread = service.is_external_local and service.pool_type is not model.PoolType.LOCAL
+    return service.allocated_by_us and (service.has_affinity or is_spread)
 
 
 def read_leases(cluster: Cluster, *, namespace: str) -> List[model.Lease]:

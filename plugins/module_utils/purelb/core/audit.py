@@ -22,7 +22,7 @@ from .times import format_time
 from .vips import Vip, vips_of
 
 # How many candidates of an address are told by name: nobody reads a thousand.
-MAX_CANDIDATES = 10
+MAX_CANDIDATES = 5
 
 
 class Severity(str, Enum):
@@ -75,7 +75,7 @@ class VipReport:
 
     @property
     def ranked(self) -> List[str]:
-        """The first ten candidates, the winner first; of a remote address by name."""
+        """The first five candidates, the winner first; of a remote address by name."""
         if self.decision.winner is None:
             return sorted(self.decision.candidates)[:MAX_CANDIDATES]
         return [self.decision.winner, *self.decision.followers]
