@@ -66,7 +66,7 @@ def second(cluster, make_service) -> Iterator[tuple[list[str], str]]:
     for vip, home in homes.items():
         # Or it would be duplicate address detection that finds the other one.
         eventually(lambda v=vip, n=home: not on_interface(cluster, n, v).get("tentative"), vip)
-    node = next(iter(sorted(cluster.nodes.keys() - set(homes.values()))))
+    node = min(cluster.nodes.keys() - set(homes.values()))
     masks = [f"{vip}/64" if ":" in vip else f"{vip}/24" for vip in vips]
     for mask in masks:
         nodad = ["nodad"] if ":" in mask else []

@@ -45,14 +45,9 @@ def lease_info(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Di
     # Services first: they may be many, and a Lease ages while they are read.
     services = read_services(cluster)
     known = read_nodes(cluster)
+    report = judge(cluster, services, known, namespace=params["namespace"])
     found = read_locks(cluster, params["leader_locks"], namespace=params["namespace"])
-    report = judge(
-        cluster,
-        services,
-        known,
-        namespace=params["namespace"],
-        others=lockfindings.lock_findings(found),
-    )
+    report = report.with_findings(lockfindings.lock_findings(found))
     shown = [locks.lock_dict(lock) for lock in found]
     return {"changed": False, **audit.as_dict(report), "leader_locks": shown}
 
@@ -64,7 +59,6 @@ def judge(
     *,
     namespace: str,
     groups: Sequence[model.ServiceGroup] = (),
-    others: Iterable[audit.Finding] = (),
 ) -> audit.Report:
     """The audit of these Services; the Leases are read last."""
     # Only where they matter: they are the most numerous, and need a permission of their own.
@@ -77,7 +71,6 @@ def judge(
         drained={one.name: one.uid for one in known if draining.draining_taint(one.taints)},
         endpoints=ready,
         groups=groups,
-        others=others,
     )
 
 
@@ -100,11 +93,9 @@ def read_locks(
     cluster: Cluster, asked: Optional[Sequence[Mapping[str, Any]]], *, namespace: str
 ) -> List[locks.LockReport]:
     """The leader locks that are asked for, or that of the allocator."""
-    allocators = {"kind": "Lease", "namespace": None, "name": names.LEADER_LEASE}
+    allocators: Mapping[str, Any] = {"kind": "Lease", "namespace": None, "name": names.LEADER_LEASE}
     return [
-        _read_lock(
-            cluster, locks.LockName(one["kind"], one["namespace"] or namespace, one["name"])
-        )
+        _read_lock(cluster, locks.LockName(one["kind"], one["namespace"] or namespace, one["name"]))
         for one in asked or (allocators,)
     ]
 

@@ -55,15 +55,9 @@ def verification(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> 
     groups = observe.read_groups(cluster, namespace=namespace)
     configs = observe.read_configs(cluster, namespace=namespace)
     known = observe.read_nodes(cluster)
-    found_locks = observe.read_locks(cluster, None, namespace=namespace)
-    report = observe.judge(
-        cluster,
-        services,
-        known,
-        namespace=namespace,
-        groups=groups,
-        others=lock_findings(found_locks),
-    )
+    report = observe.judge(cluster, services, known, namespace=namespace, groups=groups)
+    leads = observe.read_locks(cluster, None, namespace=namespace)
+    report = report.with_findings(lock_findings(leads))
     evidence = Evidence(
         observations=observations,
         answers=answers,

@@ -79,7 +79,7 @@ def parse_range(pool: str, subnet: str, aggregation: str = "default") -> Address
 
 def parse_bare_range(pool: str, prefixlen: str = "") -> AddressRange:
     """Read `first-last` of addresses whose subnets are not known, each a host without a mask."""
-    first, last = _ends(pool)
+    first, last = parse_ends(pool)
     if first.version != last.version or int(last) < int(first):
         raise ValueError(f"pool {pool!r} ends before it starts; write it as first-last")
     length = parse_aggregation(f"/{prefixlen or first.max_prefixlen}", first.version)

@@ -10,7 +10,7 @@ it looks only once; an agent judges by its own clock since it saw the Lease chan
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
@@ -92,6 +92,10 @@ class Report:
     vips: Tuple[VipReport, ...]
     findings: Tuple[Finding, ...]
 
+    def with_findings(self, others: Iterable[Finding]) -> Report:
+        """The same with findings about what an audit does not see."""
+        return replace(self, findings=in_order([*self.findings, *others]))
+
 
 def audit(
     leases: Iterable[Lease],
@@ -100,14 +104,12 @@ def audit(
     wall_time: float,
     drained: Optional[Mapping[str, str]] = None,
     endpoints: Optional[Mapping[ServiceKey, FrozenSet[str]]] = None,
-    others: Iterable[Finding] = (),
     groups: Sequence[ServiceGroup] = (),
 ) -> Report:
     """Judge Leases and Services as they were listed at `wall_time` (seconds since the epoch).
 
     `drained` gives the UIDs of Nodes whose taints keep addresses away, by name; `endpoints` the
-    nodes with a ready endpoint of each Service; `others` are findings about what it does not see;
-    `groups` are the pools, where they are known.
+    nodes with a ready endpoint of each Service; `groups` are the pools, where they are known.
     """
     lease_reports = tuple(
         _lease_report(lease, wall_time) for lease in sorted(leases, key=lambda one: one.node)
@@ -122,8 +124,7 @@ def audit(
     vips = tuple(
         VipReport(vip, _decide(vip, electorate, endpoints or {})) for vip in vips_of(known, groups)
     )
-    findings = [*others]
-    findings += [finding for report in lease_reports for finding in _lease_findings(report)]
+    findings = [finding for report in lease_reports for finding in _lease_findings(report)]
     findings += _service_findings(known)
     live = frozenset(member.node for member in members)
     findings += [finding for vip in vips for finding in _vip_findings(vip, live)]

@@ -40,7 +40,13 @@ def verify(report: Report, evidence: Evidence) -> Verification:
     findings = list(report.findings)
     findings += _node_findings(worlds, leases)
     for vip in report.vips:
-        findings += _vip_findings(vip, holdings.get(vip.vip.address, ()), worlds, leases)
+        held = holdings.get(vip.vip.address, ())
+        if vip.vip.address in evidence.known:
+            findings.append(_nodes_own(vip))
+        elif vip.vip.pool_type is PoolType.REMOTE:
+            findings += _remote_findings(vip, held, worlds, leases)
+        else:
+            findings += _local_findings(vip, held, worlds, leases)
     findings += _stray_findings(holdings, worlds, {one.vip.address for one in report.vips})
     findings += _wire_findings(report.vips, evidence, holdings)
     findings += [_silent(node, cause) for node, cause in evidence.silent.items()]
@@ -99,26 +105,14 @@ def _listed(networks: Iterable[Network]) -> str:
     return ", ".join(sorted(map(str, networks)))
 
 
-def _vip_findings(
-    report: VipReport,
-    holdings: Sequence[Holding],
-    worlds: Mapping[str, World],
-    leases: Mapping[str, LeaseReport],
-) -> Iterator[Finding]:
-    # Any World knows them all.
-    known = next(iter(worlds.values())).known if worlds else frozenset()
-    if report.vip.address in known:
-        yield Finding(
-            Severity.ERROR,
-            Reason.NODE_ADDRESS.value,
-            str(report),
-            "is an address of a node itself: nobody announces it",
-            "take it out of the pool, and delete the Service",
-        )
-    elif report.vip.pool_type is PoolType.REMOTE:
-        yield from _remote_findings(report, holdings, worlds, leases)
-    else:
-        yield from _local_findings(report, holdings, worlds, leases)
+def _nodes_own(report: VipReport) -> Finding:
+    return Finding(
+        Severity.ERROR,
+        Reason.NODE_ADDRESS.value,
+        str(report),
+        "is an address of a node itself: nobody announces it",
+        "take it out of the pool, and delete the Service",
+    )
 
 
 def _local_findings(
