@@ -189,6 +189,14 @@ def test_errors_come_before_warnings():
     assert [f.severity.value for f in found] == ["error", "warning"]
 
 
+def test_findings_about_other_things_come_in_their_order():
+    lost = replace(LEASES[0], holder="n9")
+    found = audit([lost], [announced(ip_address("203.0.113.1"))], wall_time=NOW)
+    other = replace(found.findings[0], code="another")
+    codes = [finding.code for finding in found.with_findings([other]).findings]
+    assert codes == ["another", "noEligibleNodes", "leaseHolder"]
+
+
 def test_the_report_is_plain_data_for_ansible():
     report = as_dict(audit(LEASES, [announced(VIP6, "n1")], wall_time=NOW))
     assert report["leases"][0] == {
