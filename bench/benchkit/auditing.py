@@ -107,6 +107,8 @@ def service(number: int, winner: str) -> dict[str, Any]:
         "spec": {
             "type": "LoadBalancer",
             "loadBalancerClass": "bench/nobody",
+            # There are fewer node ports than Services.
+            "allocateLoadBalancerNodePorts": False,
             "ports": [{"port": 80}],
         },
         "status": {"loadBalancer": {"ingress": [{"ip": str(address)}]}},
