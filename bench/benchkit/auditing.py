@@ -232,7 +232,7 @@ def _write(lab: Lab, made: Objects) -> None:
         lab.api.create(definition)
         lab.api.wait(
             lab.api.path_of(definition),
-            lambda d: any(c["type"] == "Established" for c in d["status"].get("conditions", ())),
+            lambda d: any(c["type"] == "Established" for c in d["status"].get("conditions") or ()),
         )
 
     def put(one: dict[str, Any]) -> None:
