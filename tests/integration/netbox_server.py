@@ -197,3 +197,6 @@ if __name__ == "__main__":
     if sys.argv[1:] != ["build"] or os.geteuid():
         raise SystemExit(f"as root: python {sys.argv[0]} build")
     build()
+    print("starting it once, which makes its database the first time (minutes)", flush=True)
+    with running():
+        pass
