@@ -20,6 +20,7 @@ import restarting
 import spreading
 from labkit.lab import Lab
 from watching import (
+    IMAGE,
     ROOT,
     VIPS_V4,
     VIPS_V6,
@@ -35,12 +36,6 @@ from watching import (
 spreading.choose_lab()
 
 ARCHIVE = ROOT / ".cache/image.tar"
-VERSION = next(
-    line.split()[1]
-    for line in (ROOT / "galaxy.yml").read_text().splitlines()
-    if line.startswith("version: ")
-)
-IMAGE = f"localhost/purelb/purelb:{VERSION}"
 # The demo's web server says which pod answered.
 SERVER = (ROOT / "demo/server.py").read_text()
 

@@ -21,6 +21,12 @@ from labkit.lab import Lab
 from labkit.namespaces import netns
 
 ROOT = Path(__file__).resolve().parents[2]
+VERSION = next(
+    line.split()[1]
+    for line in (ROOT / "galaxy.yml").read_text().splitlines()
+    if line.startswith("version: ")
+)
+IMAGE = f"localhost/purelb/purelb:{VERSION}"
 VIPS_V4, VIPS_V6 = "172.28.1.220-172.28.1.250", "fd28:0:0:1::220-fd28:0:0:1::2ff"
 AGENTS = "/api/v1/namespaces/purelb-system/pods"
 DAEMON_SET = "/apis/apps/v1/namespaces/purelb-system/daemonsets/lbnodeagent"
