@@ -224,19 +224,35 @@ class TestAPool:
         assert (row.problem, row.mark) == ("it has no ranges of its own", Mark.OK)
 
 
+LOCK = {
+    "kind": "Lease",
+    "namespace": "purelb-system",
+    "name": "purelb-allocator",
+    "holder": "allocator-x",
+    "state": "held",
+    "duration": 15.0,
+    "age": 3.0,
+    "held_for": 86461.2,
+    "transitions": 2,
+}
+FREE = {**LOCK, "holder": "", "state": "released", "age": None, "held_for": None}
+TITLE = "Lease purelb-system/purelb-allocator"
+
+
 @pytest.mark.parametrize(
-    ("live", "holder", "row"),
+    ("lock", "row"),
     [
-        (True, "one", LockRow("purelb-allocator", "one", Mark.OK, "held", "3.0 s of 15 s", 20)),
-        (
-            False,
-            None,
-            LockRow("purelb-allocator", "nobody", Mark.WARNING, "free", "3.0 s of 15 s", 20),
-        ),
+        (LOCK, ("allocator-x", Mark.OK, "held", "3.0 s of 15 s", 20, "1 day, 0:01:01", 2)),
+        (FREE, ("nobody", Mark.OK, "released", "never of 15 s", 0, "", 2)),
     ],
-    ids=["held", "free"],
+    ids=["held", "released"],
 )
-def test_the_leaders_lock_is_shown_where_there_is_one(live, holder, row):
-    lock = {"name": "purelb-allocator", "holder": holder, "live": live, "age": 3.0, "duration": 15}
-    assert page(leader_locks=[lock]).locks == (row,)
+def test_a_leaders_lock_is_shown_where_there_is_one(lock, row):
+    assert page(leader_locks=[lock]).locks == (LockRow(TITLE, *row),)
     assert page().locks == ()
+
+
+def test_a_lock_has_the_findings_that_are_about_it():
+    finding = {"severity": "warning", "code": "leaderExpired", "object": TITLE}
+    (row,) = page(leader_locks=[LOCK], findings=[finding]).locks
+    assert row.mark is Mark.WARNING

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import Enum
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
@@ -107,7 +108,7 @@ class PoolRow:
 
 @dataclass(frozen=True)
 class LockRow:
-    """The Lease by which one of several allocators leads."""
+    """A leader lock, by which one of several allocators leads."""
 
     name: str
     holder: str
@@ -115,6 +116,8 @@ class LockRow:
     state: str
     age: str
     share: int
+    held_for: str
+    transitions: int
 
 
 @dataclass(frozen=True)
@@ -153,8 +156,8 @@ def page_of(seen: Json, objects: Iterable[Json]) -> Page:
         matrix=_matrix(seen["leases"], subnets, marks),
         vips=tuple(_vip(vip, groups, findings) for vip in vips),
         pools=tuple(row for one in groups for row in _pools(one, addresses)),
-        # An allocator that is alone needs no lock.
-        locks=tuple(map(_lock, seen.get("leader_locks") or ())),
+        # An audit of before there were locks has none.
+        locks=tuple(_lock(lock, marks) for lock in seen.get("leader_locks") or ()),
     )
 
 
@@ -338,14 +341,18 @@ def _pools(group: _Group, addresses: Sequence[Address]) -> Iterable[PoolRow]:
         )
 
 
-def _lock(lock: Json) -> LockRow:
+def _lock(lock: Json, marks: Mapping[str, Mark]) -> LockRow:
+    name = f"{lock['kind']} {lock['namespace']}/{lock['name']}"
+    held_for = lock["held_for"]
     return LockRow(
-        name=lock["name"],
+        name=name,
         holder=lock["holder"] or "nobody",
-        mark=Mark.OK if lock["live"] else Mark.WARNING,
-        state="held" if lock["live"] else "free",
+        mark=marks[name],
+        state=lock["state"],
         age=_age(lock),
         share=_share(lock["age"] or 0, lock["duration"]),
+        held_for="" if held_for is None else str(timedelta(seconds=int(held_for))),
+        transitions=lock["transitions"],
     )
 
 
