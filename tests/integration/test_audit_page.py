@@ -125,6 +125,7 @@ def test_the_page_of_a_cluster_shows_what_the_module_returns(
             text = page.value_of("document.body.innerText")
             assert "nothing is wrong" in text
             assert all(node in text for node in cluster.nodes)
+            assert facts["leader_locks"][0]["holder"] in text
             assert f"{len(cluster.nodes)} of {len(cluster.nodes)}" in text
             for vip in vips:
                 rows = "[...document.querySelectorAll('tr')]"
