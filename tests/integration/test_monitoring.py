@@ -96,7 +96,8 @@ def prometheus(cluster, folder):
 
 def query(lab, expression):
     """Labels of what an expression finds."""
-    argv = ["curl", "-sS", "-G", "--data-urlencode", f"query={expression}"]
+    # While it starts it answers, but not that.
+    argv = ["curl", "-sS", "--fail", "-G", "--data-urlencode", f"query={expression}"]
     done = lab.run_in(HOST, [*argv, f"http://{ADDRESS}/api/v1/query"], check=False)
     if done.returncode:
         return []
