@@ -38,7 +38,7 @@ def folder(cluster, playbook, tmp_path_factory):
 def target(pod):
     """What Prometheus's discovery says of a pod, as far as scrape.yaml asks."""
     (container,) = pod["spec"]["containers"]
-    (port,) = container["ports"]
+    port = next(port for port in container["ports"] if port["name"] == "monitoring")
     meta = {
         "pod_label_app_kubernetes_io_name": pod["metadata"]["labels"]["app.kubernetes.io/name"],
         "pod_container_port_name": port["name"],

@@ -129,6 +129,12 @@ class TestTheMatrix:
         assert seen.nodes[2].state == "live, draining"
 
 
+def test_of_many_candidates_few_are_named_and_all_counted():
+    many = [f"n{i}" for i in range(9)]
+    (row,) = page(announced(VIP4), leases=list(map(lease, many))).vips
+    assert row.after == (*rank(many, VIP4)[1:4], "and 5 more")
+
+
 @BOTH
 class TestAnAddress:
     def test_is_as_it_should_be_where_the_winner_announces_it(self, vip):

@@ -183,8 +183,9 @@ def _marks(findings: Iterable[Json]) -> Mapping[str, Mark]:
     return defaultdict(lambda: Mark.OK, {about: _worst(s) for about, s in severities.items()})
 
 
-def _few(texts: Sequence[str]) -> Tuple[str, ...]:
-    rest = len(texts) - _FEW
+def _few(texts: Sequence[str], count: Optional[int] = None) -> Tuple[str, ...]:
+    """The first few; there are more than these texts where `count` says so."""
+    rest = (len(texts) if count is None else count) - _FEW
     return (*texts[:_FEW], f"and {rest} more") if rest > 0 else tuple(texts)
 
 
@@ -306,7 +307,7 @@ def _vip(vip: Json, groups: Iterable[_Group], findings: Iterable[Json]) -> VipRo
         pool_type=vip["pool_type"],
         winner=_winner(vip, is_local=is_local),
         holders=_few([f"{one['node']} ({one['interface']})" for one in vip["announcing"]]),
-        after=_few(vip["candidates"][1:]) if is_local else (),
+        after=_few(vip["candidates"][1:], vip["candidate_count"] - 1) if is_local else (),
         mark=_worst(one["severity"] for one in about),
         state=", ".join(dict.fromkeys(one["code"] for one in about)) or "as it should be",
     )
@@ -315,7 +316,7 @@ def _vip(vip: Json, groups: Iterable[_Group], findings: Iterable[Json]) -> VipRo
 def _winner(vip: Json, *, is_local: bool) -> str:
     if is_local:
         return vip["winner"] or "nobody"
-    count = len(vip["candidates"])
+    count = vip["candidate_count"]
     return f"all of {count} node{'' if count == 1 else 's'}" if count else "nobody"
 
 
