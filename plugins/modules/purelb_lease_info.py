@@ -133,6 +133,11 @@ leases:
       type: str
       returned: success
       sample: live
+    draining:
+      description: Whether a taint of the node keeps addresses away from it.
+      type: bool
+      returned: success
+      sample: false
     outage:
       description: The last outage of the API through which the node kept its addresses, because no node could renew its
         Lease, or null.

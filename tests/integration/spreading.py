@@ -22,6 +22,8 @@ LONGEST = {
     "test_node_faults.py": 80,
     "test_clocks.py": 50,
     "test_interface_faults.py": 50,
+    "test_monitoring.py": 100,
+    "test_audit_page.py": 60,
     "test_draining.py": 45,
     "test_api_refusals.py": 45,
     "test_conflict_detection.py": 40,

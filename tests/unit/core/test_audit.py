@@ -208,6 +208,7 @@ def test_the_report_is_plain_data_for_ansible():
         "age": 2.0,
         "live": True,
         "reason": "live",
+        "draining": False,
         "outage": None,
     }
     (vip,) = report["vips"]

@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import re
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +24,38 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.convert 
 
 ROOT = Path(__file__).parents[3]
 ROLE = ROOT / "roles" / "purelb_install"
+AUDIT = ROOT / "roles" / "purelb_audit"
 
 
 def read(path: Path):
     return yaml.safe_load(path.read_text())
 
 
-def test_every_variable_of_the_role_is_documented_with_its_default():
-    defaults = read(ROLE / "defaults" / "main.yml")
-    options = read(ROLE / "meta" / "argument_specs.yml")["argument_specs"]["main"]["options"]
+@pytest.mark.parametrize("role", [ROLE, AUDIT], ids=lambda role: role.name)
+def test_every_variable_of_a_role_is_documented_with_its_default(role: Path):
+    defaults = read(role / "defaults" / "main.yml")
+    options = read(role / "meta" / "argument_specs.yml")["argument_specs"]["main"]["options"]
     assert {name: option["default"] for name, option in options.items()} == defaults
+
+
+# Macros of the template, which escape what they are given, and files of the role.
+MARKUP = ("bar(", "state(", "lines(", "heading(", "lookup('ansible.builtin.file', ")
+
+
+def test_the_audits_page_escapes_all_that_it_prints():
+    template = (AUDIT / "templates" / "page.html.j2").read_text()
+    printed = re.findall(r"\{\{ (.*?) \}\}", template)
+    assert len(printed) == template.count("{{")
+    assert [p for p in printed if not (p.startswith(MARKUP) or p.endswith("| e"))] == []
+    assert "safe" not in template
+
+
+@pytest.mark.parametrize(("name", "file"), [("style", "page.css"), ("script", "page.js")])
+def test_the_audits_page_allows_no_other_style_and_script_than_its_own(name: str, file: str):
+    # As the lookup inserts it, without the last line's end.
+    content = (AUDIT / "files" / file).read_text().rstrip().encode()
+    expected = base64.b64encode(hashlib.sha256(content).digest()).decode()
+    assert read(AUDIT / "vars" / "main.yml")[f"purelb_audit_{name}_sum"] == expected
 
 
 def test_the_role_installs_the_version_of_the_collection():

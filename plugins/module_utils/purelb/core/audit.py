@@ -59,6 +59,8 @@ class LeaseReport:
     lease: Lease
     state: LeaseState
     age: Optional[float]
+    # A taint of the Node keeps addresses away.
+    draining: bool = False
 
     @property
     def is_live(self) -> bool:
@@ -81,7 +83,7 @@ class VipReport:
         return [self.decision.winner, *self.decision.followers]
 
     def __str__(self) -> str:
-        return f"{self.vip.address} ({', '.join(str(key) for key in self.vip.services)})"
+        return vip_title(str(self.vip.address), map(str, self.vip.services))
 
 
 @dataclass(frozen=True)
@@ -112,11 +114,12 @@ def audit(
     nodes with a ready endpoint of each Service; `groups` are the pools, where they are known.
     """
     lease_reports = tuple(
-        _lease_report(lease, wall_time) for lease in sorted(leases, key=lambda one: one.node)
+        replace(_lease_report(lease, wall_time), draining=is_drained(lease, drained or {}))
+        for lease in sorted(leases, key=lambda one: one.node)
     )
     known = tuple(services)
     members = tuple(
-        Member(r.lease.node, r.lease.subnets, draining=is_drained(r.lease, drained or {}))
+        Member(r.lease.node, r.lease.subnets, draining=r.draining)
         for r in lease_reports
         if r.is_live
     )
@@ -136,6 +139,16 @@ def in_order(findings: Iterable[Finding]) -> Tuple[Finding, ...]:
     return tuple(
         sorted(findings, key=lambda f: (f.severity is not Severity.ERROR, f.code, f.object))
     )
+
+
+def lease_title(node: str) -> str:
+    """What findings about a node's Lease are about."""
+    return f"Lease {lease_name(node)}"
+
+
+def vip_title(address: str, services: Iterable[str]) -> str:
+    """What findings about an address are about."""
+    return f"{address} ({', '.join(services)})"
 
 
 def _decide(
@@ -166,7 +179,7 @@ def _lease_report(lease: Lease, wall_time: float) -> LeaseReport:
 
 
 def _lease_findings(report: LeaseReport) -> Iterable[Finding]:
-    lease, name = report.lease, f"Lease {lease_name(report.lease.node)}"
+    lease, name = report.lease, lease_title(report.lease.node)
     if report.state in (LeaseState.EXPIRED, LeaseState.NEVER_RENEWED):
         since = "was never renewed" if report.age is None else f"is {report.age:.0f} s old"
         yield Finding(
@@ -322,6 +335,7 @@ def _lease_dict(report: LeaseReport) -> Dict[str, Any]:
         "age": None if report.age is None else round(report.age, 3),
         "live": report.is_live,
         "reason": report.state.value,
+        "draining": report.draining,
         "outage": None if lease.outage is None else _outage_dict(lease.outage),
     }
 
