@@ -17,8 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-pytest.importorskip("kubernetes")
-auditing = pytest.importorskip("benchkit.auditing")
+from benchkit import auditing
 
 LEASES, SERVICES = 1000, 5000
 CPU_SECONDS, MEGABYTES = 6.0, 150
