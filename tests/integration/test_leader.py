@@ -38,7 +38,7 @@ def holder(lab):
 
 
 def stands_by(lab, pod):
-    """Whether the process itself says that it is ready: what a pod says may be from before a cut."""
+    """Whether the process itself says so: what a pod says may be from before a cut."""
     url = f"http://{pod['status'].get('podIP')}:7472/readyz"
     curl = ["curl", "-sS", "--fail", "--max-time", "1", url]
     return is_ready(pod) and lab.run_in(pod["spec"]["nodeName"], curl, check=False).returncode == 0
