@@ -19,6 +19,7 @@ LONGEST = {
     "test_failover.py": 170,
     "test_api_faults.py": 160,
     "test_verify.py": 120,
+    "test_modules.py": 120,
     "test_node_faults.py": 80,
     "test_clocks.py": 50,
     "test_interface_faults.py": 50,
