@@ -8,10 +8,14 @@ import json
 import os
 import subprocess
 import sys
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
 import yaml
+
+from labkit.api import ApiError
+from watching import eventually
 
 pytestmark = pytest.mark.timeout(120)
 ROOT = Path(__file__).resolve().parents[2]
@@ -339,7 +343,15 @@ def things(cluster):
 
 
 def resource_versions(lab):
-    things = lab.api.items("/apis/example.com/v2/namespaces/default/things")
+    def read():
+        try:
+            return lab.api.items("/apis/example.com/v2/namespaces/default/things")
+        except ApiError as error:
+            # What is stored by a changed definition is served again a moment later.
+            assert error.status == HTTPStatus.TOO_MANY_REQUESTS
+            return []
+
+    things = eventually(read, "things after the change")
     return {thing["metadata"]["name"]: thing["metadata"]["resourceVersion"] for thing in things}
 
 
