@@ -18,6 +18,7 @@ description:
     with everything that they own.
 extends_documentation_fragment:
   - purelb.purelb.connection
+  - purelb.purelb.presence
 options:
   objects:
     description:
@@ -26,22 +27,10 @@ options:
     type: list
     elements: dict
     required: true
-  state:
-    description:
-      - V(present) applies the objects, V(absent) deletes them.
-    type: str
-    choices: [present, absent]
-    default: present
   namespace:
     description:
       - Namespace of the objects that need one and name none.
     type: str
-  force_conflicts:
-    description:
-      - Take over fields that another program manages and has set to something else. Without it such a
-        conflict is an error that names the fields and the program.
-    type: bool
-    default: false
   wait:
     description:
       - With O(state=present), wait until CustomResourceDefinitions are served, Namespaces are active, and
@@ -147,16 +136,18 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb import (
 
 
 def main() -> None:
-    spec = argspec.connection().merge(
-        argspec.ArgumentSpec(
-            {
-                "objects": {"type": "list", "elements": "dict", "required": True},
-                "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-                "namespace": {"type": "str"},
-                "force_conflicts": {"type": "bool", "default": False},
-                "wait": {"type": "bool", "default": False},
-                "wait_timeout": {"type": "int", "default": 120},
-            }
+    spec = (
+        argspec.connection()
+        .merge(argspec.presence())
+        .merge(
+            argspec.ArgumentSpec(
+                {
+                    "objects": {"type": "list", "elements": "dict", "required": True},
+                    "namespace": {"type": "str"},
+                    "wait": {"type": "bool", "default": False},
+                    "wait_timeout": {"type": "int", "default": 120},
+                }
+            )
         )
     )
     # no_log keeps the objects, which may be Secrets, out of the managed machine's system log.

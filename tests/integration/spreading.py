@@ -25,6 +25,7 @@ LONGEST = {
     "test_leader.py": 90,
     "test_ipam.py": 80,
     "test_permissions.py": 80,
+    "test_modules.py": 120,
     "test_node_faults.py": 80,
     "test_audit_page.py": 60,
     "test_allocation.py": 60,

@@ -13,11 +13,16 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.errors i
 
 
 def finish(module: AnsibleModule, work: Callable[[], Dict[str, Any]]) -> None:
-    """Do the work of a module and end it with its result, which may say that it `failed`."""
+    """Do the work of a module and end it with its result, which may say that it `failed`.
+
+    What it says as `warnings` is for the person who runs the module, not for the result.
+    """
     try:
         result = work()
     except PureLBError as error:
         module.fail_json(msg=str(error))
+    for text in result.pop("warnings", ()):
+        module.warn(text)
     if result.get("failed"):
         module.fail_json(**result)
     module.exit_json(**result)

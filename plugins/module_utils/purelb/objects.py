@@ -72,8 +72,13 @@ def manage(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Dict[s
     objects: List[Object] = params["objects"]
     for position, obj in enumerate(objects):
         check(obj, position=position)
-    keeper = _Keeper(cluster, params, check_mode=check_mode)
+    keeper = Keeper(cluster, params, check_mode=check_mode)
     outcomes = keeper.apply(objects) if params["state"] == "present" else keeper.delete(objects)
+    return result_of(outcomes)
+
+
+def result_of(outcomes: List[Outcome]) -> Dict[str, Any]:
+    """What a module says of what it did."""
     return {
         "changed": any(outcome.is_change for outcome in outcomes),
         "results": [outcome.result() for outcome in outcomes],
@@ -99,7 +104,7 @@ def info(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Dict[str
     return {"changed": False, "served": kind is not None, "objects": found}
 
 
-class _Keeper:
+class Keeper:
     """Applies and deletes with the options of one call."""
 
     def __init__(self, cluster: Cluster, params: Dict[str, Any], *, check_mode: bool) -> None:
