@@ -24,7 +24,6 @@ LONGEST = {
     "test_monitoring.py": 100,
     "test_leader.py": 90,
     "test_ipam.py": 80,
-    "test_permissions.py": 80,
     "test_modules.py": 120,
     "test_node_faults.py": 80,
     "test_audit_page.py": 60,
