@@ -10,6 +10,7 @@ the same time. Figures that tests measured travel with their reports, and so rea
 from __future__ import annotations
 
 import os
+from functools import cache
 
 import pytest
 
@@ -45,8 +46,9 @@ def worker() -> int | None:
     return int(name.removeprefix("gw")) if name else None
 
 
+@cache
 def choose_lab() -> None:
-    """Give this worker a lab of its own."""
+    """Give this worker a lab of its own; once, however often its set-up is imported."""
     number = worker()
     if number is not None:
         os.environ["LAB_NUMBER"] = str(int(os.environ.get("LAB_NUMBER") or 0) + number)
