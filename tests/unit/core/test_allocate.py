@@ -170,6 +170,13 @@ class TestWhoIsServed:
         named = new(load_balancer_class="purelb.io/purelbv2")
         assert isinstance(decide(named, GROUPS, Ledger(), NOBODY, classes=classes), Assignment)
 
+    def test_what_another_purelb_gave_it_stays_where_only_ours_are_claimed(self):
+        classes = ALL_CLASSES - {None}
+        marked_alike = replace(service(), allocated_by_us=True, load_balancer_class=None)
+        assert decide(marked_alike, GROUPS, Ledger(), NOBODY, classes=classes) == Keep()
+        was = replace(marked_alike, is_load_balancer=False)
+        assert decide(was, GROUPS, Ledger(), NOBODY, classes=classes) == Release()
+
     def test_another_class_is_left_alone(self):
         assert asked(new(load_balancer_class="example.com/other")) == Keep()
 

@@ -54,7 +54,8 @@ def decide(
 ) -> Outcome:
     """Decide what is to happen to one Service."""
     if not is_ours(service, classes):
-        return Release() if service.allocated_by_us else Keep()
+        is_released = service.allocated_by_us and not _is_left_to_others(service)
+        return Release() if is_released else Keep()
     # After what the Service shows comes what was given to it and it does not show yet.
     reserved = sorted(ledger.of(service.key), key=int)
     shown = ledger.unclaimed(service, dict.fromkeys((*service.addresses, *reserved)))
@@ -69,6 +70,11 @@ def decide(
         return Choice(service, group, ledger, live, shown).outcome()
     except RefusedError as refused:
         return refusal_of(refused, keeps)
+
+
+def _is_left_to_others(service: Service) -> bool:
+    """Whether a Service that is not ours is served by another PureLB, which marks it as we do."""
+    return service.is_load_balancer and service.load_balancer_class is None
 
 
 def _orphan(service: Service, keeps: Tuple[Address, ...]) -> Outcome:
