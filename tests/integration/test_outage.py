@@ -26,13 +26,13 @@ EVENTS = "/api/v1/namespaces/default/events"
 pytestmark = [pytest.mark.timeout(420), pytest.mark.usefixtures("control_plane")]
 
 
-# Of requests to IPv6 addresses, where nothing is the matter and no API was away, 3 of 10,924 were
-# refused at once in one minute, and none of 33,000 in others. Nothing else is excused.
+# While nothing was the matter, 3 of 10,924 requests were refused at once in one minute, all over
+# IPv6, and none of 33,000 in others. Nothing else is excused.
 NOISE = 1 / 1000
 
 
 def is_noise(answer):
-    """A single refusal, at once, over IPv6: not an address that is silent, or away."""
+    """A refusal at once, over IPv6: not an address that is silent, or away."""
     is_at_once = answer.ended - answer.sent < 0.01
     return ":" in answer.address and is_at_once and "ConnectionRefused" in answer.error
 
