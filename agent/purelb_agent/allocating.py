@@ -104,6 +104,7 @@ class Allocating:
         self._is_finishing = False
         self._work = asyncio.Event()
         pools.on_change = self._groups_changed
+        pools.on_news = self._work.set
         elsewhere.on_stats = self._work.set
         elsewhere.on_holders = self._found_elsewhere
 

@@ -60,6 +60,7 @@ class Pools:
     ) -> None:
         self.groups = Groups()
         self.on_change: Callable[[], None] = lambda: None
+        self.on_news: Callable[[], None] = lambda: None
         self._status = status
         self._elsewhere = elsewhere
         self._events = events
@@ -95,7 +96,8 @@ class Pools:
             self._unreadable.pop(name, None)
             self._status.learn(name, item.get("status") or {})
             self._table.put(item)
-            self.on_change()
+            # A status alone, our own among them, is no reason to look at Services again.
+            self.on_news()
 
     def drop(self, item: Json) -> None:
         """Forget a deleted object."""
