@@ -209,7 +209,10 @@ def run_ansible(
     *arguments: str, check: bool = True, **variables: str
 ) -> subprocess.CompletedProcess[str]:
     """Run ansible-playbook with the collection under test, and these in its environment."""
-    command = [str(Path(sys.executable).with_name("ansible-playbook")), *arguments]
+    # Tests that are killed take their playbook with them.
+    until_killed = ["setpriv", "--pdeathsig", "TERM", "--"]
+    playbook = str(Path(sys.executable).with_name("ansible-playbook"))
+    command = [*until_killed, playbook, *arguments]
     environ = {**os.environ, "ANSIBLE_NOCOLOR": "1", **variables}
     done = subprocess.run(
         command, cwd=ROOT, env=environ, text=True, capture_output=True, check=False, timeout=300
