@@ -29,7 +29,7 @@ export ANSIBLE_LOCALHOST_WARNING := false
 export ANSIBLE_INVENTORY_UNPARSED_WARNING := false
 export PYTHONPATH := $(CURDIR)/lab:$(CURDIR)/.cache/tree
 
-.PHONY: help setup packages demo bench test lint sanity molecule coverage unit integration lab-up lab-down clean
+.PHONY: help setup packages demo bench test lint sanity molecule coverage unit integration netbox lab-up lab-down clean
 
 help: ## show this help
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -44,7 +44,8 @@ bench: setup $(ARCHIVE) ## measure what a change costs, what clients notice, wha
 	@bench/bench
 
 # pytest comes last, and its closing line with it.
-test: setup lint sanity coverage unit $(ARCHIVE) ## run all checks and all tests
+test: setup lint sanity coverage $(ARCHIVE) ## run all checks and all tests
+	@$(PYTHON) -m pytest tests/unit --ignore tests/unit/core
 	@trap '$(call each_lab,down || true) >/dev/null' EXIT; \
 	$(MAKE) lab-down; lab/lab up --nodes 3; $(MAKE) molecule; $(MAKE) integration
 
@@ -78,6 +79,10 @@ unit: setup ## unit tests alone
 integration: setup $(ARCHIVE) ## integration tests alone, on labs that are brought up if need be
 	@$(call each_lab,up --nodes 3)
 	@$(PYTHON) -m pytest $(SPREAD) --verbose tests/integration
+
+netbox: setup ## tests against a real NetBox, which is built first (1 GB, some minutes)
+	@$(PYTHON) tests/integration/netbox_server.py build
+	@$(PYTHON) -m pytest -m real_netbox tests/integration/ipam/test_netbox.py
 
 lab-up: setup ## bring up the lab
 	@lab/lab up --nodes 3

@@ -104,6 +104,7 @@ class Allocating:
         self._is_finishing = False
         self._work = asyncio.Event()
         pools.on_change = self._groups_changed
+        pools.on_news = self._work.set
         elsewhere.on_stats = self._work.set
         elsewhere.on_holders = self._found_elsewhere
 
@@ -176,6 +177,7 @@ class Allocating:
         if service is None:
             self._forget(key)
             return
+        self._show(service)
         if codec.is_older(service.version, self._written.get(key, "")):
             return
         outcome = decide(service, groups, self._ledger, self._live, classes=self._classes)
@@ -203,7 +205,17 @@ class Allocating:
         for key in holders - self.services.records.keys():
             self._elsewhere.give_back(group, key)
 
+    def _show(self, service: Service) -> None:
+        """Say what the Service has, so that an alert can compare it with what nodes announce."""
+        has = service.addresses if service.allocated_by_us and service.is_load_balancer else ()
+        pool_type = service.pool_type.value if service.pool_type else ""
+        labels = (service.allocated_from or "", pool_type)
+        self._metrics.assigned.only(
+            service.key, *((str(service.key), str(address), *labels) for address in has)
+        )
+
     def _forget(self, key: ServiceKey) -> None:
+        self._metrics.assigned.drop(key)
         self._refusals.pop(key, None)
         self._written.pop(key, None)
         self._multi.discard(key)

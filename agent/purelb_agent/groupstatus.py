@@ -69,7 +69,10 @@ class GroupStatus:
             await self._work.wait()
             self._work.clear()
             for name in tuple(self._wanted):
-                await self._write(name, self._wanted.pop(name))
+                # While one was written, another may have come to be as it should.
+                status = self._wanted.pop(name, None)
+                if status is not None:
+                    await self._write(name, status)
             await asyncio.sleep(_PAUSE)
 
     async def _write(self, name: str, status: Json) -> None:

@@ -22,22 +22,28 @@ class LabelSets(Generic[M]):
 
     def __init__(self, metric: M) -> None:
         self._metric = metric
-        self._owners: dict[tuple[str, ...], Hashable] = {}
+        self._series: dict[Hashable, set[tuple[str, ...]]] = {}
 
     def of(self, owner: Hashable, *labels: str) -> M:
         """The series with these labels, which is to go when the owner goes."""
-        self._owners[labels] = owner
+        self._series.setdefault(owner, set()).add(labels)
         return cast("M", self._metric.labels(*labels))
+
+    def only(self, owner: Hashable, *series: tuple[str, ...]) -> None:
+        """Let exactly these series of an owner be 1, and none else be there."""
+        for labels in self._series.pop(owner, set()) - set(series):
+            self._metric.remove(*labels)
+        for labels in series:
+            cast("Gauge", self.of(owner, *labels)).set(1)
 
     def drop(self, owner: Hashable) -> None:
         """Remove the series of one owner."""
-        self.retain(set(self._owners.values()) - {owner})
+        self.only(owner)
 
     def retain(self, owners: Container[Hashable]) -> None:
         """Remove the series of all other owners."""
-        for labels in [labels for labels, owner in self._owners.items() if owner not in owners]:
-            self._metric.remove(*labels)
-            del self._owners[labels]
+        for owner in [owner for owner in self._series if owner not in owners]:
+            self.drop(owner)
 
 
 class NodeMetrics:
@@ -72,6 +78,12 @@ class NodeMetrics:
         self.renewals = counter(f"{_ELECTION}_lease_renewals_total", "Good renewals of the Lease.")
         self.renewal_failures = counter(
             f"{_ELECTION}_lease_renewal_failures_total", "Failed renewals of the Lease."
+        )
+        self.deadline_used = Histogram(
+            f"{_ELECTION}_lease_deadline_used_ratio",
+            "Time between good renewals of the Lease, as a part of the renew deadline.",
+            buckets=(0.5, 0.75, 0.9, 1.0),
+            registry=registry,
         )
         self.winner_changes = LabelSets(
             counter(
@@ -164,6 +176,26 @@ class AllocatorMetrics:
         )
         self.size = gauge(f"{_POOL}_size", "Addresses in a pool.", "pool")
         self.in_use = gauge(f"{_POOL}_addresses_in_use", "Addresses given out.", "pool")
+        self.family_in_use = gauge(
+            f"{_POOL}_family_addresses_in_use",
+            "Addresses of a family given out.",
+            "pool",
+            "family",
+        )
+        self.family_free = gauge(
+            f"{_POOL}_family_addresses_free",
+            "Addresses of a family that are free, where that is known.",
+            "pool",
+            "family",
+        )
+        self.assigned = gauge(
+            "purelb_allocator_assigned",
+            "1 for each address in the status of a Service.",
+            "service",
+            "ip",
+            "pool",
+            "pool_type",
+        )
         self.multi = counter(
             f"{_POOL}_multipool_allocations_total",
             "Services that were given an address of each range.",
@@ -183,7 +215,15 @@ class AllocatorMetrics:
             f"{_POOL}_allocation_rejected_total", "Services that got no address.", "pool", "reason"
         )
         # Those that go with their group.
-        self.of_groups = (self.size, self.in_use, self.multi, self.partial, self.balanced)
+        self.of_groups = (
+            self.size,
+            self.in_use,
+            self.family_in_use,
+            self.family_free,
+            self.multi,
+            self.partial,
+            self.balanced,
+        )
         self.out_of_scope = gauge(
             "purelb_servicegroups_out_of_scope",
             "1 for each ServiceGroup in a namespace that is not looked at.",

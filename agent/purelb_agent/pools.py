@@ -32,6 +32,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model im
     ServiceGroup,
     ServiceKey,
 )
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.names import FAMILIES
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.outcomes import Assignment
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.times import format_time
 
@@ -59,6 +60,7 @@ class Pools:
     ) -> None:
         self.groups = Groups()
         self.on_change: Callable[[], None] = lambda: None
+        self.on_news: Callable[[], None] = lambda: None
         self._status = status
         self._elsewhere = elsewhere
         self._events = events
@@ -94,7 +96,8 @@ class Pools:
             self._unreadable.pop(name, None)
             self._status.learn(name, item.get("status") or {})
             self._table.put(item)
-            self.on_change()
+            # A status alone, our own among them, is no reason to look at Services again.
+            self.on_news()
 
     def drop(self, item: Json) -> None:
         """Forget a deleted object."""
@@ -182,6 +185,7 @@ class Pools:
         in_use = sum(use.in_use.values())
         self._metrics.size.of(name, name).set(in_use + sum(free))
         self._metrics.in_use.of(name, name).set(in_use)
+        self._count_families(name, use)
 
     def _report_elsewhere(self, group: ServiceGroup, moment: str) -> None:
         """How full it is where its addresses come from, as far as is known."""
@@ -203,6 +207,14 @@ class Pools:
         known = self._status.known(group.name)
         status = status_body(group, Use({}, {}), [condition], (), known=known, now=moment)
         self._status.want(group.name, {**known, "conditions": status["conditions"]})
+
+    def _count_families(self, name: str, use: Use) -> None:
+        """By family, too: a v6 range is so large that a full v4 range beside it is not seen."""
+        for version, free in use.free.items():
+            labels = (name, FAMILIES[version])
+            self._metrics.family_in_use.of(name, *labels).set(use.in_use[version])
+            if free is not None:
+                self._metrics.family_free.of(name, *labels).set(free)
 
     def _strays_of(self, name: str) -> dict[ServiceKey, tuple[Address, ...]]:
         return {key: stray for key, (group, stray) in self._strays.items() if group == name}

@@ -195,6 +195,9 @@ class Renewer:
         was_holding = self._renewal.state is RenewalState.HOLDING
         if was_holding and clock.now() >= self._renewal.sent_at + self._timing.renew_deadline:
             self._note_outage()
+        if self._renewal.right is not None:
+            used = (clock.now() - self._renewal.sent_at) / self._timing.renew_deadline
+            self._metrics.deadline_used.observe(used)
         self._renewal = self._renewal.succeeded(sent_at, clock.now())
         self._metrics.renewals.inc()
         self.in_doubt.clear()

@@ -94,7 +94,8 @@ class VerdictLog:
         metrics.winner_changes.retain(judgement.verdicts)
         for verdict in judgement.here:
             address = verdict.vip.address
-            metrics.announced.of(address, _services(verdict), self._node, str(address)).set(1)
+            # Who shares it may change while it stays.
+            metrics.announced.only(address, (_services(verdict), self._node, str(address)))
         metrics.announced.retain({verdict.vip.address for verdict in judgement.here})
         metrics.affinity_fallbacks.retain(
             {key for vip in vips if vip.has_affinity for key in vip.services}

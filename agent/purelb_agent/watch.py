@@ -20,6 +20,12 @@ _WATCH_SECONDS = (240, 480)
 _PAGE = "500"
 
 
+def _lightened(item: dict[str, Any]) -> dict[str, Any]:
+    """The object without who wrote which field, half of it: lists are held whole for a moment."""
+    item["metadata"].pop("managedFields", None)
+    return item
+
+
 class Sink(Protocol):
     """Where the objects of one kind go."""
 
@@ -94,7 +100,7 @@ class Watcher:
         params = {**self._params, "limit": _PAGE}
         while True:
             page = await self._kube.request("GET", self._path, params=params)
-            items += page["items"]
+            items += map(_lightened, page["items"])
             token = page["metadata"].get("continue")
             if not token:
                 self._sink.replace(items, asked_at=asked_at)

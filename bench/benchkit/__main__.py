@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Measure PureLB: what a change costs, what clients notice, what an idle agent and allocating cost.
+"""Measure PureLB: what a change, a move, an idle agent, allocating and an audit cost.
 
 Each part prints a table and writes .cache/bench/PART.json. Without a PART all are measured.
 """
@@ -13,12 +13,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 
-from benchkit import allocation, bed, failover, idle, planning
+from benchkit import allocation, auditing, bed, failover, idle, planning
 from benchkit.figures import publish
 from labkit.errors import LabError
 
 _EPILOG = """\
-failover, idle and allocation bring up a lab of their own (as root), and end one that is up.
+failover, idle, allocation and audit bring up a lab of their own (as root), and end one that is up.
 
 examples:
   bench/bench                                    everything, about 25 minutes
@@ -48,11 +48,17 @@ def _allocation(options: argparse.Namespace) -> None:
     publish("allocation", allocation.measure(runs=options.runs))
 
 
+def _audit(options: argparse.Namespace) -> None:
+    sizes = [auditing.Size(*size) for size in options.size] or auditing.SIZES
+    publish("audit", auditing.measure(sizes, runs=options.runs))
+
+
 PARTS: dict[str, Callable[[argparse.Namespace], None]] = {
     "plan": _plan,
     "failover": _failover,
     "idle": _idle,
     "allocation": _allocation,
+    "audit": _audit,
 }
 
 
@@ -105,6 +111,9 @@ def parser() -> argparse.ArgumentParser:
     )
     many = parts.add_parser("allocation", help="thousands of Services at once, in the lab")
     _add_runs(many, 3)
+    big = parts.add_parser("audit", help="the auditing modules in a big cluster, in the lab")
+    _add_runs(big, 3)
+    _add_size(big, "Leases x Services", _size(range(1, 10_000), range(20_001)))
     return top
 
 

@@ -56,17 +56,18 @@ def bed() -> Iterator[Lab]:
     """A new lab with PureLB; one that is up is ended first, and this one at the end."""
     if not ARCHIVE.exists():
         raise LabError(f"there is no {ARCHIVE.relative_to(ROOT)}: make it with 'make bench'")
-    _run_lab("down")
+    run_lab("down")
     try:
-        _run_lab("up", "--nodes", str(NODES))
+        run_lab("up", "--nodes", str(NODES))
         lab = Lab.load()
         _prepare(lab)
         yield lab
     finally:
-        _run_lab("down")
+        run_lab("down")
 
 
-def _run_lab(*arguments: str) -> None:
+def run_lab(*arguments: str) -> None:
+    """Run a command of the lab; its own words if it fails."""
     done = subprocess.run(
         [ROOT / "lab/lab", *arguments], text=True, capture_output=True, check=False
     )

@@ -8,6 +8,7 @@ import os
 import subprocess
 
 from labkit import buildah, lifecycle, logs
+from labkit import inventory as inventory_module
 from labkit import setup as setup_module
 from labkit import soak as soak_module
 from labkit.lab import Lab
@@ -57,6 +58,13 @@ def kubeconfig(args: argparse.Namespace) -> int:
     """Run `lab kubeconfig`."""
     path = Lab.load().kubeconfig
     print(path.read_text() if args.raw else path)
+    return 0
+
+
+def inventory(_args: argparse.Namespace) -> int:
+    """Run `lab inventory`."""
+    lab = Lab.load()
+    print(inventory_module.inventory(lab.at, lab.topology))
     return 0
 
 

@@ -38,6 +38,8 @@ PACKAGES = {
     "frr": "/usr/lib/frr/bgpd",
     "user-mode-linux": "/usr/bin/linux.uml",
     "kmod": "/sbin/modprobe",
+    "chromium": "/usr/bin/chromium",
+    "prometheus": "/usr/bin/promtool",
 }
 # Overlays of the nodes cover these, and an overlay cannot lie in itself (nodes.py).
 _COVERED = ("/run", "/var/run", "/var/lib", "/var/log")

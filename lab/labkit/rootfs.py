@@ -97,13 +97,13 @@ OF_THIS_MACHINE = ("etc/hostname", "etc/resolv.conf")
 def bootstrap(root: Path, log: Path) -> None:
     """Fetch and unpack Debian."""
     include = f"--include={','.join(INCLUDE)}"
-    argv = ["debootstrap", "--variant=minbase", include, SUITE, str(root), _mirror()]
+    argv = ["debootstrap", "--variant=minbase", include, SUITE, str(root), mirror()]
     # Its mounts end with it, also when it is killed.
     run_step("debootstrap", ["unshare", "--mount", "--", *argv], log=log)
 
 
-def _mirror() -> str:
-    """Return where this machine gets the suite's packages from."""
+def mirror() -> str:
+    """Return where this machine gets Debian's packages from."""
     done = subprocess.run(
         ["apt-get", "indextargets", "--format", "$(REPO_URI) $(CODENAME) $(CREATED_BY)"],
         text=True,

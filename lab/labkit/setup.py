@@ -18,7 +18,7 @@ from labkit.places import Places
 from labkit.progress import run_step
 
 # Debian starts these as it installs them; the lab runs the programs itself, inside its hosts.
-_SERVICES = ("frr",)
+_SERVICES = ("frr", "prometheus")
 
 
 def setup(at: Places) -> None:

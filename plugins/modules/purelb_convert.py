@@ -226,14 +226,19 @@ node_subnets_from:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb import argspec, conversion, run
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb import (
+    argspec,
+    conversion,
+    finish,
+    run,
+)
 
 
 def main() -> None:
     spec = argspec.connection().merge(argspec.conversion())
     module = AnsibleModule(**spec.arguments(), supports_check_mode=True)
     if conversion.is_offline(module.params):
-        run.run_offline(module, conversion.offline)
+        finish.finish(module, lambda: conversion.offline(module.params))
     run.run(module, conversion.info)
 
 

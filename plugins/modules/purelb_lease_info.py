@@ -133,6 +133,11 @@ leases:
       type: str
       returned: success
       sample: live
+    draining:
+      description: Whether a taint of the node keeps addresses away from it.
+      type: bool
+      returned: success
+      sample: false
     outage:
       description: The last outage of the API through which the node kept its addresses, because no node could renew its
         Lease, or null.
@@ -247,11 +252,17 @@ vips:
       returned: success
       sample: local
     candidates:
-      description: Nodes that may have the address, the winner first; of a remote address all that should have it.
+      description: The first five nodes that may have the address, the winner first, then who would follow; of a
+        remote address the first five, by name, that should have it.
       type: list
       elements: str
       returned: success
       sample: [worker-2, worker-1]
+    candidate_count:
+      description: How many nodes may have the address; of a remote address, should have it.
+      type: int
+      returned: success
+      sample: 2
     winner:
       description: Node that should announce the address, or null.
       type: str

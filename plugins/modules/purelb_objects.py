@@ -18,6 +18,7 @@ description:
     with everything that they own.
 extends_documentation_fragment:
   - purelb.purelb.connection
+  - purelb.purelb.presence
 options:
   objects:
     description:
@@ -26,29 +27,13 @@ options:
     type: list
     elements: dict
     required: true
-  state:
-    description:
-      - V(present) applies the objects, V(absent) deletes them.
-      - V(patched) changes the fields given of objects that are there (a merge patch); null removes a field. A C(status)
-        is written to the status of the object.
-      - V(restored) makes the objects exactly what is given, without their status. Fields that are not given are removed,
-        and objects that are gone are made again. It is refused if somebody changes the object at the same time.
-    type: str
-    choices: [present, absent, patched, restored]
-    default: present
   namespace:
     description:
       - Namespace of the objects that need one and name none.
     type: str
-  force_conflicts:
-    description:
-      - Take over fields that another program manages and has set to something else. Without it such a
-        conflict is an error that names the fields and the program.
-    type: bool
-    default: false
   wait:
     description:
-      - Unless O(state=absent), wait until CustomResourceDefinitions are served, Namespaces are active, and
+      - With O(state=present), wait until CustomResourceDefinitions are served, Namespaces are active, and
         DaemonSets and Deployments run the new version everywhere. Kinds that others are made of are waited
         for before the next object is applied.
       - With O(state=absent), wait until the objects are gone, with the Pods and other objects that they own.
@@ -149,20 +134,20 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb import (
     run,
 )
 
-STATES = ["present", "absent", "patched", "restored"]
-
 
 def main() -> None:
-    spec = argspec.connection().merge(
-        argspec.ArgumentSpec(
-            {
-                "objects": {"type": "list", "elements": "dict", "required": True},
-                "state": {"type": "str", "choices": STATES, "default": "present"},
-                "namespace": {"type": "str"},
-                "force_conflicts": {"type": "bool", "default": False},
-                "wait": {"type": "bool", "default": False},
-                "wait_timeout": {"type": "int", "default": 120},
-            }
+    spec = (
+        argspec.connection()
+        .merge(argspec.presence())
+        .merge(
+            argspec.ArgumentSpec(
+                {
+                    "objects": {"type": "list", "elements": "dict", "required": True},
+                    "namespace": {"type": "str"},
+                    "wait": {"type": "bool", "default": False},
+                    "wait_timeout": {"type": "int", "default": 120},
+                }
+            )
         )
     )
     # no_log keeps the objects, which may be Secrets, out of the managed machine's system log.

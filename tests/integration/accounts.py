@@ -12,6 +12,7 @@ import http.client
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ def kinds(lab: Lab) -> Iterator[None]:
         for definition in definitions:
             lab.api.wait(lab.api.path_of(definition), _is_established, seconds=10)
             spec = definition["spec"]
-            for version in spec["versions"]:
+            for version in filter(itemgetter("served"), spec["versions"]):
                 root = f"/apis/{spec['group']}/{version['name']}"
                 listing = f"{root}/{spec['names']['plural']}"
                 eventually(lambda path=listing: _is_served(lab, path), f"list of {listing}")

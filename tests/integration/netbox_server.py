@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real NetBox with its PostgreSQL and Redis, in a Debian tree of its own under .cache.
 
-`netbox_server.py build` makes the tree (a few minutes, 1 GB); the tests that need it are skipped
-without. A running one is a process group in a PID namespace of its own: it ends with this process,
-however that ends, and keeps its database for the next time.
+`make netbox` makes the tree once (a few minutes, 1 GB) and runs the tests that need it. A running
+one is a process group in a PID namespace of its own: it ends with this process, however that ends,
+and keeps its database for the next time.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from labkit import rootfs
+
 HERE = Path(__file__).resolve().parents[2] / ".cache/netbox"
 ROOT = HERE / "root"
 DONE = HERE / "done"
 VERSION = "4.7.3"
 # NetBox wants a Python that this Debian has not.
-SUITE, MIRROR = "trixie", "http://deb.debian.org/debian"
+SUITE = "trixie"
 PACKAGES = "python3,python3-venv,ca-certificates,postgresql,redis-server"
 # Documentation and what wants a compiler; the C library of psycopg comes as a wheel.
 UNWANTED = ("mkdocs", "zensical", "pymdown", "psycopg")
@@ -105,17 +107,14 @@ class NetBoxServer:
             return json.loads(answer.read() or "null")
 
 
-def is_built():
-    """Whether there is a tree to run from."""
-    return DONE.exists()
-
-
 def build():
-    """Make the tree anew."""
+    """Make the tree, if there is none yet."""
+    if DONE.exists():
+        return
     shutil.rmtree(HERE, ignore_errors=True)
     HERE.mkdir(parents=True)
     run("unshare", "--mount", "debootstrap", "--variant=minbase", f"--include={PACKAGES}", SUITE,
-        str(ROOT), MIRROR)  # fmt: skip
+        str(ROOT), rootfs.mirror())  # fmt: skip
     shutil.copy(CERTIFICATES, ROOT / CERTIFICATES.relative_to("/"))
     in_root("python3 -m venv /opt/netbox")
     pip = f"PIP_CERT={CERTIFICATES} /opt/netbox/bin/pip install --quiet --no-cache-dir"
@@ -198,3 +197,6 @@ if __name__ == "__main__":
     if sys.argv[1:] != ["build"] or os.geteuid():
         raise SystemExit(f"as root: python {sys.argv[0]} build")
     build()
+    print("starting it once, which makes its database the first time (minutes)", flush=True)
+    with running():
+        pass

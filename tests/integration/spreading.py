@@ -10,15 +10,25 @@ the same time. Figures that tests measured travel with their reports, and so rea
 from __future__ import annotations
 
 import os
+from functools import cache
 
 import pytest
 
 # Seconds that the longest files were seen to take. An old number costs a little time, no more.
 LONGEST = {
     "test_outage.py": 350,
+    "test_versions.py": 250,
     "test_failover.py": 170,
     "test_api_faults.py": 160,
+    "test_verify.py": 120,
+    "test_soak.py": 110,
+    "test_monitoring.py": 100,
+    "test_leader.py": 90,
+    "test_ipam.py": 80,
+    "test_modules.py": 120,
     "test_node_faults.py": 80,
+    "test_audit_page.py": 60,
+    "test_allocation.py": 60,
     "test_clocks.py": 50,
     "test_interface_faults.py": 50,
     "test_draining.py": 45,
@@ -36,8 +46,9 @@ def worker() -> int | None:
     return int(name.removeprefix("gw")) if name else None
 
 
+@cache
 def choose_lab() -> None:
-    """Give this worker a lab of its own."""
+    """Give this worker a lab of its own; once, however often its set-up is imported."""
     number = worker()
     if number is not None:
         os.environ["LAB_NUMBER"] = str(int(os.environ.get("LAB_NUMBER") or 0) + number)

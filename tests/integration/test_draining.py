@@ -184,7 +184,7 @@ def test_switched_off_it_asks_for_no_permission(playbook, tmp_path):
     }
     assert not any("nodes" in rule["resources"] for rule in roles["allocator"])
     (events,) = (rule for rule in roles["allocator"] if "events" in rule["resources"])
-    assert events["verbs"] == ["create", "patch"]
+    assert events["verbs"] == ["create"]
     for name in ("daemonset", "deployment"):
         workload = yaml.safe_load((tmp_path / f"{name}.yaml").read_text())
         (container,) = workload["spec"]["template"]["spec"]["containers"]

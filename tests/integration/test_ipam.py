@@ -11,8 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from conftest import IMAGE, ROOT
-from watching import AGENTS, allocator_pods, answers, eventually, holder, ingress, on_interface
+from watching import (
+    AGENTS,
+    IMAGE,
+    ROOT,
+    allocator_pods,
+    answers,
+    eventually,
+    holder,
+    ingress,
+    on_interface,
+)
 
 STANDIN = Path(__file__).with_name("netbox_standin.py")
 GROUPS = "/apis/purelb.io/v2/namespaces/purelb-system/servicegroups"

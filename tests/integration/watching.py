@@ -20,6 +20,13 @@ from scapy.packet import Packet
 from labkit.lab import Lab
 from labkit.namespaces import netns
 
+ROOT = Path(__file__).resolve().parents[2]
+VERSION = next(
+    line.split()[1]
+    for line in (ROOT / "galaxy.yml").read_text().splitlines()
+    if line.startswith("version: ")
+)
+IMAGE = f"localhost/purelb/purelb:{VERSION}"
 VIPS_V4, VIPS_V6 = "172.28.1.220-172.28.1.250", "fd28:0:0:1::220-fd28:0:0:1::2ff"
 AGENTS = "/api/v1/namespaces/purelb-system/pods"
 DAEMON_SET = "/apis/apps/v1/namespaces/purelb-system/daemonsets/lbnodeagent"
@@ -196,6 +203,22 @@ def metric(text: str, name: str) -> float:
     rows = [line for line in text.splitlines() if line.startswith((f"{name} ", f"{name}{{"))]
     assert rows, f"no {name}"
     return sum(float(row.rpartition(" ")[2]) for row in rows)
+
+
+def run_ansible(
+    *arguments: str, check: bool = True, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run ansible-playbook with the collection under test, and these in its environment."""
+    # Tests that are killed take their playbook with them.
+    until_killed = ["setpriv", "--pdeathsig", "TERM", "--"]
+    playbook = str(Path(sys.executable).with_name("ansible-playbook"))
+    command = [*until_killed, playbook, *arguments]
+    environ = {**os.environ, "ANSIBLE_NOCOLOR": "1", **variables}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environ, text=True, capture_output=True, check=False, timeout=300
+    )
+    assert not check or done.returncode == 0, done.stdout + done.stderr
+    return done
 
 
 def lease_info(kubeconfig: Path, *, succeeds: bool = True) -> dict[str, Any]:

@@ -21,6 +21,7 @@ class ArgumentSpec:
     """Options and the rules between them, as AnsibleModule takes them."""
 
     options: Dict[str, Dict[str, Any]] = field(default_factory=dict)
+    mutually_exclusive: Tuple[Tuple[str, ...], ...] = ()
     required_together: Tuple[Tuple[str, ...], ...] = ()
     required_if: Tuple[Tuple[Any, ...], ...] = ()
 
@@ -31,6 +32,7 @@ class ArgumentSpec:
             raise ValueError(f"options described twice: {', '.join(sorted(twice))}")
         return ArgumentSpec(
             {**self.options, **other.options},
+            self.mutually_exclusive + other.mutually_exclusive,
             self.required_together + other.required_together,
             self.required_if + other.required_if,
         )
@@ -39,6 +41,7 @@ class ArgumentSpec:
         """Keyword arguments for AnsibleModule."""
         return {
             "argument_spec": self.options,
+            "mutually_exclusive": _lists(self.mutually_exclusive),
             "required_together": _lists(self.required_together),
             "required_if": _lists(self.required_if),
         }
@@ -87,6 +90,27 @@ def conversion() -> ArgumentSpec:
             "definitions": {"type": "list", "elements": "dict"},
             "node_subnets": {"type": "list", "elements": "str", "default": []},
             "decisions": {"type": "dict", "default": {}},
+        }
+    )
+
+
+def presence() -> ArgumentSpec:
+    """Whether something is to be there, and who wins a conflict (fragment `presence`)."""
+    return ArgumentSpec(
+        {
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "force_conflicts": {"type": "bool", "default": False},
+        }
+    )
+
+
+def metadata() -> ArgumentSpec:
+    """What one object is called and marked with (fragment `metadata`)."""
+    return ArgumentSpec(
+        {
+            "name": {"type": "str", "required": True},
+            "labels": {"type": "dict"},
+            "annotations": {"type": "dict"},
         }
     )
 

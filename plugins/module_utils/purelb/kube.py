@@ -40,17 +40,25 @@ except ImportError:
 
 DEFAULT_KUBECONFIG = "~/.kube/config"
 FIELD_MANAGER = "purelb.purelb"
-# JSON is YAML too, and the server takes server-side apply under this name only.
-APPLY = "application/apply-patch+yaml"
-MERGE = "application/merge-patch+json"
 # Enough for a page of Services from a busy API server; a dead one is noticed by the first.
 CONNECT_TIMEOUT = 5
 READ_TIMEOUT = 60
 # A page of Services is about 1 MB then.
 PAGE = 500
 
+# JSON is YAML too, and the server takes server-side apply under this name only.
+APPLY = "application/apply-patch+yaml"
+MERGE = "application/merge-patch+json"
+
 Object = Dict[str, Any]
 T = TypeVar("T")
+
+
+class Payload(NamedTuple):
+    """What is sent, and in which of the server's ways it is to be understood."""
+
+    media_type: str
+    content: Object
 
 
 class Kind(NamedTuple):
@@ -132,23 +140,21 @@ class Cluster:
             **_dry(dry_run=dry_run),
         }
         request = Request("patch", kind.group, kind.plural, namespace, name)
-        return self._send(request, "PATCH", kind.path(namespace, name), query, body)
+        path = kind.path(namespace, name)
+        return self._send(request, "PATCH", path, query, Payload(APPLY, body))
 
-    def merge_patch(
-        self,
-        kind: Kind,
-        body: Object,
-        *,
-        namespace: Optional[str],
-        name: str,
-        subresource: str = "",
-        dry_run: bool,
+    def patch(
+        self, kind: Kind, *, namespace: Optional[str], name: str, patch: Object, part: str = ""
     ) -> Object:
-        """Change fields of an object, or of its status; None removes one."""
-        request = Request("patch", kind.group, kind.plural, namespace, name)
-        path = kind.path(namespace, name) + (f"/{subresource}" if subresource else "")
-        query = {"fieldManager": FIELD_MANAGER, **_dry(dry_run=dry_run)}
-        return self._send(request, "PATCH", path, query, body, content=MERGE)
+        """Merge a patch into an object, or into a part of it that has a path of its own (status).
+
+        An empty patch makes the server write the object anew, in the version that it stores now.
+        """
+        resource = f"{kind.plural}/{part}" if part else kind.plural
+        request = Request("patch", kind.group, resource, namespace, name)
+        path = kind.path(namespace, name) + (f"/{part}" if part else "")
+        query = {"fieldManager": FIELD_MANAGER}
+        return self._send(request, "PATCH", path, query, Payload(MERGE, patch))
 
     def delete(self, kind: Kind, *, namespace: Optional[str], name: str, dry_run: bool) -> None:
         """Delete an object; it stays visible until everything that it owns is gone."""
@@ -181,14 +187,12 @@ class Cluster:
         method: str,
         path: str,
         query: Optional[Dict[str, Any]] = None,
-        body: Optional[Object] = None,
-        *,
-        content: str = APPLY,
+        payload: Optional[Payload] = None,
     ) -> Object:
         url = self.host.rstrip("/") + path + ("?" + urlencode(query) if query else "")
         headers = {"Accept": "application/json", "User-Agent": FIELD_MANAGER}
-        if body is not None:
-            headers["Content-Type"] = content
+        if payload is not None:
+            headers["Content-Type"] = payload.media_type
         for setting in self._configuration.auth_settings().values():
             headers[setting["key"]] = setting["value"]
         try:
@@ -196,7 +200,7 @@ class Cluster:
                 method,
                 url,
                 headers=headers,
-                body=None if body is None else json.dumps(body).encode(),
+                body=None if payload is None else json.dumps(payload.content).encode(),
                 timeout=urllib3.Timeout(connect=CONNECT_TIMEOUT, read=READ_TIMEOUT),
                 retries=urllib3.Retry(total=2, redirect=0, backoff_factor=0.2),
             )

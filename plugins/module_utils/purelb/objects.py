@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional
 
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.errors import (
     NOT_FOUND,
@@ -16,7 +16,6 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.errors import
 )
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.kube import Cluster, Kind, Object
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.manifests import (
-    changes,
     check,
     clean,
     difference,
@@ -73,8 +72,13 @@ def manage(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Dict[s
     objects: List[Object] = params["objects"]
     for position, obj in enumerate(objects):
         check(obj, position=position)
-    keeper = _Keeper(cluster, params, check_mode=check_mode)
-    outcomes = keeper.bring(objects, params["state"])
+    keeper = Keeper(cluster, params, check_mode=check_mode)
+    outcomes = keeper.apply(objects) if params["state"] == "present" else keeper.delete(objects)
+    return result_of(outcomes)
+
+
+def result_of(outcomes: List[Outcome]) -> Dict[str, Any]:
+    """What a module says of what it did."""
     return {
         "changed": any(outcome.is_change for outcome in outcomes),
         "results": [outcome.result() for outcome in outcomes],
@@ -100,12 +104,7 @@ def info(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Dict[str
     return {"changed": False, "served": kind is not None, "objects": found}
 
 
-def _with_status(obj: Object) -> Object:
-    """An object whose status counts when it is compared."""
-    return {**obj, "reported": obj.get("status")}
-
-
-class _Keeper:
+class Keeper:
     """Applies and deletes with the options of one call."""
 
     def __init__(self, cluster: Cluster, params: Dict[str, Any], *, check_mode: bool) -> None:
@@ -116,20 +115,11 @@ class _Keeper:
         self._waits: bool = params["wait"] and not check_mode
         self._timeout: int = params["wait_timeout"]
 
-    def bring(self, objects: List[Object], state: str) -> List[Outcome]:
-        """Let all objects be in a state."""
-        if state == "absent":
-            return self._delete_all(objects)
-        steps = {"present": self._apply, "patched": self._patch, "restored": self._restore}
-        return self._write_all(objects, steps[state])
-
-    def _write_all(
-        self, objects: List[Object], write: Callable[[Object], Outcome]
-    ) -> List[Outcome]:
-        """Write in the order given."""
+    def apply(self, objects: List[Object]) -> List[Outcome]:
+        """Apply in the order given."""
         outcomes = []
         for obj in objects:
-            outcomes.append(write(obj))
+            outcomes.append(self._apply(obj))
             # What comes next may be of this kind or in this namespace.
             if self._waits and obj["kind"] in ("CustomResourceDefinition", "Namespace"):
                 self._await_ready(obj)
@@ -138,7 +128,7 @@ class _Keeper:
                 self._await_ready(obj)
         return outcomes
 
-    def _delete_all(self, objects: List[Object]) -> List[Outcome]:
+    def delete(self, objects: List[Object]) -> List[Outcome]:
         """Delete in the reverse of the order in which the objects would be applied."""
         outcomes = [self._delete(obj) for obj in reversed(objects)]
         if self._waits:
@@ -165,52 +155,6 @@ class _Keeper:
                 return Outcome(None, body, obj)
             raise
         return Outcome(before, after, obj)
-
-    def _patch(self, obj: Object) -> Outcome:
-        """Change what is given of an object that is there; None removes a field."""
-        kind, body, before = self._look(obj)
-        if before is None:
-            raise ClusterError(f"{reference(body)}: there is none, so nothing can be changed")
-        fields = {k: v for k, v in body.items() if k not in ("apiVersion", "kind", "status")}
-        after = self._merge(kind, before, fields)
-        if "status" in body:
-            after = self._merge(kind, before, {"status": body["status"]}, subresource="status")
-            return Outcome(_with_status(before), _with_status(after), obj)
-        return Outcome(before, after, obj)
-
-    def _restore(self, obj: Object) -> Outcome:
-        """Let an object be exactly what is given: what is not given is removed."""
-        kind, body, before = self._look(obj)
-        if before is None:
-            return self._apply(clean(body))
-        patch = changes(clean(before), clean(body))
-        if not patch:
-            return Outcome(before, before, obj)
-        # Not if somebody has changed it since it was read.
-        version = {"resourceVersion": before["metadata"]["resourceVersion"]}
-        patch["metadata"] = {**patch.get("metadata", {}), **version}
-        return Outcome(before, self._merge(kind, before, patch), obj)
-
-    def _look(self, obj: Object) -> Tuple[Kind, Object, Optional[Object]]:
-        """Kind of an object, the object with its namespace, and what is there of it."""
-        kind = self._kind(obj)
-        if kind is None:
-            raise ClusterError(
-                f"{reference(obj)}: the cluster does not serve {obj['apiVersion']} {obj['kind']}"
-            )
-        body = self._placed(obj, kind)
-        return kind, body, self._find(body, kind)
-
-    def _merge(self, kind: Kind, before: Object, patch: Object, *, subresource: str = "") -> Object:
-        meta = before["metadata"]
-        return self._cluster.merge_patch(
-            kind,
-            patch,
-            namespace=meta.get("namespace"),
-            name=meta["name"],
-            subresource=subresource,
-            dry_run=self._check_mode,
-        )
 
     def _delete(self, obj: Object) -> Outcome:
         kind = self._kind(obj)

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Dict, FrozenSet, List, Mapping
+from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence
 
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core import (
     audit,
     codec,
+    configuration,
     draining,
     endpoints,
     lockfindings,
@@ -18,13 +19,19 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core import (
     model,
     names,
     nodes,
-    vips,
 )
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.kube import Cluster, Kind
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.errors import ObjectError
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.kube import (
+    Cluster,
+    Kind,
+    Object,
+)
 
 LEASES = Kind("coordination.k8s.io", "v1", "leases", namespaced=True)
 SERVICES = Kind("", "v1", "services", namespaced=True)
 NODES = Kind("", "v1", "nodes", namespaced=False)
+GROUPS = Kind(names.API_GROUP, names.API_VERSION, "servicegroups", namespaced=True)
+CONFIGS = Kind(names.API_GROUP, names.API_VERSION, "lbnodeagents", namespaced=True)
 SLICES = Kind("discovery.k8s.io", "v1", "endpointslices", namespaced=True)
 LOCKS = {
     "Lease": LEASES,
@@ -37,22 +44,40 @@ def lease_info(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Di
     """The work of the module purelb_lease_info."""
     # Services first: they may be many, and a Lease ages while they are read.
     services = read_services(cluster)
-    drained = read_drained(cluster)
+    known = read_nodes(cluster)
+    report = judge(cluster, services, known, namespace=params["namespace"])
+    found = read_locks(cluster, params["leader_locks"], namespace=params["namespace"])
+    report = report.with_findings(lockfindings.lock_findings(found))
+    shown = [locks.lock_dict(lock) for lock in found]
+    return {"changed": False, **audit.as_dict(report), "leader_locks": shown}
+
+
+def judge(
+    cluster: Cluster,
+    services: Sequence[model.Service],
+    known: Iterable[draining.NodeInfo],
+    *,
+    namespace: str,
+    groups: Sequence[model.ServiceGroup] = (),
+) -> audit.Report:
+    """The audit of these Services; the Leases are read last."""
     # Only where they matter: they are the most numerous, and need a permission of their own.
-    asks = any(vip.asks_endpoints for vip in vips.vips_of(services))
-    ready = read_endpoints(cluster) if asks else None
-    leases = read_leases(cluster, namespace=params["namespace"])
-    found = read_locks(cluster, params)
-    report = audit.audit(
+    ready = read_endpoints(cluster) if any(map(_asks_endpoints, services)) else None
+    leases = read_leases(cluster, namespace=namespace)
+    return audit.audit(
         leases,
         services,
         wall_time=time.time(),
-        drained=drained,
+        drained={one.name: one.uid for one in known if draining.draining_taint(one.taints)},
         endpoints=ready,
-        others=lockfindings.lock_findings(found),
+        groups=groups,
     )
-    shown = [locks.lock_dict(lock) for lock in found]
-    return {"changed": False, **audit.as_dict(report), "leader_locks": shown}
+
+
+def _asks_endpoints(service: model.Service) -> bool:
+    """Whether it may matter where a Service's ready endpoints are."""
+    is_spread = service.is_external_local and service.pool_type is not model.PoolType.LOCAL
+    return service.allocated_by_us and (service.has_affinity or is_spread)
 
 
 def read_leases(cluster: Cluster, *, namespace: str) -> List[model.Lease]:
@@ -64,17 +89,14 @@ def read_leases(cluster: Cluster, *, namespace: str) -> List[model.Lease]:
     return [lease for lease in found if lease is not None]
 
 
-def read_locks(cluster: Cluster, params: Dict[str, Any]) -> List[locks.LockReport]:
-    """The leader locks that were asked for, or that of the allocator."""
-    asked = params["leader_locks"] or [
-        {"kind": "Lease", "namespace": None, "name": names.LEADER_LEASE}
-    ]
+def read_locks(
+    cluster: Cluster, asked: Optional[Sequence[Mapping[str, Any]]], *, namespace: str
+) -> List[locks.LockReport]:
+    """The leader locks that are asked for, or that of the allocator."""
+    allocators: Mapping[str, Any] = {"kind": "Lease", "namespace": None, "name": names.LEADER_LEASE}
     return [
-        _read_lock(
-            cluster,
-            locks.LockName(one["kind"], one["namespace"] or params["namespace"], one["name"]),
-        )
-        for one in asked
+        _read_lock(cluster, locks.LockName(one["kind"], one["namespace"] or namespace, one["name"]))
+        for one in asked or (allocators,)
     ]
 
 
@@ -94,10 +116,28 @@ def read_services(cluster: Cluster) -> List[model.Service]:
     )
 
 
-def read_drained(cluster: Cluster) -> Dict[str, str]:
-    """UIDs of the Nodes whose taints keep addresses away, by name."""
-    found = cluster.read_all(NODES, convert=nodes.node_info_of)
-    return {node.name: node.uid for node in found if draining.draining_taint(node.taints)}
+def read_nodes(cluster: Cluster) -> List[draining.NodeInfo]:
+    """Every Node."""
+    return cluster.read_all(NODES, convert=nodes.node_info_of)
+
+
+def read_groups(cluster: Cluster, *, namespace: str) -> List[model.ServiceGroup]:
+    """The ServiceGroups that have ranges of their own; of others only the Services tell."""
+    found = cluster.read_all(GROUPS, namespace=namespace, convert=_group_of)
+    return [group for group in found if group is not None]
+
+
+def _group_of(body: Object) -> Optional[model.ServiceGroup]:
+    try:
+        return codec.service_group_of(body)
+    except ObjectError:
+        # The allocator tells of it, and gives out nothing.
+        return None
+
+
+def read_configs(cluster: Cluster, *, namespace: str) -> List[configuration.NodeConfig]:
+    """The LBNodeAgent objects."""
+    return cluster.read_all(CONFIGS, namespace=namespace, convert=codec.node_config_of)
 
 
 def read_endpoints(cluster: Cluster) -> Mapping[model.ServiceKey, FrozenSet[str]]:

@@ -14,10 +14,11 @@ Object = Dict[str, Any]
 
 
 class Progress(NamedTuple):
-    """An answer with its reason."""
+    """An answer with its reason. What is refused will not be done by waiting."""
 
     done: bool
     reason: str
+    refused: bool = False
 
 
 def progress(obj: Optional[Object]) -> Progress:
@@ -26,6 +27,20 @@ def progress(obj: Optional[Object]) -> Progress:
         return Progress(done=False, reason="it is gone")
     judge = JUDGES.get(obj["kind"])
     return judge(obj) if judge else Progress(done=True, reason="there is nothing to wait for")
+
+
+def acceptance(obj: Optional[Object]) -> Progress:
+    """Whether the program that an object is for has accepted it as it is now."""
+    if obj is None:
+        return Progress(done=False, reason="it is gone")
+    generation = obj["metadata"].get("generation", 0)
+    for one in obj.get("status", {}).get("conditions") or ():
+        if one["type"] == "Ready" and one.get("observedGeneration", 0) >= generation:
+            text = ": ".join(filter(None, (one.get("reason"), one.get("message"))))
+            return Progress(one["status"] == "True", text, refused=one["status"] == "False")
+    return Progress(
+        done=False, reason="there is no condition Ready of its present state; is the allocator up?"
+    )
 
 
 def conditions(obj: Object) -> List[str]:

@@ -86,6 +86,13 @@ def objects(lab, pods):
         lease(pods["n1"]),
         lease(pods["n2"], "n2"),
         service("announced", {**ENTRIES, **noted}),
+        # One that no agent at work in this cluster looks at, and clears of entries that are wrong.
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "entries", "namespace": NAMESPACE, "annotations": ENTRIES},
+            "spec": {"type": "ClusterIP", "ports": [{"port": 80}]},
+        },
         service("new", noted, externalTrafficPolicy="Local"),
         group,
     ]

@@ -69,13 +69,13 @@ class TestServiceAndTheAgent:
 
     @pytest.mark.parametrize("annotations", NEEDED.values(), ids=NEEDED)
     def test_what_an_agent_writes_passes(self, agent, annotations):
-        agent.annotate(f"{SERVICES}/announced", **annotations)
+        agent.annotate(f"{SERVICES}/entries", **annotations)
 
     @pytest.mark.parametrize("annotations", FORGED.values(), ids=FORGED)
     def test_no_entry_is_added_in_the_name_of_another_node(self, agent, annotations):
         patch = {"metadata": {"annotations": annotations}}
         words = "lbnodeagent on node n1 may add no entries but its own"
-        refused(words, "lbnodeagent-services", agent, "PATCH", f"{SERVICES}/announced", patch)
+        refused(words, "lbnodeagent-services", agent, "PATCH", f"{SERVICES}/entries", patch)
 
     @pytest.mark.parametrize(
         ("patch", "words"),
@@ -119,7 +119,7 @@ class TestServiceAndTheAgent:
     ):
         count = 3000 if not twice else 500
         others = [f"n{i},kube-lb0,{address.format(1)}" for i in range(2, count)]
-        path = f"{SERVICES}/announced"
+        path = f"{SERVICES}/entries"
         text = f"{' '.join(others)}{twice and ' ' + others[-1]}"
         lab.api.merge_patch(path, {"metadata": {"annotations": {annotation: text}}})
         try:

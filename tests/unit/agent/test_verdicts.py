@@ -68,3 +68,12 @@ def test_candidates_are_counted_by_subnet(note, registry):
     note(world(members=["n1", "n2", "n3"]))
     candidates = series(registry, "purelb_election_candidates")
     assert candidates == {(str(NET4),): 3, (str(NET6),): 3}
+
+
+@BOTH
+def test_an_address_is_counted_once_when_another_service_comes_to_share_it(note, registry, vip):
+    shared = [service(name, [vip], sharing_key="k") for name in ("web", "shop")]
+    note(world(shared[0]))
+    note(world(*shared))
+    announced = series(registry, "purelb_lbnodeagent_announced")
+    assert list(announced) == [("default/shop,default/web", "n1", str(vip))]

@@ -200,6 +200,13 @@ class TestWhoIsServed:
     def test_addresses_are_kept_while_their_group_is_gone(self):
         assert asked(service(), groups=Groups()) == Keep((VIP4, VIP6))
 
+    @pytest.mark.parametrize("version", [4, 6], ids=["v4", "v6"])
+    def test_but_not_one_that_another_service_has(self, version):
+        ledger = taken(FIRST[version])
+        outcome = decide(service(), Groups(), ledger, NOBODY)
+        assert outcome.reason is RefusalReason.UNKNOWN_POOL
+        assert outcome.keeps == (FIRST[10 - version],)
+
     def test_another_group_is_taken_when_the_service_names_it(self):
         blue = ServiceGroup("blue", ranges=ranges(4) + ranges(6))
         outcome = asked(service(group="blue"), groups=Groups([GROUP, blue]))

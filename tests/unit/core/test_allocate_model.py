@@ -9,6 +9,7 @@ from dataclasses import replace
 from ipaddress import ip_address, ip_network
 from itertools import combinations
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -32,6 +33,8 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.outcomes
     Release,
 )
 
+# On a busy machine, under coverage.
+pytestmark = pytest.mark.timeout(60)
 SUBNETS = ("10.0.1.0/24", "10.0.2.0/24", "fd00:1::/64", "fd00:2::/64")
 POOLS = {
     "default": (

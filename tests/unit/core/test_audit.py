@@ -56,6 +56,12 @@ class TestAddresses:
         assert report.ranked == rank(NODES, vip)
         assert report.decision.winner == report.ranked[0]
 
+    def test_of_many_candidates_five_are_named_and_all_are_counted(self, vip):
+        many = [lease(f"m{number}") for number in range(30)]
+        (one,) = as_dict(audit(many, [announced(vip)], wall_time=NOW))["vips"]
+        assert one["candidates"] == rank([m.node for m in many], vip)[:5]
+        assert one["candidate_count"] == 30
+
     def test_a_winner_that_does_not_say_so_is_found(self, vip):
         assert codes(LEASES, announced(vip)) == ["notAnnounced"]
 
@@ -93,6 +99,13 @@ class TestARemoteAddress:
     def test_is_found_where_a_node_does_not_say_so(self):
         assert self.found("n1", "n2") == [("warning", "notAnnounced")]
 
+    def test_of_many_nodes_names_five_and_counts_all(self):
+        remote = replace(announced(VIP4), pool_type=PoolType.REMOTE)
+        many = [lease(f"m{number:02}") for number in range(30)]
+        (one,) = as_dict(audit(many, [remote], wall_time=NOW))["vips"]
+        assert one["candidates"] == [f"m{number:02}" for number in range(5)]
+        assert one["candidate_count"] == 30
+
     def test_is_an_error_where_no_node_says_so(self):
         assert self.found() == [("error", "notAnnounced")] * 3
 
@@ -118,6 +131,7 @@ def test_a_node_with_a_ready_endpoint_comes_first_where_that_is_asked_for():
     one = replace(announced(VIP6, last), has_affinity=True)
     report = audit(LEASES, [one], wall_time=NOW, endpoints={one.key: frozenset({last})})
     assert report.vips[0].decision.winner == last
+    assert report.vips[0].ranked == [last]
     assert report.findings == ()
 
 
@@ -175,6 +189,14 @@ def test_errors_come_before_warnings():
     assert [f.severity.value for f in found] == ["error", "warning"]
 
 
+def test_findings_about_other_things_come_in_their_order():
+    lost = replace(LEASES[0], holder="n9")
+    found = audit([lost], [announced(ip_address("203.0.113.1"))], wall_time=NOW)
+    other = replace(found.findings[0], code="another")
+    codes = [finding.code for finding in found.with_findings([other]).findings]
+    assert codes == ["another", "noEligibleNodes", "leaseHolder"]
+
+
 def test_the_report_is_plain_data_for_ansible():
     report = as_dict(audit(LEASES, [announced(VIP6, "n1")], wall_time=NOW))
     assert report["leases"][0] == {
@@ -186,6 +208,7 @@ def test_the_report_is_plain_data_for_ansible():
         "age": 2.0,
         "live": True,
         "reason": "live",
+        "draining": False,
         "outage": None,
     }
     (vip,) = report["vips"]

@@ -77,10 +77,13 @@ def renewed(record, version):
         ),
         pytest.param(ME.gone(NOW), NOW + 14.9, wait(NOW + 15), id="no-lock-may-have-had-a-holder"),
         pytest.param(
-            ME.gone(NOW).gone(NOW + 9), NOW + 15, ACQUIRE, id="no-lock-for-a-duration"
+            ME.gone(NOW), NOW + 15, ACQUIRE, id="no-lock-for-a-duration"
         ),
         pytest.param(
-            ME.observed(THEIRS, NOW).gone(NOW + 1, "11"), NOW + 1, wait(NOW + 15),
+            ME.gone(NOW).gone(NOW + 9), NOW + 15, wait(NOW + 24), id="there-may-have-been-one-since"
+        ),
+        pytest.param(
+            ME.observed(THEIRS, NOW).gone(NOW + 1, "11"), NOW + 1, wait(NOW + 16),
             id="deleted-while-held",
         ),
         pytest.param(
@@ -88,7 +91,8 @@ def renewed(record, version):
             id="an-older-deletion",
         ),
         pytest.param(
-            ME.observed(EMPTY, NOW).gone(NOW + 1, "6"), NOW + 1, ACQUIRE, id="deleted-while-free"
+            ME.observed(EMPTY, NOW).gone(NOW + 1, "6"), NOW + 1, wait(NOW + 16),
+            id="deleted-while-free",
         ),
         pytest.param(
             ME.observed(EMPTY, NOW).failed(sent_at=NOW, now=NOW + 0.5), NOW + 1, wait(NOW + 2),

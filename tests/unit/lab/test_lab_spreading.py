@@ -22,6 +22,7 @@ def test_each_worker_has_a_lab_of_its_own(
     monkeypatch.setenv("LAB_NUMBER", number or "")
     if number is None:
         monkeypatch.delenv("LAB_NUMBER")
+    spreading.choose_lab.cache_clear()
     spreading.choose_lab()
     assert os.environ["LAB_NUMBER"] == lab
 
@@ -34,6 +35,7 @@ def test_without_workers_the_lab_is_the_one_that_was_named(
     monkeypatch.delenv("LAB_NUMBER", raising=False)
     if number is not None:
         monkeypatch.setenv("LAB_NUMBER", number)
+    spreading.choose_lab.cache_clear()
     spreading.choose_lab()
     assert os.environ.get("LAB_NUMBER") == number
 

@@ -22,6 +22,13 @@ KINDS = {
     ("purelb.io/v1", "LBNodeAgent"): Kind("purelb.io", "v1", "lbnodeagents", namespaced=True),
     ("apps/v1", "DaemonSet"): Kind("apps", "v1", "daemonsets", namespaced=True),
 }
+OURS = {
+    ("purelb.io/v2", "ServiceGroup"): Kind("purelb.io", "v2", "servicegroups", namespaced=True),
+    ("purelb.io/v2", "LBNodeAgent"): Kind("purelb.io", "v2", "lbnodeagents", namespaced=True),
+    ("apiextensions.k8s.io/v1", "CustomResourceDefinition"): Kind(
+        "apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False
+    ),
+}
 
 
 def merged(old: Any, patch: Any) -> Any:
@@ -40,14 +47,15 @@ def merged(old: Any, patch: Any) -> Any:
 class FakeCluster:
     """Applies by replacing what is not bookkeeping; knows namespaces."""
 
-    def __init__(self) -> None:
+    def __init__(self, kinds: dict[tuple[str, str], Kind]) -> None:
+        self.kinds = kinds
         self.stored: dict[tuple[str, str | None, str], dict[str, Any]] = {}
         self.writes: list[str] = []
         self.writes_count = 0
         self.forced = False
 
     def kind(self, api_version: str, kind: str) -> Kind | None:
-        return KINDS.get((api_version, kind))
+        return self.kinds.get((api_version, kind))
 
     def get(self, kind: Kind, *, namespace: str | None, name: str) -> dict[str, Any] | None:
         return deepcopy(self.stored.get((kind.plural, namespace, name)))
@@ -55,8 +63,21 @@ class FakeCluster:
     def items(self, kind: Kind, **_query: Any) -> list[dict[str, Any]]:
         return [obj for key, obj in self.stored.items() if key[0] == kind.plural]
 
-    def read_all(self, kind: Kind, *, convert: Any, **_query: Any) -> list[Any]:
-        return [convert(obj) for obj in self.items(kind)]
+    def read_all(
+        self, kind: Kind, *, convert: Any, namespace: str | None = None, **_query: Any
+    ) -> list[Any]:
+        return [
+            convert(obj)
+            for (plural, where, _name), obj in self.stored.items()
+            if plural == kind.plural and namespace in (None, where)
+        ]
+
+    def patch(
+        self, kind: Kind, *, namespace: str | None, name: str, patch: dict[str, Any], part: str = ""
+    ) -> None:
+        for field, content in patch.items():
+            self.stored[kind.plural, namespace, name][field].update(content)
+        self.writes.append(f"patch {name} {part}".rstrip())
 
     def apply(self, kind: Kind, body: dict[str, Any], *, dry_run: bool, force: bool) -> Any:
         namespace, name = body["metadata"].get("namespace"), body["metadata"]["name"]
@@ -96,7 +117,15 @@ class FakeCluster:
 
 @pytest.fixture
 def cluster() -> FakeCluster:
-    return FakeCluster()
+    return FakeCluster(KINDS)
+
+
+@pytest.fixture
+def purelb_cluster() -> FakeCluster:
+    """One that serves the kinds of PureLB and has the namespace for them."""
+    made = FakeCluster({**KINDS, **OURS})
+    made.stored["namespaces", None, "purelb-system"] = {}
+    return made
 
 
 @pytest.fixture

@@ -230,3 +230,14 @@ def audited(*lists, leader_locks=None):
     params = {"namespace": "purelb-system", "leader_locks": leader_locks}
     found = observe.lease_info(cluster, params, check_mode=False)
     return found, [asked.split("?")[0] for asked in pool.asked]
+
+
+@pytest.mark.parametrize(
+    ("part", "path"), [("", "/services/a"), ("status", "/services/a/status")], ids=["all", "part"]
+)
+def test_a_patch_is_merged_into_an_object_or_a_part_of_it(part: str, path: str):
+    cluster, pool = cluster_with((200, {}))
+    cluster.patch(SERVICES, namespace="lab", name="a", patch={}, part=part)
+    assert pool.asked == [
+        f"PATCH https://api:6443/api/v1/namespaces/lab{path}?fieldManager=purelb.purelb"
+    ]

@@ -43,8 +43,8 @@ def subnet_order(network: Network) -> Tuple[int, int, int]:
     return network.version, int(network.network_address), network.prefixlen
 
 
-def _ends(pool: str) -> Tuple[Address, Address]:
-    """First and last address of `first-last` or a CIDR."""
+def parse_ends(pool: str) -> Tuple[Address, Address]:
+    """First and last address of `first-last` or a CIDR, whatever their order."""
     if "-" in pool:
         first, _dash, last = pool.partition("-")
         return parse_address(first), parse_address(last)
@@ -66,7 +66,7 @@ def parse_aggregation(text: str, version: int) -> Optional[int]:
 
 def parse_range(pool: str, subnet: str, aggregation: str = "default") -> AddressRange:
     """Read one entry of a pool; ValueError says what is wrong with it and what to write."""
-    first, last = _ends(pool)
+    first, last = parse_ends(pool)
     network = ip_network(subnet.strip(), strict=False)
     if not first.version == last.version == network.version:
         raise ValueError(f"pool {pool!r} and subnet {subnet!r} must be of one IP family")
@@ -79,7 +79,7 @@ def parse_range(pool: str, subnet: str, aggregation: str = "default") -> Address
 
 def parse_bare_range(pool: str, prefixlen: str = "") -> AddressRange:
     """Read `first-last` of addresses whose subnets are not known, each a host without a mask."""
-    first, last = _ends(pool)
+    first, last = parse_ends(pool)
     if first.version != last.version or int(last) < int(first):
         raise ValueError(f"pool {pool!r} ends before it starts; write it as first-last")
     length = parse_aggregation(f"/{prefixlen or first.max_prefixlen}", first.version)

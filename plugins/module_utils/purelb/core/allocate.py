@@ -10,13 +10,13 @@ for something else, or until another Service turns out to have it too.
 
 from __future__ import annotations
 
-from typing import FrozenSet, Iterable, Optional
+from typing import FrozenSet, Iterable, Optional, Tuple
 
 from .choice import Choice, Live
 from .elsewhere import from_elsewhere
 from .groups import Groups
 from .ledger import Ledger
-from .model import Service
+from .model import Address, Service
 from .names import ADDRESSES_ANNOTATION, LOAD_BALANCER_CLASSES
 from .outcomes import Keep, Outcome, Release, refusal_of
 from .refusals import RefusalReason, RefusedError
@@ -63,7 +63,7 @@ def decide(
     try:
         _check_spelling(service)
         if service.allocated_by_us and shown and _is_orphan(service, groups):
-            return Keep(shown)
+            return _orphan(service, keeps)
         group = groups.of(service, shown if service.allocated_by_us else ())
         if group.source is not None:
             return from_elsewhere(service, group, shown)
@@ -75,6 +75,19 @@ def decide(
 def _is_left_to_others(service: Service) -> bool:
     """Whether a Service that is not ours is served by another PureLB, which marks it as we do."""
     return service.is_load_balancer and service.load_balancer_class is None
+
+
+def _orphan(service: Service, keeps: Tuple[Address, ...]) -> Outcome:
+    """What it has stays, but for what another Service turns out to have."""
+    if keeps == service.addresses:
+        return Keep(keeps)
+    group = service.allocated_from or ""
+    raise RefusedError(
+        RefusalReason.UNKNOWN_POOL,
+        group,
+        f"another Service has an address of this one, and ServiceGroup {group} does not exist any "
+        "more: create it, or name another one",
+    )
 
 
 def _check_spelling(service: Service) -> None:

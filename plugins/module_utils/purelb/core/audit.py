@@ -10,16 +10,19 @@ it looks only once; an agent judges by its own clock since it saw the Lease chan
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Set, Tuple
+from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
-from .election import Decision, Electorate, Member, elect, prefer, rank
+from .election import Decision, Electorate, Member, elect, prefer
 from .leases import is_drained
-from .model import Address, Lease, Outage, PoolType, Reason, Service, ServiceKey
+from .model import Address, Lease, Outage, PoolType, Reason, Service, ServiceGroup, ServiceKey
 from .names import FAMILIES, lease_name
 from .times import format_time
 from .vips import Vip, vips_of
+
+# How many candidates of an address are told by name: nobody reads a thousand.
+MAX_CANDIDATES = 5
 
 
 class Severity(str, Enum):
@@ -56,6 +59,8 @@ class LeaseReport:
     lease: Lease
     state: LeaseState
     age: Optional[float]
+    # A taint of the Node keeps addresses away.
+    draining: bool = False
 
     @property
     def is_live(self) -> bool:
@@ -72,8 +77,13 @@ class VipReport:
 
     @property
     def ranked(self) -> List[str]:
-        """Candidates, the winner first."""
-        return rank(self.decision.candidates, self.vip.address)
+        """The first five candidates, the winner first; of a remote address by name."""
+        if self.decision.winner is None:
+            return sorted(self.decision.candidates)[:MAX_CANDIDATES]
+        return [self.decision.winner, *self.decision.followers]
+
+    def __str__(self) -> str:
+        return vip_title(str(self.vip.address), map(str, self.vip.services))
 
 
 @dataclass(frozen=True)
@@ -84,6 +94,10 @@ class Report:
     vips: Tuple[VipReport, ...]
     findings: Tuple[Finding, ...]
 
+    def with_findings(self, others: Iterable[Finding]) -> Report:
+        """The same with findings about what an audit does not see."""
+        return replace(self, findings=in_order([*self.findings, *others]))
+
 
 def audit(
     leases: Iterable[Lease],
@@ -92,41 +106,60 @@ def audit(
     wall_time: float,
     drained: Optional[Mapping[str, str]] = None,
     endpoints: Optional[Mapping[ServiceKey, FrozenSet[str]]] = None,
-    others: Iterable[Finding] = (),
+    groups: Sequence[ServiceGroup] = (),
 ) -> Report:
     """Judge Leases and Services as they were listed at `wall_time` (seconds since the epoch).
 
     `drained` gives the UIDs of Nodes whose taints keep addresses away, by name; `endpoints` the
-    nodes with a ready endpoint of each Service; `others` are findings about what it does not see.
+    nodes with a ready endpoint of each Service; `groups` are the pools, where they are known.
     """
     lease_reports = tuple(
-        _lease_report(lease, wall_time) for lease in sorted(leases, key=lambda one: one.node)
+        replace(_lease_report(lease, wall_time), draining=is_drained(lease, drained or {}))
+        for lease in sorted(leases, key=lambda one: one.node)
     )
     known = tuple(services)
     members = tuple(
-        Member(r.lease.node, r.lease.subnets, draining=is_drained(r.lease, drained or {}))
+        Member(r.lease.node, r.lease.subnets, draining=r.draining)
         for r in lease_reports
         if r.is_live
     )
     electorate = Electorate(members)
     vips = tuple(
-        VipReport(vip, _decide(vip, electorate, endpoints or {})) for vip in vips_of(known)
+        VipReport(vip, _decide(vip, electorate, endpoints or {})) for vip in vips_of(known, groups)
     )
-    findings = [*others]
-    findings += [finding for report in lease_reports for finding in _lease_findings(report)]
+    findings = [finding for report in lease_reports for finding in _lease_findings(report)]
     findings += _service_findings(known)
     live = frozenset(member.node for member in members)
     findings += [finding for vip in vips for finding in _vip_findings(vip, live)]
-    findings.sort(key=lambda f: (f.severity is not Severity.ERROR, f.code, f.object))
-    return Report(lease_reports, vips, tuple(findings))
+    return Report(lease_reports, vips, in_order(findings))
+
+
+def in_order(findings: Iterable[Finding]) -> Tuple[Finding, ...]:
+    """Errors first, then by code and by what they are about."""
+    return tuple(
+        sorted(findings, key=lambda f: (f.severity is not Severity.ERROR, f.code, f.object))
+    )
+
+
+def lease_title(node: str) -> str:
+    """What findings about a node's Lease are about."""
+    return f"Lease {lease_name(node)}"
+
+
+def vip_title(address: str, services: Iterable[str]) -> str:
+    """What findings about an address are about."""
+    return f"{address} ({', '.join(services)})"
 
 
 def _decide(
     vip: Vip, electorate: Electorate, endpoints: Mapping[ServiceKey, FrozenSet[str]]
 ) -> Decision:
     if vip.pool_type is PoolType.LOCAL:
-        decision = elect(vip.address, electorate)
-        return prefer(vip.address, decision, vip.near(endpoints)) if vip.has_affinity else decision
+        others = MAX_CANDIDATES - 1
+        decision = elect(vip.address, electorate, followers=others)
+        if not vip.has_affinity:
+            return decision
+        return prefer(vip.address, decision, vip.near(endpoints), followers=others)
     nodes = frozenset(member.node for member in electorate.members if not member.draining)
     if not vip.everywhere:
         nodes &= vip.near(endpoints)
@@ -146,7 +179,7 @@ def _lease_report(lease: Lease, wall_time: float) -> LeaseReport:
 
 
 def _lease_findings(report: LeaseReport) -> Iterable[Finding]:
-    lease, name = report.lease, f"Lease {lease_name(report.lease.node)}"
+    lease, name = report.lease, lease_title(report.lease.node)
     if report.state in (LeaseState.EXPIRED, LeaseState.NEVER_RENEWED):
         since = "was never renewed" if report.age is None else f"is {report.age:.0f} s old"
         yield Finding(
@@ -209,8 +242,7 @@ def _service_findings(services: Iterable[Service]) -> Iterable[Finding]:
 
 
 def _vip_findings(report: VipReport, live: frozenset[str]) -> Iterable[Finding]:
-    vip = report.vip
-    where = f"{vip.address} ({', '.join(str(key) for key in vip.services)})"
+    vip, where = report.vip, str(report)
     announcing = {entry.node for entry in vip.announcing}
     if vip.pool_type is PoolType.REMOTE:
         yield from _remote_findings(report, where, announcing, live)
@@ -277,16 +309,18 @@ def as_dict(report: Report) -> Dict[str, Any]:
     return {
         "leases": [_lease_dict(one) for one in report.leases],
         "vips": [_vip_dict(one) for one in report.vips],
-        "findings": [
-            {
-                "severity": f.severity.value,
-                "code": f.code,
-                "object": f.object,
-                "message": f.message,
-                "mend": f.mend,
-            }
-            for f in report.findings
-        ],
+        "findings": [finding_dict(one) for one in report.findings],
+    }
+
+
+def finding_dict(finding: Finding) -> Dict[str, str]:
+    """A finding as plain data."""
+    return {
+        "severity": finding.severity.value,
+        "code": finding.code,
+        "object": finding.object,
+        "message": finding.message,
+        "mend": finding.mend,
     }
 
 
@@ -301,6 +335,7 @@ def _lease_dict(report: LeaseReport) -> Dict[str, Any]:
         "age": None if report.age is None else round(report.age, 3),
         "live": report.is_live,
         "reason": report.state.value,
+        "draining": report.draining,
         "outage": None if lease.outage is None else _outage_dict(lease.outage),
     }
 
@@ -321,6 +356,7 @@ def _vip_dict(report: VipReport) -> Dict[str, Any]:
         "services": [str(key) for key in vip.services],
         "pool_type": vip.pool_type.value,
         "candidates": report.ranked,
+        "candidate_count": len(decision.candidates),
         "winner": decision.winner,
         "reason": decision.reason.value,
         "announcing": [

@@ -12,8 +12,9 @@ address are candidates; there is no longest-prefix match, which would only make 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import sha256
+from heapq import nsmallest
 from typing import Dict, FrozenSet, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
 
 from .model import Address, Network, Reason
@@ -40,6 +41,13 @@ def rank(nodes: Iterable[str], address: Address) -> List[str]:
     # Writing an address out costs more than hashing it: once for all nodes.
     suffix = _suffix(address)
     return sorted(set(nodes), key=lambda node: _draw(node, suffix))
+
+
+@lru_cache(maxsize=64)
+def _encoded(nodes: FrozenSet[str]) -> Tuple[Tuple[bytes, ...], Tuple[str, ...]]:
+    """These nodes as they are hashed, and their names in the same order."""
+    known = tuple(nodes)
+    return tuple(node.encode() for node in known), known
 
 
 @dataclass(frozen=True)
@@ -103,21 +111,23 @@ class Decision:
     """Outcome of an election: the winner, or None, and why.
 
     `fell_back`: nodes with a ready endpoint were preferred, and none of them is a candidate.
+    `followers`: who would win without the winner, and so on; as many as were asked for.
     """
 
     winner: Optional[str]
     reason: Reason
     candidates: FrozenSet[str] = frozenset()
     fell_back: bool = False
+    followers: Tuple[str, ...] = ()
 
 
 _NOT_LISTED = Decision(None, Reason.LEASES_NOT_LISTED)
 _UNHEALTHY = Decision(None, Reason.LEASE_UNHEALTHY)
 
 
-def elect(address: Address, electorate: Electorate) -> Decision:
+def elect(address: Address, electorate: Electorate, *, followers: int = 0) -> Decision:
     """Decide who has an address; nobody has it while the observer cannot know or may not act."""
-    return barrier(electorate) or _vote(address, electorate.candidates(address))
+    return barrier(electorate) or _vote(address, electorate.candidates(address), followers)
 
 
 def barrier(electorate: Electorate) -> Optional[Decision]:
@@ -127,23 +137,35 @@ def barrier(electorate: Electorate) -> Optional[Decision]:
     return None if electorate.healthy else _UNHEALTHY
 
 
-def _vote(address: Address, candidates: FrozenSet[str]) -> Decision:
+def _vote(address: Address, candidates: FrozenSet[str], followers: int = 0) -> Decision:
     if not candidates:
         return Decision(None, Reason.NO_ELIGIBLE_NODES)
-    return Decision(_first(address, candidates), Reason.ELECTION_WON, candidates)
+    winner, *others = _first(address, candidates, 1 + followers)
+    return Decision(winner, Reason.ELECTION_WON, candidates, followers=tuple(others))
 
 
-def _first(address: Address, nodes: Iterable[str]) -> str:
+def _first(address: Address, nodes: FrozenSet[str], count: int) -> List[str]:
+    """The first so many of these nodes, as `rank` orders them.
+
+    All that an audit of a large cluster costs is here: a digest for each address and node.
+    """
     suffix = _suffix(address)
-    return min(nodes, key=lambda node: _draw(node, suffix))
+    encoded, known = _encoded(nodes)
+    draws = [sha256(node + suffix).digest() for node in encoded]
+    if count == 1:
+        return [known[draws.index(min(draws))]]
+    # Both are equally long, and Python 3.9 does not know how to ask for that.
+    return [node for _drawn, node in nsmallest(count, zip(draws, known))]  # noqa: B905
 
 
-def prefer(address: Address, decision: Decision, preferred: FrozenSet[str]) -> Decision:
+def prefer(
+    address: Address, decision: Decision, preferred: FrozenSet[str], *, followers: int = 0
+) -> Decision:
     """The decision if these nodes come first; the one given if none of them is a candidate."""
     if decision.winner is None:
         return decision
     near = decision.candidates & preferred
-    return _vote(address, near) if near else replace(decision, fell_back=True)
+    return _vote(address, near, followers) if near else replace(decision, fell_back=True)
 
 
 class Elections:

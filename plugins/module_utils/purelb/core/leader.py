@@ -174,16 +174,14 @@ class Leadership:
     def gone(self, now: float, version: str = "") -> Leadership:
         """Take note that the lock is not there, or was deleted at this version.
 
-        Its holder leads on until its deadline, and writes it again if it can. Who never saw the
-        lock cannot know that there is no such holder.
+        Its holder leads on until its deadline, and writes it again if it can. Who sees no lock
+        cannot know who renewed it last, and waits as if that had been just now.
         """
         if self.record is not None and is_older(version, self.record.version):
             return self
         if self.state is LeaderState.LEADING:
             return replace(self, exists=False, next_attempt=now)
-        if self.record is None and self.free_at == _NEVER:
-            return replace(self, free_at=now + self.timing.duration)
-        return replace(self, exists=False)
+        return replace(self, exists=False, free_at=now + self.timing.duration)
 
     def at(self, now: float) -> Leadership:
         """Look at the clock: a right that was not renewed by its deadline lapses for good."""

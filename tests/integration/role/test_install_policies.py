@@ -98,5 +98,5 @@ def test_a_folder_of_manifests_loses_them_where_they_are_switched_off(tmp_path: 
     done = install({}, purelb_install_admission_policy=False, **settings)
     assert done.returncode == 0, done.stdout
     listed = yaml.safe_load((tmp_path / "kustomization.yaml").read_text())["resources"]
-    assert {*listed, "kustomization.yaml"} == {path.name for path in tmp_path.iterdir()}
+    assert {*listed, "kustomization.yaml"} == {path.name for path in tmp_path.glob("*.yaml")}
     assert "admissionpolicies.yaml" not in listed

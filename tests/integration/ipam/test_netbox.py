@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Addresses of a NetBox: a stand-in and, where it has been built, a real one, by the same tests."""
+"""Addresses of a NetBox: a stand-in and, with `make netbox`, a real one, by the same tests."""
 
 from __future__ import annotations
 
@@ -89,13 +89,17 @@ class RealBed:
 
 @pytest.fixture(scope="module")
 def real_netbox():
-    if not netbox_server.is_built():
-        pytest.skip("tests/integration/netbox_server.py build makes a real NetBox")
     with netbox_server.running() as server:
         yield server
 
 
-@pytest.fixture(params=["stand-in", "stand-in without etags", "real"])
+@pytest.fixture(
+    params=[
+        "stand-in",
+        "stand-in without etags",
+        pytest.param("real", marks=pytest.mark.real_netbox),
+    ]
+)
 async def bed(request):
     if request.param == "real":
         made = RealBed(request.getfixturevalue("real_netbox"))

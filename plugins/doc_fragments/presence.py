@@ -1,0 +1,27 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Texts of the options in module_utils/purelb/argspec.py."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """Whether something is to be there, and who wins a conflict."""
+
+    DOCUMENTATION = r"""
+options:
+  state:
+    description:
+      - V(present) makes things as described, V(absent) removes them.
+    type: str
+    choices: [present, absent]
+    default: present
+  force_conflicts:
+    description:
+      - Take over fields that another program manages and has set to something else. Without it such
+        a conflict is an error that names the fields and the program.
+    type: bool
+    default: false
+"""

@@ -1,0 +1,149 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Brings together what the cluster says and what was seen, for the module purelb_verify."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPException
+from ipaddress import IPv6Address
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+
+from ansible.module_utils.urls import open_url
+
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb import observe
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core import audit
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.addresses import (
+    parse_address,
+)
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.audit import Severity
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.draining import NodeInfo
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.errors import PureLBError
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.evidence import (
+    Answer,
+    Evidence,
+    format_mac,
+)
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.lockfindings import (
+    lock_findings,
+)
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import Address
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.verify import (
+    Verification,
+    verify,
+)
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.holdings import (
+    mac_of,
+    observation_of,
+)
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.kube import Cluster
+
+_METRICS_TIMEOUT = 2
+# Most of them answer at once; those that do not are waited for together.
+_WORKERS = 64
+_COUNTED = {"error": (Severity.ERROR,), "warning": tuple(Severity), "never": ()}
+
+
+def verification(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Dict[str, Any]:  # noqa: ARG001, FBT001 - reading is the same in check mode
+    """The work of the module purelb_verify."""
+    # First of all, as it may be refused: what was seen is read without asking anybody.
+    observations = tuple(observation_of(node, seen) for node, seen in params["nodes"].items())
+    answers = answers_of(params["answers"])
+    namespace = params["namespace"]
+    services = observe.read_services(cluster)
+    groups = observe.read_groups(cluster, namespace=namespace)
+    configs = observe.read_configs(cluster, namespace=namespace)
+    known = observe.read_nodes(cluster)
+    report = observe.judge(cluster, services, known, namespace=namespace, groups=groups)
+    leads = observe.read_locks(cluster, None, namespace=namespace)
+    report = report.with_findings(lock_findings(leads))
+    evidence = Evidence(
+        observations=observations,
+        answers=answers,
+        groups=tuple(groups),
+        configs=tuple(configs),
+        labels={one.name: one.labels for one in known},
+        known=frozenset().union(*(one.addresses for one in known)),
+        silent=silent_nodes(report, known, params),
+    )
+    found = verify(report, evidence)
+    return {"changed": False, **as_dict(report, found, answers), **outcome(found, params)}
+
+
+def answers_of(results: Iterable[Mapping[str, Any]]) -> Tuple[Answer, ...]:
+    """What purelb_wire_info heard; of several hosts that were asked, all of it together."""
+    macs: Dict[Address, Tuple[bytes, ...]] = {}
+    own: Dict[Address, bool] = {}
+    try:
+        for one in results:
+            address = parse_address(one["address"])
+            heard = (*macs.get(address, ()), *map(mac_of, one["macs"]))
+            macs[address] = tuple(sorted(set(heard)))
+            own[address] = own.get(address, False) or bool(one["own"])
+    except (KeyError, TypeError, ValueError, AttributeError) as problem:
+        raise PureLBError(
+            f"answers: is not what purelb_wire_info returns as answers ({problem!r})"
+        ) from problem
+    return tuple(Answer(address, macs[address], own[address]) for address in macs)
+
+
+def silent_nodes(
+    report: audit.Report, known: Iterable[NodeInfo], params: Mapping[str, Any]
+) -> Dict[str, str]:
+    """Why the metrics of nodes with a live Lease cannot be read, if that is asked for."""
+    if not params["check_metrics"]:
+        return {}
+    live = {one.lease.node for one in report.leases if one.is_live}
+    asked = [one for one in known if one.name in live]
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        causes = pool.map(lambda one: _silence(one, params["metrics_port"]), asked)
+        return {one.name: cause for one, cause in zip(asked, causes) if cause}  # noqa: B905 - equally long, and Python 3.9
+
+
+def _silence(node: NodeInfo, port: int) -> Optional[str]:
+    """Why no address of a node answers for its metrics; None if one does."""
+    causes: List[str] = []
+    for address in sorted(node.addresses, key=lambda a: (a.version, int(a))):
+        host = f"[{address}]" if isinstance(address, IPv6Address) else str(address)
+        url = f"http://{host}:{port}/metrics"
+        try:
+            open_url(url, timeout=_METRICS_TIMEOUT, use_proxy=False).close()
+        except (OSError, HTTPException) as problem:
+            causes.append(f"{url}: {problem}")
+        else:
+            return None
+    return "; ".join(causes) or "its Node has no address to read metrics from"
+
+
+def outcome(found: Verification, params: Mapping[str, Any]) -> Dict[str, Any]:
+    """How many findings there are, and whether they make the module fail."""
+    counts = {
+        severity: sum(one.severity is severity for one in found.findings) for severity in Severity
+    }
+    result: Dict[str, Any] = {f"{severity.value}_count": n for severity, n in counts.items()}
+    counted = [one for one in found.findings if one.severity in _COUNTED[params["fail_on"]]]
+    if counted:
+        first = counted[0]
+        result["failed"] = True
+        result["msg"] = (
+            f"{counts[Severity.ERROR]} errors and {counts[Severity.WARNING]} warnings; the first: "
+            f"{first.code}: {first.object}: {first.message}. What to do: {first.mend}"
+        )
+    return result
+
+
+def as_dict(report: audit.Report, found: Verification, answers: Sequence[Answer]) -> Dict[str, Any]:
+    """The audit's report with who holds and who answers for each address."""
+    heard = {one.address: one for one in answers}
+    result = audit.as_dict(report)
+    for entry, vip in zip(result["vips"], report.vips):  # noqa: B905 - equally long, and Python 3.9
+        address = vip.vip.address
+        entry["holders"] = [
+            {"node": one.node, "interface": one.link.name, "mac": format_mac(one.link.mac)}
+            for one in found.holdings.get(address, ())
+        ]
+        answer = heard.get(address)
+        entry["macs"] = None if answer is None else list(map(format_mac, answer.macs))
+    result["findings"] = [audit.finding_dict(one) for one in found.findings]
+    return result

@@ -1,0 +1,240 @@
+#!/usr/bin/python
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: purelb_vip_info
+short_description: Show which addresses of PureLB a node has on which interface
+version_added: 0.1.0
+author:
+  - PureLB for Ansible authors (@purelb)
+description:
+  - Runs on a node, and tells what its kernel has. It asks neither the cluster nor the agent, needs no Python package,
+    no command and no privileges, and so also works where they do not.
+  - Register its results and give them to M(purelb.purelb.purelb_verify), which knows what should be.
+options:
+  vips:
+    description:
+      - Addresses to look for, such as those that M(purelb.purelb.purelb_lease_info) returns.
+      - One of O(vips) and O(pools) is required; an address is told if either names it.
+    type: list
+    elements: str
+  pools:
+    description:
+      - Look for all addresses inside of these, each a CIDR or C(first-last), as in a ServiceGroup. So an address is found
+        too that no Service has.
+    type: list
+    elements: str
+  interfaces:
+    description:
+      - Names of the interfaces to look at; C(*) and C(?) are wildcards.
+      - By default all that have a default route, one of the addresses asked for, or any address that is neither
+        link-local nor loopback; but not C(kube-ipvs0), where kube-proxy in IPVS mode has the addresses of all Services
+        on each node.
+    type: list
+    elements: str
+attributes:
+  check_mode:
+    support: full
+    description: Never changes anything.
+  diff_mode:
+    support: N/A
+    description: Never changes anything.
+seealso:
+  - module: purelb.purelb.purelb_verify
+  - module: purelb.purelb.purelb_wire_info
+notes:
+  - Needs Linux, and Python 3.9 or later on the node.
+"""
+
+EXAMPLES = r"""
+- name: See what is where
+  hosts: nodes
+  gather_facts: false
+  tasks:
+    - name: Read the addresses of a pool
+      purelb.purelb.purelb_vip_info:
+        pools: [192.168.1.240-192.168.1.250]
+      register: seen
+
+    - name: Fail if one would stay for ever
+      ansible.builtin.assert:
+        that: seen.vips | selectattr('valid_lifetime', 'none') | length == 0
+"""
+
+RETURN = r"""
+hostname:
+  description: Name of the host, as its kernel has it.
+  type: str
+  returned: success
+  sample: worker-1
+time:
+  description: When the kernel was asked, in seconds since the epoch, by the clock of the node.
+  type: float
+  returned: success
+  sample: 1763730000.25
+vips:
+  description: The addresses asked for that this node has, once for each interface.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    address:
+      description: The address.
+      type: str
+      returned: success
+      sample: 192.168.1.240
+    family:
+      description: C(IPv4) or C(IPv6).
+      type: str
+      returned: success
+      sample: IPv4
+    interface:
+      description: The interface that has it.
+      type: str
+      returned: success
+      sample: eth0
+    prefix_length:
+      description: Length of its prefix.
+      type: int
+      returned: success
+      sample: 24
+    valid_lifetime:
+      description: Seconds after which the kernel removes it by itself, or null if it stays for ever.
+      type: int
+      returned: success
+      sample: 8
+    preferred_lifetime:
+      description: Seconds for which it is used for new connections of the node itself, or null if for ever.
+      type: int
+      returned: success
+      sample: 8
+    flags:
+      description: Those that are set of C(nodad), C(dadfailed), C(deprecated), C(tentative), C(permanent) and
+        C(noprefixroute).
+      type: list
+      elements: str
+      returned: success
+      sample: [noprefixroute]
+    mac:
+      description: MAC address of the interface.
+      type: str
+      returned: success
+      sample: 02:00:00:00:00:01
+    up:
+      description: Whether somebody set the interface up.
+      type: bool
+      returned: success
+      sample: true
+    state:
+      description: State of the interface, in the kernel's word, such as C(up), C(down) and C(lowerlayerdown). A dummy
+        interface is C(unknown).
+      type: str
+      returned: success
+      sample: up
+interfaces:
+  description: The interfaces that were looked at.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: The interface.
+      type: str
+      returned: success
+      sample: eth0
+    index:
+      description: Its number.
+      type: int
+      returned: success
+      sample: 2
+    mac:
+      description: Its MAC address.
+      type: str
+      returned: success
+      sample: 02:00:00:00:00:01
+    up:
+      description: As in RV(vips[].up).
+      type: bool
+      returned: success
+      sample: true
+    state:
+      description: As in RV(vips[].state).
+      type: str
+      returned: success
+      sample: up
+    default_metrics:
+      description: Lowest metric of the default routes through it, by family.
+      type: dict
+      returned: success
+      sample: {IPv4: 100}
+    subnets:
+      description: The subnets that it is in, by its addresses other than those asked for.
+      type: list
+      elements: str
+      returned: success
+      sample: [192.168.1.0/24]
+    addresses:
+      description: All its addresses.
+      type: list
+      elements: dict
+      returned: success
+      contains:
+        address:
+          description: The address.
+          type: str
+          returned: success
+          sample: 192.168.1.11
+        family:
+          description: As in RV(vips[].family).
+          type: str
+          returned: success
+          sample: IPv4
+        prefix_length:
+          description: As in RV(vips[].prefix_length).
+          type: int
+          returned: success
+          sample: 24
+        valid_lifetime:
+          description: As in RV(vips[].valid_lifetime).
+          type: int
+          returned: success
+          sample: null
+        preferred_lifetime:
+          description: As in RV(vips[].preferred_lifetime).
+          type: int
+          returned: success
+          sample: null
+        flags:
+          description: As in RV(vips[].flags).
+          type: list
+          elements: str
+          returned: success
+          sample: [permanent]
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb import finish, holdings
+
+
+def main() -> None:
+    addresses = {"type": "list", "elements": "str"}
+    module = AnsibleModule(
+        argument_spec={
+            "vips": addresses,
+            "pools": addresses,
+            "interfaces": addresses,
+        },
+        required_one_of=[["vips", "pools"]],
+        supports_check_mode=True,
+    )
+    finish.finish(module, lambda: holdings.vip_info(module.params))
+
+
+if __name__ == "__main__":
+    main()

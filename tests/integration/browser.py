@@ -1,0 +1,135 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""A page in a real browser: headless Chromium, told what to do through its debugging pipe.
+
+It has no network but the loopback of an empty namespace, so a page that needs one does not work.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+_FLAGS = (
+    "--headless",
+    "--no-sandbox",  # the tests are root, for whom there is none
+    "--disable-gpu",
+    "--hide-scrollbars",
+    "--no-first-run",
+    "--remote-debugging-pipe",
+)
+
+
+class Page:
+    """One page of a browser."""
+
+    def __init__(self, to_browser: BinaryIO, from_browser: BinaryIO) -> None:
+        self._out, self._in = to_browser, from_browser
+        self._number = 0
+        self._session: dict[str, str] = {}
+        self._events: list[dict[str, Any]] = []
+        target = self._call("Target.createTarget", url="about:blank")["targetId"]
+        attached = self._call("Target.attachToTarget", targetId=target, flatten=True)
+        self._session = {"sessionId": attached["sessionId"]}
+        for domain in ("Page", "Network", "Log", "Runtime"):
+            self._call(f"{domain}.enable")
+
+    def open(self, path: Path, *, width: int = 1200, dark: bool = False) -> None:
+        """Load a file as a window of this width would show it; below 500 it is a phone's."""
+        self._events.clear()
+        self._call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width, height=800, deviceScaleFactor=1, mobile=width < 500,
+        )  # fmt: skip
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self._call("Emulation.setEmulatedMedia", features=[scheme])
+        self._call("Page.navigate", url=path.as_uri())
+        while not any(event["method"] == "Page.loadEventFired" for event in self._events):
+            self._read()
+
+    def value_of(self, script: str) -> Any:
+        """What an expression is in the page."""
+        answer = self._call("Runtime.evaluate", expression=script, returnByValue=True)
+        assert "exceptionDetails" not in answer, answer
+        return answer["result"].get("value")
+
+    def screenshot(self, path: Path) -> None:
+        """Write the whole page, also what is below the window's end."""
+        answer = self._call("Page.captureScreenshot", captureBeyondViewport=True)
+        path.write_bytes(base64.b64decode(answer["data"]))
+
+    def pages_in_print(self) -> int:
+        """How many sheets of paper it takes."""
+        pdf = base64.b64decode(self._call("Page.printToPDF")["data"])
+        return pdf.count(b"/Type /Page\n")
+
+    def requests(self) -> list[str]:
+        """Everything that the page has asked for since it was opened, itself first."""
+        return [
+            event["params"]["request"]["url"]
+            for event in self._events
+            if event["method"] == "Network.requestWillBeSent"
+        ]
+
+    def complaints(self) -> list[str]:
+        """What the browser's console says: errors, and what the page's policy forbade."""
+        return [
+            json.dumps(event["params"])
+            for event in self._events
+            if event["method"] in ("Log.entryAdded", "Runtime.exceptionThrown")
+        ]
+
+    def _call(self, method: str, **params: Any) -> Any:
+        self._number += 1
+        message = {"id": self._number, "method": method, "params": params, **self._session}
+        self._out.write(json.dumps(message).encode() + b"\0")
+        while True:
+            answer = self._read()
+            if answer.get("id") == self._number:
+                assert "error" not in answer, answer
+                return answer["result"]
+
+    def _read(self) -> dict[str, Any]:
+        read = bytearray()
+        while (byte := self._in.read(1)) != b"\0":
+            assert byte, "the browser has ended"
+            read += byte
+        message: dict[str, Any] = json.loads(read)
+        if "method" in message:
+            self._events.append(message)
+        return message
+
+
+@contextmanager
+def browser(profile: Path) -> Iterator[Page]:
+    """A browser with one empty page, which ends with the block."""
+    commands, to_browser = os.pipe()
+    from_browser, answers = os.pipe()
+    # The browser takes its pipe at the numbers 3 and 4, and nowhere else.
+    script = f'exec "$@" 3<&{commands} 4>&{answers}'
+    # In a namespace of processes, too: its many children end when it does.
+    inside = ["unshare", "--net", "--pid", "--mount-proc", "--fork", "--kill-child"]
+    argv = [*inside, "chromium", *_FLAGS, f"--user-data-dir={profile}"]
+    with (profile.parent / "browser.log").open("wb") as log:
+        process = subprocess.Popen(
+            ["bash", "-c", script, "browser", *argv],
+            pass_fds=(commands, answers),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    os.close(commands)
+    os.close(answers)
+    with os.fdopen(to_browser, "wb", buffering=0) as out, os.fdopen(from_browser, "rb") as read:
+        try:
+            yield Page(out, read)
+        finally:
+            process.kill()
+            process.wait(10)
