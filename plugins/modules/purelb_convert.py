@@ -20,39 +20,13 @@ description:
     C(local); one in none, or with C(aggregation) C(/32) or C(/128), is C(remote).
 extends_documentation_fragment:
   - purelb.purelb.connection
+  - purelb.purelb.conversion
 options:
-  namespace:
-    description:
-      - Namespace that the v1 objects are read from.
-    type: str
-    default: purelb
-  target_namespace:
-    description:
-      - Namespace that the v2 objects get. The Leases of node agents are looked for there, too.
-    type: str
-    default: purelb-system
   definitions:
     description:
       - The v1 objects, instead of those of the cluster. Together with O(node_subnets) no cluster is needed.
     type: list
     elements: dict
-  node_subnets:
-    description:
-      - Subnets in which nodes have addresses.
-      - Without this they are taken from the Leases of node agents in O(target_namespace). Where there are none, they are
-        taken from the Nodes, which know their addresses but not the masks; the subnet of each v1 range that holds
-        the address of a node is taken for the subnet of that node. A subnet on an interface whose address the Node object
-        does not show has to be given here, with all others.
-    type: list
-    elements: str
-    default: []
-  decisions:
-    description:
-      - What groups are to be, by the name of the v1 group. V(local) and V(remote) put all of its ranges into one group
-        of that kind. V(proposed) takes what is proposed, for example to split a group in two.
-      - A group with a decision asks no more. A group that cannot be read has to be corrected; no decision helps there.
-    type: dict
-    default: {}
 attributes:
   check_mode:
     support: full
@@ -235,7 +209,10 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb import (
 
 
 def main() -> None:
-    spec = argspec.connection().merge(argspec.conversion())
+    given = {"definitions": {"type": "list", "elements": "dict"}}
+    spec = (
+        argspec.connection().merge(argspec.conversion()).merge(argspec.ArgumentSpec(given))
+    )
     module = AnsibleModule(**spec.arguments(), supports_check_mode=True)
     if conversion.is_offline(module.params):
         finish.finish(module, lambda: conversion.offline(module.params))

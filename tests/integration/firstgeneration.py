@@ -52,31 +52,58 @@ _AGENT = {
 }
 _READY = "/tmp/ready"  # noqa: S108 - in a container of its own
 _CORE = "ansible_collections.purelb.purelb.plugins.module_utils.purelb.core"
-# What an agent of v1 does for those who look from outside: addresses without end, told of once.
+# What an agent of v1 does for those who look from outside: it puts the addresses of Services that
+# are marked and of no class of others on its interface, without end, and tells of them once. It
+# takes them away as soon as the Service is no longer one of these, or when it is told to end.
 _HOLD = f"""
-import ipaddress, os, signal, sys
+import ipaddress, json, os, signal, ssl, sys, time, urllib.request
 from purelb_agent.netlink import Kernel
 from purelb_agent.sockets import FrameSender
 from {_CORE}.model import InterfaceAddress
 from {_CORE}.packets import build_announcement
 from {_CORE}.plan import Put
+account = "/var/run/secrets/kubernetes.io/serviceaccount"
+trust = ssl.create_default_context(cafile=account + "/ca.crt")
+host = os.environ["KUBERNETES_SERVICE_HOST"] + ":" + os.environ["KUBERNETES_SERVICE_PORT"]
 kernel = Kernel()
 link = next(one for one in kernel.links() if one.name == "eth0")
-held = [ipaddress.ip_address(one) for one in os.environ["ADDRESSES"].split()]
-if os.environ["NODE"] != os.environ["HOLDER"]:
-    held = []
 length = {{4: 24, 6: 64}}
-def end(*_ignored):
-    for one in held:
+held = set()
+def wanted():
+    if os.environ["NODE"] != os.environ["HOLDER"]:
+        return set()
+    token = "Bearer " + open(account + "/token").read()
+    url = "https://" + host + "/api/v1/services"
+    request = urllib.request.Request(url, headers={{"Authorization": token}})
+    with urllib.request.urlopen(request, context=trust, timeout=5) as answer:
+        services = json.load(answer)["items"]
+    return {{
+        ipaddress.ip_address(entry["ip"])
+        for one in services
+        if one["spec"]["type"] == "LoadBalancer"
+        and one["spec"].get("loadBalancerClass") in (None, "purelb.io/purelb")
+        and one["metadata"].get("annotations", {{}}).get("purelb.io/allocated-by") == "PureLB"
+        for entry in one["status"]["loadBalancer"].get("ingress", [])
+    }}
+def hold(addresses):
+    for one in held - addresses:
         kernel.remove(InterfaceAddress(link.index, one, length[one.version]))
-    sys.exit()
+    for one in addresses - held:
+        kernel.put(Put(link.index, one, length[one.version], None, None, True, True, True))
+        FrameSender().send("eth0", build_announcement(link.mac, one))
+    held.clear()
+    held.update(addresses)
+def end(*_ignored):
+    hold(set())
+    os._exit(0)
 signal.signal(signal.SIGTERM, end)
-for one in held:
-    kernel.put(Put(link.index, one, length[one.version], None, None, True, True, True))
-    FrameSender().send("eth0", build_announcement(link.mac, one))
-open("{_READY}", "w").close()
 while True:
-    signal.pause()
+    try:
+        hold(wanted())
+        open("{_READY}", "w").close()
+    except OSError as problem:
+        print(problem, flush=True)
+    time.sleep(0.1)
 """
 
 
@@ -148,15 +175,27 @@ def _program(kind: str, name: str, image: str, command: str, **pod: Any) -> dict
     }
 
 
-def programs(image: str, holder: str, addresses: list[str]) -> list[dict[str, Any]]:
-    """The allocator, and agents of which the one on `holder` has the addresses."""
+def permissions() -> list[dict[str, Any]]:
+    """What the agents may do."""
+    name = "purelb:v1"
+    rbac = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": name}}
+    rules = [{"apiGroups": [""], "resources": ["services"], "verbs": ["get", "list", "watch"]}]
+    account = {"kind": "ServiceAccount", "name": "default", "namespace": NAMESPACE}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+    return [
+        {**rbac, "kind": "ClusterRole", "rules": rules},
+        {**rbac, "kind": "ClusterRoleBinding", "subjects": [account], "roleRef": role},
+    ]
+
+
+def programs(image: str, holder: str) -> list[dict[str, Any]]:
+    """The allocator, and agents of which the one on `holder` has all addresses."""
     sleep = "import signal; signal.signal(15, lambda *a: exit()); signal.pause()"
     node = {"fieldRef": {"fieldPath": "spec.nodeName"}}
     container = {
         "env": [
             {"name": "NODE", "valueFrom": node},
             {"name": "HOLDER", "value": holder},
-            {"name": "ADDRESSES", "value": " ".join(addresses)},
         ],
         "readinessProbe": {"exec": {"command": ["test", "-e", _READY]}, "periodSeconds": 1},
         "securityContext": {"runAsUser": 0, "capabilities": {"add": ["NET_ADMIN", "NET_RAW"]}},

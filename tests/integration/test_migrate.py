@@ -15,9 +15,8 @@ from pathlib import Path
 import firstgeneration
 import pytest
 
-from conftest import ARCHIVE, IMAGE, ROOT, provide, provide_web
 from labkit.prober import Prober
-from watching import answers, eventually, ingress, lease_info
+from watching import IMAGE, ROOT, answers, eventually, ingress, lease_info
 
 pytestmark = pytest.mark.timeout(900)
 WEB = ["172.28.1.225", "fd28:0:0:1::225"]
@@ -35,19 +34,20 @@ SPLIT["v6pool"] = {**SPLIT["v6pool"], "pool": "fd28:100:9::100/124"}
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 APPS = "/apis/apps/v1/namespaces/purelb"
 MARK = "/api/v1/namespaces/purelb/configmaps/purelb-migration"
+ARCHIVE = ROOT / ".cache/image.tar"
 GROUPS = "/apis/purelb.io/{}/namespaces/{}/servicegroups"
 NOISE = ("resourceVersion", "generation", "managedFields", "uid", "creationTimestamp")
 
 
 @pytest.fixture(scope="module")
-def place(lab, playbook):
+def place(lab, playbook, provide, provide_web):
     """The lab without PureLB; with it again after the tests."""
     lab.load_image(ARCHIVE)
     remove_all(lab, playbook)
-    provide_web(lab)
+    provide_web()
     yield lab
     remove_all(lab, playbook)
-    provide(lab)
+    provide()
 
 
 def remove_all(lab, playbook):
@@ -55,14 +55,19 @@ def remove_all(lab, playbook):
     playbook("purelb.purelb.install", *gone)
     for name in ("servicegroups", "lbnodeagents"):
         lab.api.delete(f"{CRDS}/{name}.purelb.io")
+    for path in map(lab.api.path_of, firstgeneration.permissions()):
+        lab.api.delete(path)
     lab.api.delete("/api/v1/namespaces/purelb")
-    lab.api.wait("/api/v1/namespaces/purelb", lambda n: n is None, seconds=60)
-    lab.api.wait("/api/v1/namespaces/purelb-system", lambda n: n is None, seconds=60)
+    for name in ("purelb", "purelb-system"):
+        lab.api.wait(f"/api/v1/namespaces/{name}", lambda n: n is None, seconds=60)
 
 
-@pytest.fixture
-def first(place, playbook):
-    """A first generation that serves two Services; the paths of these."""
+@pytest.fixture(scope="module")
+def first(place):
+    """A first generation that serves two Services; the paths of these.
+
+    Each test but the last leaves all of it as it was.
+    """
     api = place.api
     for definition in firstgeneration.DEFINITIONS:
         path = api.path_of(api.apply(definition))
@@ -75,7 +80,9 @@ def first(place, playbook):
         eventually(partial(made, api, group), "group", seconds=10)
     agent = firstgeneration.old("LBNodeAgent", "default", {"local": {"sendgarp": True}})
     eventually(partial(made, api, agent), "agent", seconds=10)
-    for program in firstgeneration.programs(IMAGE, "n1", WEB + SHOP):
+    for permission in firstgeneration.permissions():
+        api.apply(permission)
+    for program in firstgeneration.programs(IMAGE, "n1"):
         api.create(program)
     services = [
         firstgeneration.provide_service(place, firstgeneration.allocated("old-web", WEB)),
@@ -88,7 +95,6 @@ def first(place, playbook):
     yield services
     for path in services:
         api.delete(path)
-    remove_all(place, playbook)
 
 
 def made(api, thing):
@@ -103,7 +109,7 @@ def made(api, thing):
 
 def variables(folder, *more):
     given = [f"purelb_install_image={IMAGE}", f"purelb_migrate_backup_dir={folder}", *more]
-    return [part for one in given for part in ("-e", one)]
+    return [part for one in given for part in ([one] if one.startswith("--") else ["-e", one])]
 
 
 @pytest.fixture
@@ -139,7 +145,8 @@ def errors(lab):
     return [one for one in found if one["severity"] == "error"]
 
 
-def is_migrated(lab, services):
+def is_served(lab, services):
+    """Whether v2 serves them all, at the addresses of before."""
     for path, addresses in zip(services, (WEB, SHOP), strict=True):
         service = lab.api.get(path)
         assert ingress(service) == addresses
@@ -147,6 +154,10 @@ def is_migrated(lab, services):
     assert errors(lab) == []
     assert all(len(lab.holders(vip)) == 1 for vip in WEB + SHOP)
     eventually(lambda: all(answers(lab, vip) for vip in WEB + SHOP), "service", seconds=20)
+
+
+def is_migrated(lab):
+    """Whether nothing of v1 is left."""
     groups = lab.api.items(GROUPS.format("v2", "purelb-system"))
     assert {g["metadata"]["name"]: list(g["spec"])[-1] for g in groups}.keys() == {"default", "far"}
     assert "remote" in next(g["spec"] for g in groups if g["metadata"]["name"] == "far")
@@ -164,59 +175,13 @@ def gaps(prober, since):
     return ", ".join(parts)
 
 
-def test_services_keep_their_addresses(place, first, migrate, figure):
-    with Prober(place, *WEB, *SHOP) as prober:
-        start = time.monotonic()
-        migrate()
-        for vip in WEB + SHOP:
-            prober.wait_for_answer(vip, after=time.monotonic(), seconds=30)
-        figure(f"no answer while migrating: {gaps(prober, start)}")
-        for vip in WEB + SHOP:
-            assert prober.longest_gap(vip, since=start) < 30
-    is_migrated(place, first)
-    again = migrate()
-    assert "changed=0" in again.stdout
-    assert "All of it is migrated." in again.stdout
-    refused = migrate("purelb_migrate_state=rolled_back", check=False)
-    assert "there is no way back" in refused.stdout
-
-
-def test_all_of_it_can_be_taken_back(place, first, migrate, figure):
-    before = state(place, first)
-    migrate("purelb_migrate_remove_v1=false")
-    assert place.api.get(MARK)["data"]["phase"] == "verified"
-    with Prober(place, *WEB, *SHOP) as prober:
-        start = time.monotonic()
-        migrate("purelb_migrate_state=rolled_back")
-        for vip in WEB + SHOP:
-            prober.wait_for_answer(vip, after=time.monotonic(), seconds=30)
-        figure(f"no answer while going back: {gaps(prober, start)}")
-    assert state(place, first) == before
-    assert not place.api.exists(MARK)
-    assert not place.api.exists("/apis/apps/v1/namespaces/purelb-system/daemonsets/lbnodeagent")
-
-
-def test_a_failure_leaves_all_as_it_was(place, first, migrate):
-    before = state(place, first)
-    wrong = "purelb_install_image=localhost/none:1"
-    timeout = "purelb_install_wait_timeout=5"
-    done = migrate(wrong, timeout, "purelb_install_image_pull_policy=Never", check=False)
-    assert done.returncode != 0
-    assert "Everything is as it was before." in done.stdout
-    assert state(place, first) == before
-    assert all(answers(place, vip) for vip in WEB + SHOP)
-    assert not place.api.exists(MARK)
-
-
-def test_it_stops_until_all_is_decided(place, first, migrate):
-    group = firstgeneration.old("ServiceGroup", "split", {"local": SPLIT})
-    place.api.create(group)
-    before = state(place, first)
-    done = migrate(check=False)
-    assert done.returncode != 0
-    assert "ServiceGroup purelb/split" in done.stdout
-    assert "Nothing is changed yet" in done.stdout
-    assert state(place, first) == before
+def is_as_before(lab, services, before):
+    """Whether v1 is back, and nothing of v2 there."""
+    assert state(lab, services) == before
+    assert not lab.api.exists(MARK)
+    assert not lab.api.exists("/api/v1/namespaces/purelb-system")
+    eventually(lambda: all(answers(lab, vip) for vip in WEB + SHOP), "v1 service", seconds=20)
+    assert all(lab.holders(vip) == {"n1"} for vip in WEB + SHOP)
 
 
 def cut_off(lab, folder, task, *more):
@@ -237,48 +202,98 @@ def cut_off(lab, folder, task, *more):
     pytest.fail(f"no task {task!r} in:\n" + "".join(seen))
 
 
+def test_it_says_what_becomes_what_and_stops_until_all_is_decided(place, first, migrate):
+    group = firstgeneration.old("ServiceGroup", "split", {"local": SPLIT})
+    path = place.api.path_of(place.api.create(group))
+    before = state(place, first)
+    done = migrate(check=False)
+    assert done.returncode != 0
+    assert "Nothing is changed" in done.stdout
+    assert "ServiceGroup purelb/split" in done.stdout
+    assert "Keep what is" not in done.stdout
+    is_as_before(place, first, before)
+    dry = migrate("purelb_migrate_accept=true", "--check")
+    assert "outsideNodeSubnets" in dry.stdout or "hostRoute" in dry.stdout
+    assert "changed=0" in dry.stdout
+    is_as_before(place, first, before)
+    place.api.delete(path)
+
+
+def test_a_failure_leaves_all_as_it_was(place, first, migrate):
+    before = state(place, first)
+    wrong = "purelb_install_image=localhost/none:1"
+    timeout = "purelb_install_wait_timeout=5"
+    done = migrate(wrong, timeout, "purelb_install_image_pull_policy=Never", check=False)
+    assert done.returncode != 0
+    assert "Everything is as it was before." in done.stdout
+    is_as_before(place, first, before)
+
+
+def test_services_go_one_by_one_and_come_back(place, first, migrate, figure):
+    before = state(place, first)
+    web, shop = first
+    keep = "purelb_migrate_remove_v1=false"
+    with Prober(place, *WEB, *SHOP) as prober:
+        start = time.monotonic()
+        done = migrate(keep, '{"purelb_migrate_services": ["default/old-web"]}')
+        assert "v1 still serves default/old-shop." in done.stdout
+        # Each has its own program, and nobody both.
+        assert place.api.get(web)["spec"]["loadBalancerClass"] == "purelb.io/purelbv2"
+        assert all(place.holders(vip) == {"n1"} for vip in SHOP)
+        assert all(len(place.holders(vip)) == 1 for vip in WEB)
+        unmoved = max(prober.longest_gap(vip, since=start) for vip in SHOP)
+        assert unmoved < 1
+        migrate(keep, "purelb_migrate_one_by_one=true")
+        is_served(place, first)
+        figure(f"no answer while going one by one: {gaps(prober, start)}")
+        back = time.monotonic()
+        migrate("purelb_migrate_state=rolled_back")
+        for vip in WEB + SHOP:
+            prober.wait_for_answer(vip, after=time.monotonic(), seconds=30)
+        figure(f"no answer while going back: {gaps(prober, back)}")
+    assert "migration" not in str(place.api.get(shop)["metadata"]["annotations"])
+    is_as_before(place, first, before)
+
+
+# Where a run is killed, and again the next one, until it is through.
 THERE = [
-    "Write the backup",
-    "Apply the CustomResourceDefinitions",
+    "Keep what is",
     "Apply the programs and their permissions",
-    "Remember in the cluster: prepared",
-    "Stop the v1 allocator",
-    "Stop the v1 agents",
-    "Write the v2 objects",
-    "Let the v2 agents start",
-    "Remember in the cluster: handedOver",
-    "Apply the programs and their permissions",
-    "Wait until every address is where it should be",
-    "Remove the programs and objects of v1",
-    "Note that nothing is stored as v1 any more",
-    "Remember in the cluster: done",
+    "Hand over",
+    "Let v2 serve every Service",
+    "See that everything works",
 ]
-BACK = [
-    "Remove the programs of v2",
-    "Store v1 again",
-    "Remove those of v2",
-    "Have all others stored as v1",
-    "Bring back the definitions",
-    "Bring back the objects of v1",
-    "Bring back what Services had of v1",
-    "Start v1",
-    "Remove the rest of v2",
-    "Compare with the backup",
-]
+BACK = ["Bring back v1", "Remove the rest of v2", "See that everything is as it was"]
 
 
 def test_a_run_that_is_cut_off_anywhere_is_gone_on_with(place, first, migrate, tmp_path):
+    before = state(place, first)
     for task in THERE:
         cut_off(place, tmp_path / "backup", task)
-    migrate()
-    is_migrated(place, first)
-
-
-def test_a_rollback_that_is_cut_off_anywhere_is_gone_on_with(place, first, migrate, tmp_path):
-    before = state(place, first)
     migrate("purelb_migrate_remove_v1=false")
+    is_served(place, first)
     for task in BACK:
         cut_off(place, tmp_path / "backup", task, "purelb_migrate_state=rolled_back")
-    migrate("purelb_migrate_state=rolled_back")
-    assert state(place, first) == before
-    eventually(lambda: all(answers(place, vip) for vip in WEB + SHOP), "v1 service", seconds=20)
+    done = migrate(check=False)
+    assert (
+        "An earlier run was cut off while it went back to v1. That is complete now." in done.stdout
+    )
+    is_as_before(place, first, before)
+
+
+def test_services_keep_their_addresses(place, first, migrate, figure):
+    with Prober(place, *WEB, *SHOP) as prober:
+        start = time.monotonic()
+        migrate()
+        for vip in WEB + SHOP:
+            prober.wait_for_answer(vip, after=time.monotonic(), seconds=30)
+        figure(f"no answer while migrating all at once: {gaps(prober, start)}")
+        for vip in WEB + SHOP:
+            assert prober.longest_gap(vip, since=start) < 20
+    is_served(place, first)
+    is_migrated(place)
+    again = migrate()
+    assert "changed=0" in again.stdout
+    assert "All of it is migrated." in again.stdout
+    refused = migrate("purelb_migrate_state=rolled_back", check=False)
+    assert "v1 is removed" in refused.stdout

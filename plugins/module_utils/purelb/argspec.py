@@ -82,12 +82,11 @@ def leader_locks() -> ArgumentSpec:
 
 
 def conversion() -> ArgumentSpec:
-    """What is converted from v1, and what is known and decided about it."""
+    """What is converted from v1, and what is known and decided (fragment `conversion`)."""
     return ArgumentSpec(
         {
             "namespace": {"type": "str", "default": names.OLD_NAMESPACE},
             "target_namespace": {"type": "str", "default": names.DEFAULT_NAMESPACE},
-            "definitions": {"type": "list", "elements": "dict"},
             "node_subnets": {"type": "list", "elements": "str", "default": []},
             "decisions": {"type": "dict", "default": {}},
         }

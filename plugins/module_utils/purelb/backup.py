@@ -3,123 +3,126 @@
 
 """What a migration keeps of the objects before it, and how to tell that all is as it was.
 
-Of a Service only what a PureLB writes counts: its owner may change the rest at any time. Who
-announces an address is no part of what was, as agents write it anew. Pure.
+Of a Service only what a PureLB writes counts: its owner may change the rest at any time. Pure but
+for the file.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Dict, Iterable, List, Tuple
 
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.names import (
-    ALLOCATED_BY,
-    ALLOCATED_BY_ANNOTATION,
-    ANNOUNCING_ANNOTATIONS,
-    API_GROUP,
-)
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.manifests import (
-    Object,
-    changes,
-    clean,
-)
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb import handover
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.errors import ClusterError
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.manifests import Object, clean
 
-_OURS = f"{API_GROUP}/"
+Key = Tuple[str, str, str]
 
 
-def backup_of(objects: Iterable[Object]) -> List[Object]:
+@dataclass(frozen=True)
+class Backup:
+    """The objects as they were, and the v2 objects that were decided to take their place."""
+
+    before: Tuple[Object, ...]
+    becomes: Tuple[Object, ...]
+
+    def of(self, *kinds: str) -> List[Object]:
+        """What was there of some kinds."""
+        return [obj for obj in self.before if obj["kind"] in kinds]
+
+    @property
+    def services(self) -> Dict[Key, Object]:
+        """The Services that had addresses, by kind, namespace and name."""
+        return {key_of(obj): obj for obj in self.of("Service")}
+
+    def text(self) -> str:
+        """What the file has."""
+        content = {"before": self.before, "becomes": self.becomes}
+        return json.dumps(content, indent=2, sort_keys=True) + "\n"
+
+
+def take(objects: Iterable[Object], becomes: Iterable[Object]) -> Backup:
     """The objects as they can be restored, in a fixed order; of Services those with addresses."""
-    kept = (_kept(obj) for obj in objects if obj["kind"] != "Service" or _is_served(obj))
-    return sorted(kept, key=_order)
+    kept = (
+        handover.kept(obj) if obj["kind"] == "Service" else clean(obj)
+        for obj in objects
+        if obj["kind"] != "Service" or handover.is_marked(obj)
+    )
+    return Backup(tuple(sorted(kept, key=key_of)), tuple(becomes))
 
 
-def digest_of(backup: Iterable[Object]) -> str:
-    """A text that is another one as soon as anything that counts is."""
-    counted = [_counted(obj) if obj["kind"] == "Service" else clean(obj) for obj in backup]
-    text = json.dumps(sorted(counted, key=_order), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+def write(backup: Backup, path: str) -> str:
+    """Write the file, whole or not at all; returns its checksum (SHA-256, hexadecimal)."""
+    text = backup.text()
+    file = Path(path)
+    beside = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            # Of Services and programs it may tell what is nobody's business.
+            with os.fdopen(os.open(str(beside), os.O_WRONLY | os.O_CREAT, 0o600), "w") as stream:
+                stream.write(text)
+                stream.flush()
+                os.fsync(stream.fileno())
+            beside.replace(file)
+        finally:
+            if beside.exists():
+                beside.unlink()
+    except OSError as error:
+        raise ClusterError(f"backup: {path} cannot be written: {error.strerror}") from error
+    return _sum(text)
 
 
-def service_patches(now: Iterable[Object], before: Iterable[Object]) -> List[Object]:
-    """Patches after which Services have from PureLB what they had before.
-
-    Those that were made in between give back what they were given, as whoever gave it is gone.
-    """
-    was = {_order(obj): obj for obj in before if obj["kind"] == "Service"}
-    patches = []
-    for obj in now:
-        if _order(obj) in was:
-            patches.append(_patch(obj, was[_order(obj)]))
-        elif _is_served(obj):
-            patches.append(_patch(obj, {}))
-    return [patch for patch in patches if patch]
+def read(path: str, checksum: str) -> Backup:
+    """The backup in a file; an error unless it is the one with this checksum."""
+    mend = "give the file of the first run; the ConfigMap purelb-migration says which that was"
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ClusterError(f"backup: {path} cannot be read: {error}: {mend}") from error
+    if _sum(text) != checksum:
+        raise ClusterError(f"backup: {path} is not what this migration began with: {mend}")
+    content: Dict[str, Any] = json.loads(text)
+    return Backup(tuple(content["before"]), tuple(content["becomes"]))
 
 
-def changed_addresses(now: Iterable[Object], before: Iterable[Object]) -> List[str]:
+def differences(now: Iterable[Object], backup: Backup) -> List[str]:
+    """What is not as the backup says, by kind, namespace and name."""
+    is_now = {key_of(obj): _counted(obj) for obj in take(now, ()).before}
+    was = {key_of(obj): _counted(obj) for obj in backup.before}
+    other = (key for key in is_now.keys() | was.keys() if is_now.get(key) != was.get(key))
+    return [title(key) for key in sorted(other)]
+
+
+def readdressed(now: Iterable[Object], backup: Backup) -> List[str]:
     """Services that are there before and now, and have other addresses."""
-    has = {_order(obj): _ingress(obj) for obj in now}
+    has = {key_of(obj): handover.addresses_of(obj) for obj in now}
     return [
-        f"{obj['metadata']['namespace']}/{obj['metadata']['name']}"
-        for obj in before
-        if obj["kind"] == "Service" and has.get(_order(obj), _ingress(obj)) != _ingress(obj)
+        title(key)
+        for key, obj in backup.services.items()
+        if has.get(key, handover.addresses_of(obj)) != handover.addresses_of(obj)
     ]
 
 
-def _order(obj: Object) -> Tuple[str, str, str]:
+def key_of(obj: Object) -> Key:
+    """Kind, namespace and name."""
     meta = obj["metadata"]
     return obj["kind"], meta.get("namespace") or "", meta["name"]
 
 
-def _is_served(obj: Object) -> bool:
-    annotations = obj["metadata"].get("annotations") or {}
-    return bool(annotations.get(ALLOCATED_BY_ANNOTATION) == ALLOCATED_BY)
-
-
-def _kept(obj: Object) -> Object:
-    kept = clean(obj)
-    if obj["kind"] == "Service":
-        kept["status"] = obj.get("status") or {}
-    return kept
-
-
-def _annotations(obj: Object) -> Dict[str, Any]:
-    annotations = (obj.get("metadata") or {}).get("annotations") or {}
-    return {key: text for key, text in annotations.items() if key.startswith(_OURS)}
-
-
-def _ingress(obj: Object) -> List[str]:
-    entries = ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
-    return sorted(str(entry.get("ip") or entry.get("hostname")) for entry in entries)
+def title(key: Key) -> str:
+    """How messages name an object."""
+    kind, namespace, name = key
+    return f"{kind} " + "/".join(filter(None, (namespace, name)))
 
 
 def _counted(obj: Object) -> Object:
-    announcing = ANNOUNCING_ANNOTATIONS.values()
-    annotations = {k: text for k, text in _annotations(obj).items() if k not in announcing}
-    meta = obj["metadata"]
-    return {
-        "kind": obj["kind"],
-        "metadata": {"namespace": meta["namespace"], "name": meta["name"]},
-        "annotations": annotations,
-        "addresses": _ingress(obj),
-        "policy": (obj.get("spec") or {}).get("externalTrafficPolicy"),
-    }
+    return handover.counted(obj) if obj["kind"] == "Service" else clean(obj)
 
 
-def _patch(now: Object, before: Object) -> Object:
-    """What of one Service has to change; nothing if all is as it was."""
-    patch: Object = {}
-    annotations = changes(_annotations(now), _annotations(before))
-    if annotations:
-        patch["metadata"] = {"annotations": annotations}
-    policy = (before.get("spec") or {}).get("externalTrafficPolicy")
-    if policy and policy != now["spec"].get("externalTrafficPolicy"):
-        patch["spec"] = {"externalTrafficPolicy": policy}
-    if _ingress(now) != _ingress(before):
-        ingress = ((before.get("status") or {}).get("loadBalancer") or {}).get("ingress")
-        patch["status"] = {"loadBalancer": {"ingress": ingress}}
-    if not patch:
-        return {}
-    meta = {field: now["metadata"][field] for field in ("namespace", "name")}
-    head = {"apiVersion": now["apiVersion"], "kind": now["kind"]}
-    return {**head, **patch, "metadata": {**meta, **patch.get("metadata", {})}}
+def _sum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -73,12 +73,12 @@ def manage(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Dict[s
     keeper = Keeper(cluster, own, check_mode=check_mode)
     if params["state"] == "absent":
         return _remove(cluster, keeper, definitions, with_objects=params["remove_objects"])
-    steward = _Steward(cluster, check_mode=check_mode, migrates=params["migrate"])
+    steward = Steward(cluster, check_mode=check_mode, migrates=params["migrate"])
     return _install(cluster, keeper, definitions, steward)
 
 
 def _install(
-    cluster: Cluster, keeper: Keeper, definitions: List[Object], steward: _Steward
+    cluster: Cluster, keeper: Keeper, definitions: List[Object], steward: Steward
 ) -> Dict[str, Any]:
     # Before the change, by the conversion that there is now: afterwards there may be another one.
     early = {_name(obj): steward.migrate(_find(cluster, obj)) for obj in definitions}
@@ -152,7 +152,7 @@ def _refuse_with_objects(cluster: Cluster, definitions: List[Object]) -> None:
         )
 
 
-class _Steward:
+class Steward:
     """Keeps what is stored in the version in which it should be."""
 
     def __init__(self, cluster: Cluster, *, check_mode: bool, migrates: bool) -> None:

@@ -144,7 +144,14 @@ class Cluster:
         return self._send(request, "PATCH", path, query, Payload(APPLY, body))
 
     def patch(
-        self, kind: Kind, *, namespace: Optional[str], name: str, patch: Object, part: str = ""
+        self,
+        kind: Kind,
+        *,
+        namespace: Optional[str],
+        name: str,
+        patch: Object,
+        part: str = "",
+        dry_run: bool = False,
     ) -> Object:
         """Merge a patch into an object, or into a part of it that has a path of its own (status).
 
@@ -153,7 +160,7 @@ class Cluster:
         resource = f"{kind.plural}/{part}" if part else kind.plural
         request = Request("patch", kind.group, resource, namespace, name)
         path = kind.path(namespace, name) + (f"/{part}" if part else "")
-        query = {"fieldManager": FIELD_MANAGER}
+        query = {"fieldManager": FIELD_MANAGER, **_dry(dry_run=dry_run)}
         return self._send(request, "PATCH", path, query, Payload(MERGE, patch))
 
     def delete(self, kind: Kind, *, namespace: Optional[str], name: str, dry_run: bool) -> None:

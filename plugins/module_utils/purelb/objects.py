@@ -122,10 +122,10 @@ class Keeper:
             outcomes.append(self._apply(obj))
             # What comes next may be of this kind or in this namespace.
             if self._waits and obj["kind"] in ("CustomResourceDefinition", "Namespace"):
-                self._await_ready(obj)
+                self.await_ready(obj)
         if self._waits:
             for obj in objects:
-                self._await_ready(obj)
+                self.await_ready(obj)
         return outcomes
 
     def delete(self, objects: List[Object]) -> List[Outcome]:
@@ -184,7 +184,8 @@ class Keeper:
         metadata = body["metadata"]
         return self._cluster.get(kind, namespace=metadata.get("namespace"), name=metadata["name"])
 
-    def _await_ready(self, obj: Object) -> None:
+    def await_ready(self, obj: Object) -> None:
+        """Wait until an object has become what it was applied for."""
         kind = self._kind(obj)
         if kind is None:
             raise ClusterError(f"{reference(obj)}: its kind is no longer served")

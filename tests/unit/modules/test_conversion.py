@@ -34,7 +34,8 @@ def node(*addresses: str) -> dict[str, Any]:
 
 
 def lease(subnets: str) -> dict[str, Any]:
-    meta = {"name": "purelb-node-n1", "annotations": {"purelb.io/subnets": subnets}}
+    marks = {"purelb.io/subnets": subnets}
+    meta = {"name": "purelb-node-n1", "namespace": "purelb-system", "annotations": marks}
     return {"metadata": meta, "spec": {}}
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
+from .claims import is_served
 from .election import Decision, Electorate, Member, elect, prefer
 from .leases import is_drained
 from .model import Address, Lease, Outage, PoolType, Reason, Service, ServiceGroup, ServiceKey
@@ -226,7 +227,7 @@ def _lease_findings(report: LeaseReport) -> Iterable[Finding]:
 def _service_findings(services: Iterable[Service]) -> Iterable[Finding]:
     holders: Dict[Address, List[Service]] = defaultdict(list)
     for service in services:
-        if service.is_load_balancer and service.allocated_by_us:
+        if is_served(service):
             for address in service.addresses:
                 holders[address].append(service)
     for address, owners in holders.items():

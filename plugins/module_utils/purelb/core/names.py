@@ -52,6 +52,8 @@ MULTI_POOL_ANNOTATION = "purelb.io/multi-pool"
 REEVALUATE_ANNOTATION = "purelb.io/re-evaluate"
 AFFINITY_ANNOTATION = "purelb.io/node-affinity"
 AFFINITY_ENDPOINTS = "service-endpoints"
+# On a Service that is on its way from one PureLB to another.
+MIGRATION_ANNOTATION = "purelb.io/migration"
 # By IP version.
 ANNOUNCING_ANNOTATIONS = {4: "purelb.io/announcing-IPv4", 6: "purelb.io/announcing-IPv6"}
 
