@@ -222,10 +222,10 @@ def test_it_says_what_becomes_what_and_stops_until_all_is_decided(place, first, 
 def test_a_failure_leaves_all_as_it_was(place, first, migrate):
     before = state(place, first)
     wrong = "purelb_install_image=localhost/none:1"
-    timeout = "purelb_install_wait_timeout=5"
+    timeout = "purelb_install_wait_timeout=15"
     done = migrate(wrong, timeout, "purelb_install_image_pull_policy=Never", check=False)
     assert done.returncode != 0
-    assert "Everything is as it was before." in done.stdout
+    assert "Everything is as it was before." in done.stdout, done.stdout
     is_as_before(place, first, before)
 
 

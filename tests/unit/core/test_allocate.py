@@ -9,11 +9,11 @@ import pytest
 
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.addresses import parse_range
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.allocate import (
-    ALL_CLASSES,
     decide,
     rebuild,
 )
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.choice import Live
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.claims import claimed
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.groups import Groups
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.ledger import Ledger
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import (
@@ -165,13 +165,13 @@ class TestWhoIsServed:
         assert isinstance(asked(new(load_balancer_class=name)), Assignment)
 
     def test_one_without_a_class_is_left_alone_where_only_ours_are_claimed(self):
-        classes = ALL_CLASSES - {None}
+        classes = claimed(unclassed=False)
         assert decide(new(), GROUPS, Ledger(), NOBODY, classes=classes) == Keep()
         named = new(load_balancer_class="purelb.io/purelbv2")
         assert isinstance(decide(named, GROUPS, Ledger(), NOBODY, classes=classes), Assignment)
 
     def test_what_another_purelb_gave_it_stays_where_only_ours_are_claimed(self):
-        classes = ALL_CLASSES - {None}
+        classes = claimed(unclassed=False)
         marked_alike = replace(service(), allocated_by_us=True, load_balancer_class=None)
         assert decide(marked_alike, GROUPS, Ledger(), NOBODY, classes=classes) == Keep()
         was = replace(marked_alike, is_load_balancer=False)

@@ -41,16 +41,6 @@ def of_class(obj: dict[str, Any], name: str) -> dict[str, Any]:
     return {**obj, "spec": {**obj["spec"], "loadBalancerClass": name}}
 
 
-def merged(obj: Any, patch: Any) -> Any:
-    """What a merge patch (RFC 7386) makes of a value."""
-    if not isinstance(patch, dict):
-        return patch
-    new = dict(obj) if isinstance(obj, dict) else {}
-    for key, value in patch.items():
-        new[key] = merged(new.get(key), value)
-    return {key: value for key, value in new.items() if value is not None}
-
-
 WEB = service("10.0.0.1", "fd00::1")
 
 
@@ -109,26 +99,26 @@ def test_a_service_is_handed_over_by_the_type_of_its_pool(
 
 
 class TestOnTheWay:
-    def test_it_arrives_with_all_that_it_left_with(self):
-        left = merged(WEB, handover.leaving(WEB))
+    def test_it_arrives_with_all_that_it_left_with(self, merge: Any):
+        left = merge(WEB, handover.leaving(WEB))
         assert left["spec"]["type"] == "NodePort"
         assert handover.is_moving(left)
         # What the API server does.
         del left["spec"]["externalTrafficPolicy"], left["status"]
-        there = merged(left, handover.arriving(left, handover.CLASS))
+        there = merge(left, handover.arriving(left, handover.CLASS))
         asked = there["metadata"]["annotations"]["purelb.io/addresses"]
         assert asked == "10.0.0.1,fd00::1"
-        settled = merged({**there, "status": WEB["status"]}, handover.settling(there))
+        settled = merge({**there, "status": WEB["status"]}, handover.settling(there))
         assert settled == of_class(WEB, "purelb.io/purelbv2")
 
-    def test_what_its_owner_asked_for_is_still_asked_for(self):
+    def test_what_its_owner_asked_for_is_still_asked_for(self, merge: Any):
         own = service("10.0.0.1", **{"purelb.io/addresses": "10.0.0.1,10.0.0.9"})
-        left = merged(own, handover.leaving(own))
-        assert merged(left, handover.settling(left))["metadata"] == own["metadata"]
+        left = merge(own, handover.leaving(own))
+        assert merge(left, handover.settling(left))["metadata"] == own["metadata"]
 
-    def test_one_without_node_ports_gets_none(self):
+    def test_one_without_node_ports_gets_none(self, merge: Any):
         bare = {**WEB, "spec": {**WEB["spec"], "allocateLoadBalancerNodePorts": False}}
-        left = merged(bare, handover.leaving(bare))
+        left = merge(bare, handover.leaving(bare))
         assert left["spec"]["type"] == "ClusterIP"
         arrived = handover.arriving(left, None)["spec"]
         assert arrived["allocateLoadBalancerNodePorts"] is False
