@@ -106,6 +106,9 @@ def _remove(
     ours = [obj for obj, there in found if there is None or _is_same_owner(obj, there)]
     if not with_objects:
         _refuse_with_objects(cluster, [there for obj, there in found if there and obj in ours])
+    if not keeper.check_mode:
+        for there in (there for obj, there in found if there and obj in ours):
+            _convert_no_more(cluster, there)
     return {
         **result_of(keeper.delete(ours)),
         "migrated": [],
@@ -114,6 +117,16 @@ def _remove(
             for there in foreign
         ],
     }
+
+
+def _convert_no_more(cluster: Cluster, definition: Object) -> None:
+    """Let the objects go without whoever converts them, which may be gone already.
+
+    The API server reads each one before it deletes it with its definition, and would wait for ever.
+    """
+    if (definition["spec"].get("conversion") or {}).get("strategy", "None") != "None":
+        patch = {"spec": {"conversion": {"strategy": "None", "webhook": None}}}
+        cluster.patch(DEFINITIONS, namespace=None, name=_name(definition), patch=patch)
 
 
 def _refuse_unreadable(wanted: Object, stored: Tuple[str, ...]) -> None:
