@@ -9,9 +9,14 @@ they are told on their node and take them away when they are told to end.
 
 from __future__ import annotations
 
-import json
+import argparse
+import http
+import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+from labkit.api import ApiError
 from labkit.lab import Lab
 
 NAMESPACE = "purelb"
@@ -227,8 +232,100 @@ def allocated(name: str, addresses: list[str], **annotations: str) -> dict[str, 
     }
 
 
-def provide_service(lab: Lab, service: dict[str, Any]) -> str:
+# What the two Services have, and the groups that v1 was told of.
+WEB = ["172.28.1.225", "fd28:0:0:1::225"]
+SHOP = ["172.28.1.226", "fd28:0:0:1::226"]
+NEAR = {
+    "v4pool": {"pool": "172.28.1.220-172.28.1.239", "subnet": "172.28.1.0/24"},
+    "v6pool": {"pool": "fd28:0:0:1::220-fd28:0:0:1::239", "subnet": "fd28:0:0:1::/64"},
+}
+FAR = {
+    "v4pool": {"pool": "10.100.9.0/28", "subnet": "10.100.9.0/24", "aggregation": "/32"},
+    "v6pool": {"pool": "fd28:100:9::/124", "subnet": "fd28:100:9::/64", "aggregation": "/128"},
+}
+_CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_SERVICES = (
+    allocated("old-web", WEB),
+    allocated("old-shop", SHOP, **{"purelb.io/service-group": "default"}),
+)
+
+
+def provide(lab: Lab, image: str) -> list[str]:
+    """Bring up v1, on n1, with two groups and two Services; returns the paths of these.
+
+    The lab has the image, from which the programs take their libraries.
+    """
+    api = lab.api
+    for one in DEFINITIONS:
+        path = api.path_of(api.apply(one))
+        api.wait(path, lambda d: d and "conditions" in d.get("status", {}))
+    # It runs on the nodes' own network.
+    privileged = {"pod-security.kubernetes.io/enforce": "privileged"}
+    meta = {"name": NAMESPACE, "labels": privileged}
+    api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
+    objects = [
+        old("ServiceGroup", "default", {"local": NEAR}),
+        old("ServiceGroup", "far", {"local": FAR}),
+        old("LBNodeAgent", "default", {"local": {"sendgarp": True}}),
+    ]
+    for one in objects:
+        _insist(partial(api.create, one))
+    for one in (*permissions(), *programs(image, "n1")):
+        api.create(one)
+    return [_provide_service(lab, one) for one in _SERVICES]
+
+
+def remove(lab: Lab) -> None:
+    """Take away all that `provide` made, and what a migration has left of it."""
+    api = lab.api
+    for one in _SERVICES:
+        api.delete(api.path_of(one))
+    for one in DEFINITIONS:
+        # Whoever converted may be gone, and the API server would wait for it.
+        path = api.path_of(one)
+        if api.exists(path):
+            api.merge_patch(path, {"spec": {"conversion": {"strategy": "None", "webhook": None}}})
+            api.delete(path)
+    for one in permissions():
+        api.delete(api.path_of(one))
+    namespace = f"/api/v1/namespaces/{NAMESPACE}"
+    api.delete(namespace)
+    for path in (*(f"{_CRDS}/{one['metadata']['name']}" for one in DEFINITIONS), namespace):
+        api.wait(path, lambda n: n is None, seconds=60)
+
+
+def _insist(create: Callable[[], Any]) -> None:
+    """Create an object of a kind that the API server serves a moment after its definition."""
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            create()
+        except ApiError as problem:
+            if problem.status != http.HTTPStatus.NOT_FOUND or time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+        else:
+            return
+
+
+def _provide_service(lab: Lab, service: dict[str, Any]) -> str:
     """Create a Service with its status; returns its path."""
     path = lab.api.path_of(lab.api.create(service))
-    lab.api.merge_patch(f"{path}/status", json.loads(json.dumps({"status": service["status"]})))
+    lab.api.merge_patch(f"{path}/status", {"status": service["status"]})
     return path
+
+
+def main() -> None:
+    """Bring up v1 on the lab, or take it away."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("action", choices=["up", "down"], help="bring it up, or take it away")
+    parser.add_argument("--image", required=True, help="an image of this PureLB that nodes have")
+    options = parser.parse_args()
+    lab = Lab.load()
+    remove(lab)
+    if options.action == "up":
+        provide(lab, options.image)
+
+
+if __name__ == "__main__":
+    main()
