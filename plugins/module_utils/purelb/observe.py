@@ -12,6 +12,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core import (
     audit,
     codec,
     configuration,
+    customresources,
     draining,
     endpoints,
     lockfindings,
@@ -129,7 +130,7 @@ def read_groups(cluster: Cluster, *, namespace: str) -> List[model.ServiceGroup]
 
 def _group_of(body: Object) -> Optional[model.ServiceGroup]:
     try:
-        return codec.service_group_of(body)
+        return customresources.service_group_of(body)
     except ObjectError:
         # The allocator tells of it, and gives out nothing.
         return None
@@ -137,7 +138,7 @@ def _group_of(body: Object) -> Optional[model.ServiceGroup]:
 
 def read_configs(cluster: Cluster, *, namespace: str) -> List[configuration.NodeConfig]:
     """The LBNodeAgent objects."""
-    return cluster.read_all(CONFIGS, namespace=namespace, convert=codec.node_config_of)
+    return cluster.read_all(CONFIGS, namespace=namespace, convert=customresources.node_config_of)
 
 
 def read_endpoints(cluster: Cluster) -> Mapping[model.ServiceKey, FrozenSet[str]]:
