@@ -27,7 +27,10 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.kube import (
     Kind,
     Object,
 )
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.spread import spread
 
+# So many digests take a third of a second, which is worth a second process.
+_MUCH = 1_000_000
 LEASES = Kind("coordination.k8s.io", "v1", "leases", namespaced=True)
 SERVICES = Kind("", "v1", "services", namespaced=True)
 NODES = Kind("", "v1", "nodes", namespaced=False)
@@ -65,6 +68,7 @@ def judge(
     # Only where they matter: they are the most numerous, and need a permission of their own.
     ready = read_endpoints(cluster) if any(map(_asks_endpoints, services)) else None
     leases = read_leases(cluster, namespace=namespace)
+    is_much = len(leases) * len(services) >= _MUCH
     return audit.audit(
         leases,
         services,
@@ -72,6 +76,7 @@ def judge(
         drained={one.name: one.uid for one in known if draining.draining_taint(one.taints)},
         endpoints=ready,
         groups=groups,
+        spread=spread if is_much else map,
     )
 
 
