@@ -12,7 +12,10 @@ import asyncio
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Generic, TypeVar
 
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core import codec
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core import (
+    codec,
+    customresources,
+)
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.claims import (
     Classes,
     concerns_agents,
@@ -134,7 +137,7 @@ def group_table(
 ) -> Table[str, ServiceGroup]:
     """ServiceGroups by name."""
     return Table(
-        codec.service_group_of,
+        customresources.service_group_of,
         lambda item: str(item["metadata"]["name"]),
         on_change,
         on_error=on_error,
@@ -143,7 +146,9 @@ def group_table(
 
 def config_table(on_change: Callable[[set[str]], None]) -> Table[str, NodeConfig]:
     """LBNodeAgents by name."""
-    return Table(codec.node_config_of, lambda item: str(item["metadata"]["name"]), on_change)
+    return Table(
+        customresources.node_config_of, lambda item: str(item["metadata"]["name"]), on_change
+    )
 
 
 def slice_table(on_change: Callable[[set[ServiceKey]], None]) -> Table[ServiceKey, EndpointSlice]:

@@ -210,9 +210,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb import (
 
 def main() -> None:
     given = {"definitions": {"type": "list", "elements": "dict"}}
-    spec = (
-        argspec.connection().merge(argspec.conversion()).merge(argspec.ArgumentSpec(given))
-    )
+    spec = argspec.connection().merge(argspec.conversion()).merge(argspec.ArgumentSpec(given))
     module = AnsibleModule(**spec.arguments(), supports_check_mode=True)
     if conversion.is_offline(module.params):
         finish.finish(module, lambda: conversion.offline(module.params))

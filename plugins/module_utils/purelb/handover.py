@@ -13,7 +13,11 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, Iterable, List, Mapping, Optional
 
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core import codec, names
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core import (
+    codec,
+    customresources,
+    names,
+)
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.errors import ObjectError
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import (
     Address,
@@ -90,7 +94,7 @@ def readable(bodies: Iterable[Object]) -> List[ServiceGroup]:
     for body in bodies:
         if body["kind"] == "ServiceGroup":
             try:
-                found.append(codec.service_group_of(body))
+                found.append(customresources.service_group_of(body))
             except ObjectError:
                 continue  # nobody gives addresses from it, and the allocator says why
     return found

@@ -12,7 +12,20 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
+from functools import partial
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    FrozenSet,
+    Iterable,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
 
 from .claims import is_served
 from .election import Decision, Electorate, Member, elect, prefer
@@ -24,6 +37,8 @@ from .vips import Vip, vips_of
 
 # How many candidates of an address are told by name: nobody reads a thousand.
 MAX_CANDIDATES = 5
+# `map`, or whoever does the same on several processors.
+Spread = Callable[[Callable[[Vip], Decision], Sequence[Vip]], Iterable[Decision]]
 
 
 class Severity(str, Enum):
@@ -100,7 +115,7 @@ class Report:
         return replace(self, findings=in_order([*self.findings, *others]))
 
 
-def audit(
+def audit(  # noqa: PLR0913 - all that is read of a cluster, and who holds the elections
     leases: Iterable[Lease],
     services: Iterable[Service],
     *,
@@ -108,11 +123,13 @@ def audit(
     drained: Optional[Mapping[str, str]] = None,
     endpoints: Optional[Mapping[ServiceKey, FrozenSet[str]]] = None,
     groups: Sequence[ServiceGroup] = (),
+    spread: Spread = map,
 ) -> Report:
     """Judge Leases and Services as they were listed at `wall_time` (seconds since the epoch).
 
     `drained` gives the UIDs of Nodes whose taints keep addresses away, by name; `endpoints` the
     nodes with a ready endpoint of each Service; `groups` are the pools, where they are known.
+    `spread` holds the elections.
     """
     lease_reports = tuple(
         replace(_lease_report(lease, wall_time), draining=is_drained(lease, drained or {}))
@@ -125,9 +142,9 @@ def audit(
         if r.is_live
     )
     electorate = Electorate(members)
-    vips = tuple(
-        VipReport(vip, _decide(vip, electorate, endpoints or {})) for vip in vips_of(known, groups)
-    )
+    decide = partial(_decide, electorate=electorate, endpoints=endpoints or {})
+    addresses = vips_of(known, groups)
+    vips = tuple(map(VipReport, addresses, spread(decide, addresses)))
     findings = [finding for report in lease_reports for finding in _lease_findings(report)]
     findings += _service_findings(known)
     live = frozenset(member.node for member in members)
