@@ -240,7 +240,7 @@ class NodeStore:
     """All that the node agent knows; `changed` is set whenever the loop should look again."""
 
     def __init__(self, node: str, *, classes: Classes, drains: bool) -> None:
-        """`classes`: of the Services that are ours. `drains`: whether taints keep addresses away."""
+        """`classes`: of our Services. `drains`: whether taints keep addresses away from a node."""
         self.changed = asyncio.Event()
         self.services = service_table(
             self._services_changed, wanted=lambda service: concerns_agents(service, classes)
