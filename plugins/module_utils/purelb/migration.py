@@ -196,7 +196,8 @@ def _remove_v1(passage: Passage, _params: Dict[str, Any]) -> Dict[str, Any]:
     for name in (ALLOCATOR, AGENT):
         passage.remove(passage.old(name))
     for obj in passage.backup().of("ServiceGroup", "LBNodeAgent"):
-        passage.remove(obj)
+        if passage.there(obj) is not None:
+            passage.drop(obj)
     passage.store_anew()
     return {}
 

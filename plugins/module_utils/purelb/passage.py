@@ -226,6 +226,22 @@ class Passage:
             if one.is_change:
                 self._note((one.before, None))
 
+    def drop(self, obj: Object) -> None:
+        """Delete an object that owns nothing, without the garbage collector.
+
+        That one loses sight of kinds whose definitions change.
+        """
+        meta = obj["metadata"]
+        namespace, name = meta.get("namespace"), meta["name"]
+        self.cluster.delete(
+            self._kind(obj),
+            namespace=namespace,
+            name=name,
+            dry_run=self.check_mode,
+            with_owned=False,
+        )
+        self._note((obj, None))
+
     def stop(self, head: Object) -> None:
         """Take all Pods from a program and wait until they are gone; it stays itself."""
         found = self.there(head)

@@ -77,7 +77,7 @@ def _restore_definitions(passage: Passage, kept: backup.Backup) -> None:
     everything = passage.insist(partial(_in_v1, passage))
     for obj in everything:
         if obj["metadata"]["namespace"] == passage.target:
-            passage.insist(partial(passage.remove, obj))
+            passage.insist(partial(passage.drop, obj))
     for obj in kept.of("ServiceGroup", "LBNodeAgent"):
         # First as it is, so that it is stored as v1 even where nothing has to change.
         passage.insist(partial(_rewrite, passage, obj))

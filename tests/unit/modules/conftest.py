@@ -104,7 +104,15 @@ class FakeCluster:
             self.writes.append(f"apply {name}")
         return deepcopy(result)
 
-    def delete(self, kind: Kind, *, namespace: str | None, name: str, dry_run: bool) -> None:
+    def delete(
+        self,
+        kind: Kind,
+        *,
+        namespace: str | None,
+        name: str,
+        dry_run: bool,
+        with_owned: bool = True,
+    ) -> None:
         if not dry_run:
             del self.stored[kind.plural, namespace, name]
             self.writes.append(f"delete {name}")
