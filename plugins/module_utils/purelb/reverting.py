@@ -67,7 +67,7 @@ def forget(passage: Passage, _params: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _remove_configuration(passage: Passage) -> None:
-    """Remove the objects of v2 while they are stored as such, which needs nobody to convert them."""
+    """Remove the objects of v2 while they are stored as such: nobody has to convert them."""
     for name in ("ServiceGroup", "LBNodeAgent"):
         kind = passage.cluster.kind(NEW, name)
         if kind is not None:
@@ -80,8 +80,8 @@ def _remove_configuration(passage: Passage) -> None:
 def _restore_definitions(passage: Passage, kept: backup.Backup) -> None:
     """Bring back the definitions with their objects.
 
-    What is stored as v2 can only be read, and so be written as v1, while v2 is among the versions; as
-    it is, because there is nobody to convert.
+    What is stored as v2 can only be read, and so be written as v1, while v2 is among the versions;
+    as it is, because there is nobody to convert.
     """
     for definition in passage.definitions():
         if "v2" in _versions(definition):
