@@ -89,7 +89,7 @@ def judge(
 
 def _state(pod: Object, leases: Mapping[str, audit.LeaseReport], revision: str) -> NodeState:
     metadata, name = pod["metadata"], pod["metadata"]["name"]
-    node = pod["spec"].get("nodeName") or "no node yet"
+    node = _node_of(pod)
     where = f"kubectl -n {metadata['namespace']}"
     logs = f"Look at: {where} logs {name}."
 
@@ -103,8 +103,8 @@ def _state(pod: Object, leases: Mapping[str, audit.LeaseReport], revision: str) 
         return not_done("it has the agent of before", begun=False)
     if not _is_ready(pod):
         why = "; ".join(hindrances(pod)) or f"Pod {name} is not ready"
-        image = f"Give it an image that it can get, or look at: {where} describe pod {name}."
-        return not_done(why, image if pod["status"].get("phase") == "Pending" else logs)
+        start = f"Give it what it needs to start, or look at: {where} describe pod {name}."
+        return not_done(why, start if pod["status"].get("phase") == "Pending" else logs)
     return _lease_state(pod, node, leases.get(node), not_done, logs)
 
 
@@ -125,6 +125,18 @@ def _lease_state(
         mend = f"{logs} Compare this machine's clock with the node's, too."
         return not_done(f"its Lease was renewed {age}, and lasts {report.lease.duration:g} s", mend)
     return NodeState(node, name, done=True, begun=True, reason="its Lease is renewed")
+
+
+def _node_of(pod: Object) -> str:
+    """The node that a Pod is on, or is for: the controller says so by what it asks for."""
+    spec = pod["spec"]
+    if spec.get("nodeName"):
+        return str(spec["nodeName"])
+    asked = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    terms = asked.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get("nodeSelectorTerms")
+    fields = (field for term in terms or () for field in term.get("matchFields") or ())
+    named = (field["values"][0] for field in fields if field["key"] == "metadata.name")
+    return str(next(named, "no node yet"))
 
 
 def _is_ready(pod: Object) -> bool:

@@ -89,7 +89,7 @@ def test_it_is_not_before_the_last_one_is_available():
         pytest.param(
             pod("n2", ready=False, waiting="ErrImagePull"),
             leases(),
-            "container lbnodeagent: ErrImagePull. Give it an image that it can get",
+            "agent-n2, container lbnodeagent: ErrImagePull. Give it what it needs to start",
             id="no image",
         ),
         pytest.param(pod("n2"), leases(nodes=["n1", "n3"]), "there is no Lease of it", id="none"),
@@ -117,6 +117,38 @@ def test_a_node_that_does_not_come_back_is_named_with_a_mend(agent, known, words
     assert "have not come further for 180 s: " in said
     assert f"n2: {words}" in said or f"n2: Pod {words}" in said
     assert "Not touched, with the agents of before: n3. Run again when" in said
+
+
+def test_a_pod_that_fits_on_no_node_is_told_by_the_node_that_it_is_for():
+    affinity = {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [
+                    {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n2"]}]}
+                ]
+            }
+        }
+    }
+    unplaced = {
+        **pod("n2", ready=False),
+        "spec": {"affinity": affinity},
+        "status": {
+            "phase": "Pending",
+            "conditions": [
+                {
+                    "type": "PodScheduled",
+                    "status": "False",
+                    "reason": "Unschedulable",
+                    "message": "Insufficient cpu",
+                }
+            ],
+        },
+    }
+    status = daemon_set(updated=1, available=2)
+    pods = [unplaced, pod("n1", revision="old"), pod("n3", revision="old")]
+    said = judge(status, pods, leases(), revision="new").complaint(5)
+    assert "n2: Pod agent-n2: Unschedulable: Insufficient cpu. Give it" in said
+    assert "Not touched, with the agents of before: n1, n3." in said
 
 
 def test_nodes_are_done_one_by_one():
