@@ -1,0 +1,150 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes that cannot pull get the image from an archive, by the playbook load_image."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from labkit.inventory import inventory
+from labkit.lab import Lab
+from watching import IMAGE, ROOT
+
+pytestmark = pytest.mark.timeout(120)
+ARCHIVE = ROOT / ".cache/image.tar"
+OTHER = "localhost/purelb/loaded:1"
+
+
+@pytest.fixture(scope="module")
+def hosts(cluster: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The inventory of the lab."""
+    path = tmp_path_factory.mktemp("inventory") / "hosts.json"
+    path.write_text(inventory(cluster.at, cluster.topology))
+    return path
+
+
+@pytest.fixture(scope="module")
+def ctr(hosts: Path) -> Callable[..., str]:
+    """Run the client of a node's containerd, as the inventory says."""
+    nodes = json.loads(hosts.read_text())["purelb_nodes"]["hosts"]
+
+    def run(node: str, *arguments: str) -> str:
+        client = shlex.split(nodes[node]["purelb_install_ctr"])
+        command = [*client, "--namespace", "k8s.io", *arguments]
+        return subprocess.run(command, text=True, capture_output=True, check=True).stdout
+
+    return run
+
+
+@pytest.fixture
+def archive(cluster: Lab, ctr: Callable[..., str], tmp_path: Path) -> Any:
+    """The image under a name that no node has; none has it after the test."""
+    path = tmp_path / "image.tar"
+    with tarfile.open(ARCHIVE) as old, tarfile.open(path, "w") as new:
+        for member in old:
+            content = old.extractfile(member)
+            if member.name == "manifest.json":
+                renamed = (tmp_path / "manifest.json", content.read().replace(*_names()))
+                renamed[0].write_bytes(renamed[1])
+                new.add(renamed[0], "manifest.json")
+            elif member.name != "repositories":
+                new.addfile(member, content)
+    yield path
+    for node in cluster.nodes:
+        ctr(node, "images", "remove", OTHER)
+
+
+def _names() -> tuple[bytes, bytes]:
+    return IMAGE.encode(), OTHER.encode()
+
+
+@pytest.fixture
+def load(playbook: Callable[..., Any], hosts: Path) -> Callable[..., Any]:
+    def run(archive: Path, *arguments: str, image: str = OTHER, check: bool = True) -> Any:
+        return playbook(
+            "--inventory", str(hosts), "purelb.purelb.load_image",
+            "-e", f"purelb_install_image_archive={archive}",
+            "-e", f"purelb_install_image={image}", *arguments, check=check,
+        )  # fmt: skip
+
+    return run
+
+
+def changed(done: subprocess.CompletedProcess[str]) -> dict[str, int]:
+    """How many tasks changed each host."""
+    found = re.findall(r"^(\w+) +: ok=\d+ +changed=(\d+)", done.stdout, re.MULTILINE)
+    return {host: int(count) for host, count in found}
+
+
+def pod(node: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"loaded-{node}", "namespace": "default"},
+        "spec": {
+            "nodeName": node,
+            "restartPolicy": "Never",
+            "containers": [
+                {
+                    "name": "loaded",
+                    "image": OTHER,
+                    "imagePullPolicy": "Never",
+                    "command": ["lbnodeagent", "--help"],
+                }
+            ],
+        },
+    }
+
+
+def test_pods_start_that_may_not_pull(cluster, ctr, load, archive):
+    foretold = load(archive, "--check")
+    assert changed(foretold) == dict.fromkeys(cluster.nodes, 1)
+    assert not any(OTHER in ctr(node, "images", "list", "-q") for node in cluster.nodes)
+    assert changed(load(archive)) == dict.fromkeys(cluster.nodes, 1)
+    paths = [cluster.api.path_of(cluster.api.create(pod(node))) for node in cluster.nodes]
+    try:
+        for path in paths:
+            cluster.api.wait(path, has_succeeded, what="end of a Pod")
+    finally:
+        for path in paths:
+            cluster.api.delete(path, gracePeriodSeconds=0)
+
+
+def has_succeeded(one: dict[str, Any]) -> bool:
+    return one["status"].get("phase") == "Succeeded"
+
+
+def test_only_nodes_that_have_another_image_by_this_name_get_it(cluster, ctr, load, archive):
+    missing, other, *_rest = cluster.nodes
+    load(archive)
+    ctr(missing, "images", "remove", OTHER)
+    pause = next(n for n in ctr(other, "images", "list", "-q").split() if "pause" in n)
+    ctr(other, "images", "tag", "--force", pause, OTHER)
+    one = dict.fromkeys(cluster.nodes, 0)
+    assert changed(load(archive)) == {**one, missing: 1, other: 1}
+    assert changed(load(archive)) == one
+
+
+@pytest.mark.parametrize(
+    ("path", "image", "words"),
+    [
+        ("", OTHER, "give the path of the archive"),
+        ("/nowhere.tar", OTHER, "/nowhere.tar cannot be read as an archive of an image"),
+        (__file__, OTHER, "cannot be read as an archive of an image"),
+        (ARCHIVE, OTHER, f"has {IMAGE}, and not {OTHER}: name the one that it has"),
+    ],
+    ids=["none", "missing", "no archive", "of another image"],
+)
+def test_what_cannot_be_loaded_is_refused_with_a_mend(load, path, image, words):
+    done = load(path, image=image, check=False)
+    assert done.returncode != 0
+    assert words in " ".join(done.stdout.split())
