@@ -4,19 +4,20 @@
 
 from __future__ import annotations
 
-import json
 import re
-import shlex
+import shutil
 import subprocess
-import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from disturbing import is_ready
 
+from labkit.archive import pack, write_archive
 from labkit.inventory import inventory
 from labkit.lab import Lab
+from labkit.programs import programs
 from watching import IMAGE, ROOT
 
 pytestmark = pytest.mark.timeout(120)
@@ -32,39 +33,17 @@ def hosts(cluster: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def ctr(hosts: Path) -> Callable[..., str]:
-    """Run the client of a node's containerd, as the inventory says."""
-    nodes = json.loads(hosts.read_text())["purelb_nodes"]["hosts"]
-
-    def run(node: str, *arguments: str) -> str:
-        client = shlex.split(nodes[node]["purelb_install_ctr"])
-        command = [*client, "--namespace", "k8s.io", *arguments]
-        return subprocess.run(command, text=True, capture_output=True, check=True).stdout
-
-    return run
-
-
 @pytest.fixture
-def archive(cluster: Lab, ctr: Callable[..., str], tmp_path: Path) -> Any:
-    """The image under a name that no node has; none has it after the test."""
-    path = tmp_path / "image.tar"
-    with tarfile.open(ARCHIVE) as old, tarfile.open(path, "w") as new:
-        for member in old:
-            content = old.extractfile(member)
-            if member.name == "manifest.json":
-                renamed = (tmp_path / "manifest.json", content.read().replace(*_names()))
-                renamed[0].write_bytes(renamed[1])
-                new.add(renamed[0], "manifest.json")
-            elif member.name != "repositories":
-                new.addfile(member, content)
+def archive(cluster: Lab, tmp_path: Path) -> Iterator[Path]:
+    """A small image that no node has; none has it after the test."""
+    root, layer, path = tmp_path / "root", tmp_path / "layer.tar", tmp_path / "image.tar"
+    root.mkdir()
+    shutil.copy2(programs(cluster.at).pause, root / "pause")
+    pack(root, layer)
+    write_archive(layer, path, tag=OTHER, config={"Entrypoint": ["/pause"]})
     yield path
     for node in cluster.nodes:
-        ctr(node, "images", "remove", OTHER)
-
-
-def _names() -> tuple[bytes, bytes]:
-    return IMAGE.encode(), OTHER.encode()
+        cluster.ctr(node, "images", "remove", OTHER)
 
 
 @pytest.fixture
@@ -92,43 +71,31 @@ def pod(node: str) -> dict[str, Any]:
         "metadata": {"name": f"loaded-{node}", "namespace": "default"},
         "spec": {
             "nodeName": node,
-            "restartPolicy": "Never",
-            "containers": [
-                {
-                    "name": "loaded",
-                    "image": OTHER,
-                    "imagePullPolicy": "Never",
-                    "command": ["lbnodeagent", "--help"],
-                }
-            ],
+            "terminationGracePeriodSeconds": 0,
+            "containers": [{"name": "loaded", "image": OTHER, "imagePullPolicy": "Never"}],
         },
     }
 
 
-def test_pods_start_that_may_not_pull(cluster, ctr, load, archive):
+def test_pods_start_that_may_not_pull(cluster, load, archive):
     foretold = load(archive, "--check")
     assert changed(foretold) == dict.fromkeys(cluster.nodes, 1)
-    assert not any(OTHER in ctr(node, "images", "list", "-q") for node in cluster.nodes)
+    assert not any(OTHER in cluster.ctr(node, "images", "list", "-q") for node in cluster.nodes)
     assert changed(load(archive)) == dict.fromkeys(cluster.nodes, 1)
     paths = [cluster.api.path_of(cluster.api.create(pod(node))) for node in cluster.nodes]
     try:
         for path in paths:
-            cluster.api.wait(path, has_succeeded, what="end of a Pod")
+            cluster.api.wait(path, is_ready, what="Pod of the image")
     finally:
         for path in paths:
-            cluster.api.delete(path, gracePeriodSeconds=0)
+            cluster.api.delete(path)
 
 
-def has_succeeded(one: dict[str, Any]) -> bool:
-    return one["status"].get("phase") == "Succeeded"
-
-
-def test_only_nodes_that_have_another_image_by_this_name_get_it(cluster, ctr, load, archive):
+def test_only_nodes_that_have_another_image_by_this_name_get_it(cluster, load, archive):
     missing, other, *_rest = cluster.nodes
     load(archive)
-    ctr(missing, "images", "remove", OTHER)
-    pause = next(n for n in ctr(other, "images", "list", "-q").split() if "pause" in n)
-    ctr(other, "images", "tag", "--force", pause, OTHER)
+    cluster.ctr(missing, "images", "remove", OTHER)
+    cluster.ctr(other, "images", "tag", "--force", IMAGE, OTHER)
     one = dict.fromkeys(cluster.nodes, 0)
     assert changed(load(archive)) == {**one, missing: 1, other: 1}
     assert changed(load(archive)) == one
