@@ -64,8 +64,9 @@ sanity: setup ## ansible-test sanity
 
 molecule: setup $(ARCHIVE) ## molecule scenarios alone, on a lab that is up
 	@lab/lab load $(ARCHIVE)
-	@export KUBECONFIG=$$(lab/lab kubeconfig) PURELB_IMAGE=$(IMAGE); cd extensions; \
-	for scenario in default crds; do \
+	@lab/lab inventory >.cache/inventory.json
+	@export KUBECONFIG=$$(lab/lab kubeconfig) PURELB_IMAGE=$(IMAGE) PURELB_INVENTORY=$(CURDIR)/.cache/inventory.json; \
+	cd extensions; for scenario in default crds upgrade; do \
 		echo "== molecule $$scenario"; molecule test --scenario-name $$scenario; done
 
 coverage: setup ## the core's own tests reach each of its branches
