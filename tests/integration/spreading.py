@@ -18,6 +18,7 @@ import pytest
 LONGEST = {
     "test_outage.py": 350,
     "test_versions.py": 250,
+    "test_upgrade.py": 220,
     "test_failover.py": 170,
     "test_api_faults.py": 160,
     "test_verify.py": 120,
