@@ -12,7 +12,19 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import (
+    Any,
+    Dict,
+    FrozenSet,
+    Iterable,
+    List,
+    Literal,
+    Mapping,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
 
 from .election import Decision, Electorate, Member, elect, prefer
 from .leases import is_drained
@@ -23,6 +35,44 @@ from .vips import Vip, vips_of
 
 # How many candidates of an address are told by name: nobody reads a thousand.
 MAX_CANDIDATES = 5
+
+
+# All that is ever found, here and by whoever looks further; docs/operate.md explains each.
+FindingCode = Literal[
+    "addressTwice",
+    "answeredTwice",
+    "clockAhead",
+    "dadFailed",
+    "interfaceDown",
+    "leaseExpired",
+    "leaseHolder",
+    "leaseMalformed",
+    "leaseWithoutSubnets",
+    "lockAbsent",
+    "lockExpired",
+    "lockFlapping",
+    "lockFree",
+    "lockUnreadable",
+    "metricsUnreachable",
+    "noAnswer",
+    "noEligibleNodes",
+    "noLease",
+    "noLocalInterface",
+    "noService",
+    "nodeAddress",
+    "nodeNotObserved",
+    "notAnnounced",
+    "notHeld",
+    "outlivesLease",
+    "staleAnnouncer",
+    "subnetsDiffer",
+    "tentative",
+    "wrongAnnouncer",
+    "wrongAnswer",
+    "wrongHolder",
+    "wrongInterface",
+    "wrongPrefix",
+]
 
 
 class Severity(str, Enum):
@@ -46,7 +96,7 @@ class Finding:
     """Something that is not as it should be, and what to do about it."""
 
     severity: Severity
-    code: str
+    code: FindingCode
     object: str
     message: str
     mend: str
