@@ -3,7 +3,7 @@
 """Every command of README.md, docs/ and the roles' READMEs, run as it stands there.
 
 A page is followed in the cluster that the README makes: with PureLB, a ServiceGroup `default` and a
-Service `web`. The README itself begins with nothing.
+Service `web`; unless `BEFORE` names what it begins with. Whatever it leaves behind is undone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ FOLLOWED = [
     for page in PAGES
     if any(isinstance(step, Run) and not is_left_out(step) for step in steps(read(page)))
 ]
-WITHOUT_PURELB = ("README.md",)
+# The fixture that makes what a page begins with, where that is not `at_work`.
+BEFORE = {"README.md": "nothing", "docs/install.md": "nothing"}
 GROUP = {
     "apiVersion": "purelb.io/v2",
     "kind": "ServiceGroup",
@@ -108,8 +109,7 @@ def addressed(cluster: Lab) -> Iterator[Lab]:
     yield cluster
     for host, address in added:
         cluster.run_in(host, ["ip", "addr", "del", address, "dev", "eth0"])
-    wanted = {key: own["metadata"][key] for key in ("name", "namespace")}
-    cluster.api.apply({**GROUP, "metadata": wanted, "spec": own["spec"]})
+    cluster.api.apply({**GROUP, "spec": own["spec"]})
 
 
 @pytest.fixture(scope="module")
@@ -147,26 +147,38 @@ def restore(lab: Lab, node: str) -> None:
 
 
 @pytest.fixture
-def reader(
-    addressed: Lab, undone: None, page: str, playbook: Callable[..., object], tmp_path: Path
-) -> Reader:
-    """Somebody who has done what is to be done before a page."""
-    someone = Reader(addressed, tmp_path)
-    if page in WITHOUT_PURELB:
-        gone = ("purelb_install_state=absent", "purelb_install_remove_crds=true")
-        playbook("purelb.purelb.install", *(word for one in gone for word in ("-e", one)))
-        return someone
-    someone.run("ansible-galaxy collection install .")
+def nothing(undone: None, playbook: Callable[..., object]) -> None:
+    """A cluster that never had PureLB."""
+    gone = "purelb_install_state=absent purelb_install_remove_crds=true"
+    playbook("purelb.purelb.install", "-e", gone)
+
+
+@pytest.fixture
+def at_work(undone: None, addressed: Lab, tmp_path: Path) -> None:
+    """The cluster that the README makes, and a volume for who claims one."""
     addressed.api.apply(GROUP)
-    path = addressed.api.path_of(addressed.api.create(WEB))
+    service = addressed.api.path_of(addressed.api.create(WEB))
     folder = tmp_path / "volume"
-    folder.mkdir(mode=0o777)
+    folder.mkdir()
+    folder.chmod(0o777)
     volume = {**VOLUME, "spec": {**VOLUME["spec"], "hostPath": {"path": str(folder)}}}
     addressed.api.apply(volume)
-    addresses_of(addressed, path)
+    addresses_of(addressed, service)
+
+
+@pytest.fixture
+def reader(request: pytest.FixtureRequest, addressed: Lab, page: str, tmp_path: Path) -> Reader:
+    """Somebody who has done what is to be done before a page."""
+    someone = Reader(addressed, tmp_path)
+    text = read(page)
+    if "podman push" not in text:
+        request.getfixturevalue("image")
+    if "ansible-galaxy collection install" not in text:
+        someone.run("ansible-galaxy collection install .")
+    request.getfixturevalue(BEFORE.get(page, "at_work"))
     return someone
 
 
 @pytest.mark.parametrize("page", FOLLOWED)
-def test_a_page_can_be_followed_to_the_letter(image: None, reader: Reader, page: str):
+def test_a_page_can_be_followed_to_the_letter(reader: Reader, page: str):
     reader.follow(page)

@@ -25,6 +25,7 @@ from docpages import (
     read,
     steps,
 )
+from following import GIVEN, NOT_RUN, SHIMS
 
 EACH_PAGE = pytest.mark.parametrize("page", PAGES)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -126,3 +127,26 @@ def anchors(text):
 def test_the_readme_leads_to_every_page():
     targets = set(_LINK.findall(read("README.md")))
     assert {page for page in PAGES if page != "README.md"} - targets == set()
+
+
+def all_commands():
+    scripts = [s.script for page in PAGES for s in steps(read(page)) if isinstance(s, Run)]
+    return [command for script in scripts for command in commands(script)]
+
+
+@pytest.mark.parametrize("command", NOT_RUN)
+def test_a_command_that_is_not_run_is_one_of_a_page_and_a_target_of_the_makefile(command):
+    program, target = command.split()
+    assert program == "make"
+    assert command in all_commands()
+    assert re.search(rf"^{target}:.* ## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("program", SHIMS)
+def test_a_stand_in_for_a_program_is_needed_by_a_page(program):
+    assert any(command.split()[0] == program for command in all_commands())
+
+
+def test_a_page_that_is_given_files_asks_for_them():
+    for page, files in GIVEN.items():
+        assert [name for name in files if name not in read(page)] == []
