@@ -8,6 +8,7 @@ Service `web`; unless `BEFORE` names what it begins with. Whatever it leaves beh
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -115,8 +116,10 @@ def addressed(cluster: Lab) -> Iterator[Lab]:
 @pytest.fixture(scope="module")
 def image(addressed: Lab, tmp_path_factory: pytest.TempPathFactory) -> None:
     """The image that the pages speak of is where the nodes can pull it."""
-    someone = Reader(addressed, tmp_path_factory.mktemp("builder"))
+    folder = tmp_path_factory.mktemp("builder")
+    someone = Reader(addressed, folder)
     someone.run(f"podman build --file agent/Dockerfile --tag {IMAGE} .; podman push {IMAGE}")
+    shutil.rmtree(folder)
 
 
 @pytest.fixture
@@ -167,7 +170,9 @@ def at_work(undone: None, addressed: Lab, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def reader(request: pytest.FixtureRequest, addressed: Lab, page: str, tmp_path: Path) -> Reader:
+def reader(
+    request: pytest.FixtureRequest, addressed: Lab, page: str, tmp_path: Path
+) -> Iterator[Reader]:
     """Somebody who has done what is to be done before a page."""
     someone = Reader(addressed, tmp_path)
     text = read(page)
@@ -176,7 +181,8 @@ def reader(request: pytest.FixtureRequest, addressed: Lab, page: str, tmp_path: 
     if "ansible-galaxy collection install" not in text:
         someone.run("ansible-galaxy collection install .")
     request.getfixturevalue(BEFORE.get(page, "at_work"))
-    return someone
+    yield someone
+    shutil.rmtree(tmp_path)
 
 
 @pytest.mark.parametrize("page", FOLLOWED)
