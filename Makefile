@@ -65,7 +65,7 @@ sanity: setup ## ansible-test sanity
 molecule: setup $(ARCHIVE) ## molecule scenarios alone, on a lab that is up
 	@lab/lab load $(ARCHIVE)
 	@export KUBECONFIG=$$(lab/lab kubeconfig) PURELB_IMAGE=$(IMAGE); cd extensions; \
-	for scenario in default crds; do \
+	for scenario in default crds migrate; do \
 		echo "== molecule $$scenario"; molecule test --scenario-name $$scenario; done
 
 coverage: setup ## the core's own tests reach each of its branches

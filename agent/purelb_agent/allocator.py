@@ -16,7 +16,10 @@ from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry
 
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.allocate import ALL_CLASSES
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.claims import (
+    Classes,
+    claimed,
+)
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.names import (
     API_GROUP,
     API_VERSION,
@@ -60,16 +63,15 @@ class _Setting:
     """What the environment says."""
 
     namespace: str
-    classes: frozenset[str | None]
+    classes: Classes
     has_draining: bool
     has_conversion: bool
 
     @classmethod
     def parse(cls, environ: Mapping[str, str]) -> _Setting:
-        takes_unclassed = parse_switch(environ, "PURELB_UNCLASSED", default=True)
         return cls(
             environ.get("PURELB_NAMESPACE") or DEFAULT_NAMESPACE,
-            ALL_CLASSES if takes_unclassed else ALL_CLASSES - {None},
+            claimed(unclassed=parse_switch(environ, "PURELB_UNCLASSED", default=True)),
             parse_switch(environ, "PURELB_DRAINING", default=True),
             parse_switch(environ, "PURELB_CONVERSION", default=False),
         )

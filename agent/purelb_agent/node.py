@@ -13,6 +13,10 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.claims import (
+    Classes,
+    claimed,
+)
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.conflicts import Conflict
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.names import (
     API_GROUP,
@@ -60,6 +64,7 @@ _ENVIRONMENT = """\
   PURELB_RENEW_DEADLINE  when a node withdraws if renewals fail (7s)
   PURELB_RETRY_PERIOD    pause between failed renewals (2s)
   PURELB_OUTAGE_HOLD     whether addresses stay while nobody reaches the API: on or off (on)
+  PURELB_UNCLASSED       whether Services without a loadBalancerClass are ours: on or off (on)
   PURELB_DRAINING        whether taints of a leaving node keep addresses away: on or off (on)
 """
 
@@ -95,6 +100,7 @@ class _Settings:
 
     identity: Identity
     timing: LeaseTiming
+    classes: Classes
     drains: bool
     key: bytes | None
     port: int
@@ -105,6 +111,7 @@ class _Settings:
         return cls(
             _identity(),
             LeaseTiming.parse(os.environ),
+            claimed(unclassed=parse_switch(os.environ, "PURELB_UNCLASSED", default=True)),
             parse_switch(os.environ, "PURELB_DRAINING", default=True),
             read_key(PEER_KEY) if holds else None,
             options.metrics_port,
@@ -118,7 +125,9 @@ class _Agent:
         self.registry = CollectorRegistry()
         identity, timing = settings.identity, settings.timing
         self.metrics = metrics = NodeMetrics(self.registry)
-        self.store = store = NodeStore(identity.node, drains=settings.drains)
+        self.store = store = NodeStore(
+            identity.node, classes=settings.classes, drains=settings.drains
+        )
         self.kernel = Kernel()
         self.renewer = Renewer(kube, store, identity, timing=timing, metrics=metrics)
         self.events = Events(kube, component="lbnodeagent", instance=identity.node)

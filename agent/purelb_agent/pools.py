@@ -70,8 +70,10 @@ class Pools:
         self._table = group_table(self._changed, on_error=self._refused)
         # Groups whose object cannot be read, and why.
         self._unreadable: dict[str, tuple[Json, str]] = {}
-        # What was told already: it is told again only if it changes.
-        self._told: dict[str, str] = {}
+        # What is wrong with groups, by this report and by the last one: told where they differ, so
+        # what was mended in between is told again.
+        self._wrong: dict[str, str] = {}
+        self._wrong_before: dict[str, str] = {}
         self._strays: dict[ServiceKey, tuple[str, tuple[Address, ...]]] = {}
 
     @property
@@ -107,7 +109,7 @@ class Pools:
             self._metrics.out_of_scope.drop((meta["namespace"], meta["name"]))
             return
         self._unreadable.pop(meta["name"], None)
-        self._told.pop(meta["name"], None)
+        self._wrong.pop(meta["name"], None)
         self._status.learn(meta["name"], None)
         self._table.drop(item)
 
@@ -156,6 +158,7 @@ class Pools:
     def report(self, ledger: Ledger) -> None:
         """Say by status, metrics and events how the groups are."""
         moment = format_time(clock.wall_time())[:19] + "Z"
+        self._wrong, self._wrong_before = {}, self._wrong
         overlaps = {overlap.later: overlap for overlap in self.groups.overlaps}
         for name, group in self.groups.all.items():
             if group.source is not None:
@@ -194,8 +197,6 @@ class Pools:
         condition = ready(("Unreachable", text) if text else None)
         if text and self._is_news(group.name, text):
             self._event(group, "Unreachable", text)
-        elif not text:
-            self._told.pop(group.name, None)
         if stats is None:
             if text:
                 self._want_condition(group, condition, moment)
@@ -251,9 +252,8 @@ class Pools:
             self._event(group, "InvalidSpec", f"Nothing is allocated from it: {text}")
 
     def _is_news(self, name: str, text: str) -> bool:
-        is_news = self._told.get(name) != text
-        self._told[name] = text
-        return is_news
+        self._wrong[name] = text
+        return self._wrong_before.get(name) != text
 
     def _event(self, group: ServiceGroup, reason: EventReason, message: str) -> None:
         about = About("ServiceGroup", group.name, group.namespace, group.uid)

@@ -12,7 +12,14 @@ import asyncio
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Generic, TypeVar
 
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core import codec
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core import (
+    codec,
+    customresources,
+)
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.claims import (
+    Classes,
+    concerns_agents,
+)
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.configuration import (
     NodeConfig,
 )
@@ -104,22 +111,23 @@ class Table(Generic[K, R]):
             self._on_change({key})
 
 
-def _service(item: Json) -> Service | None:
-    service = codec.service_of(item)
-    return service if service.is_load_balancer or service.allocated_by_us else None
-
-
 def _named(item: Json) -> ServiceKey:
     return ServiceKey(item["metadata"]["namespace"], item["metadata"]["name"])
 
 
-def service_table(on_change: Callable[[set[ServiceKey]], None]) -> Table[ServiceKey, Service]:
-    """Services of type LoadBalancer, and those that still carry our marks."""
-    return Table(
-        _service,
-        _named,
-        on_change,
-    )
+def service_table(
+    on_change: Callable[[set[ServiceKey]], None],
+    *,
+    wanted: Callable[[Service], bool] = lambda _service: True,
+) -> Table[ServiceKey, Service]:
+    """Those wanted of the Services of type LoadBalancer and of those that still carry our marks."""
+
+    def decode(item: Json) -> Service | None:
+        service = codec.service_of(item)
+        concerns = service.is_load_balancer or service.allocated_by_us
+        return service if concerns and wanted(service) else None
+
+    return Table(decode, _named, on_change)
 
 
 def group_table(
@@ -129,7 +137,7 @@ def group_table(
 ) -> Table[str, ServiceGroup]:
     """ServiceGroups by name."""
     return Table(
-        codec.service_group_of,
+        customresources.service_group_of,
         lambda item: str(item["metadata"]["name"]),
         on_change,
         on_error=on_error,
@@ -138,7 +146,9 @@ def group_table(
 
 def config_table(on_change: Callable[[set[str]], None]) -> Table[str, NodeConfig]:
     """LBNodeAgents by name."""
-    return Table(codec.node_config_of, lambda item: str(item["metadata"]["name"]), on_change)
+    return Table(
+        customresources.node_config_of, lambda item: str(item["metadata"]["name"]), on_change
+    )
 
 
 def slice_table(on_change: Callable[[set[ServiceKey]], None]) -> Table[ServiceKey, EndpointSlice]:
@@ -229,10 +239,12 @@ class LeaseTable:
 class NodeStore:
     """All that the node agent knows; `changed` is set whenever the loop should look again."""
 
-    def __init__(self, node: str, *, drains: bool) -> None:
-        """`drains`: whether taints keep addresses away from a node."""
+    def __init__(self, node: str, *, classes: Classes, drains: bool) -> None:
+        """`classes`: of our Services. `drains`: whether taints keep addresses away from a node."""
         self.changed = asyncio.Event()
-        self.services = service_table(self._services_changed)
+        self.services = service_table(
+            self._services_changed, wanted=lambda service: concerns_agents(service, classes)
+        )
         self.groups = group_table(self._groups_changed)
         self.slices = slice_table(self._slices_changed)
         self.leases = LeaseTable(self.changed.set)

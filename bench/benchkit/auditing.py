@@ -28,9 +28,13 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.addresse
     parse_subnets,
 )
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.election import rank
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.leader import LeaderRecord
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.locks import lease_spec
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import Lease
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.names import LEADER_LEASE
 from benchkit.bed import NAMESPACE, run_lab
 from benchkit.figures import ROOT, Figure, progress
+from labkit.errors import LabError
 from labkit.lab import Lab
 
 AIM_SECONDS, AIM_MB = 3.0, 150.0
@@ -74,7 +78,7 @@ def names(size: Size) -> list[str]:
 
 
 def lease(name: str) -> dict[str, Any]:
-    """A node's Lease, renewed now."""
+    """A node's Lease, renewed now; nobody's, as there is no Node, and it must not go with it."""
     renewed = Lease(
         node=name,
         subnets=_SUBNETS,
@@ -82,9 +86,22 @@ def lease(name: str) -> dict[str, Any]:
         holder=name,
         duration=_LONG,
         renew_time=time.time(),
-        node_uid=name,
     )
-    return codec.lease_body(renewed, namespace=NAMESPACE)
+    body = codec.lease_body(renewed, namespace=NAMESPACE)
+    del body["metadata"]["ownerReferences"]
+    return body
+
+
+def lock() -> dict[str, Any]:
+    """The Lease by which an allocator leads."""
+    now = time.time()
+    held = LeaderRecord("allocator", duration=_LONG, acquire_time=now, renew_time=now)
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": LEADER_LEASE, "namespace": NAMESPACE},
+        "spec": lease_spec(held),
+    }
 
 
 def service(number: int, winner: str) -> dict[str, Any]:
@@ -172,8 +189,7 @@ def measure(sizes: Sequence[Size], *, runs: int) -> list[Figure]:
             base = [spend("purelb_objects_info", empty)[0] for _ in range(runs)]
             for module in MODULES:
                 progress(f"{size}: {module}")
-                given = {**at, **made.arguments(module)}
-                spent = [spend(module, given)[0] for _ in range(runs)]
+                spent = [_audit(module, at, made) for _ in range(runs)]
                 figures += _figures(str(size), module, spent, base)
     return figures
 
@@ -185,6 +201,15 @@ class Spent:
     seconds: float
     cpu: float
     megabytes: float
+
+
+def _audit(module: str, at: dict[str, Any], made: Objects) -> Spent:
+    """What a run took that found each node and address, and nothing wrong."""
+    spent, result = spend(module, {**at, **made.arguments(module)})
+    found = {name: len(result[name]) for name in ("leases", "vips", "findings")}
+    if found != {"leases": len(made.leases), "vips": len(made.services), "findings": 0}:
+        raise LabError(f"{module} did not see the cluster that was written: {found}")
+    return spent
 
 
 def _figures(
@@ -241,5 +266,5 @@ def _write(lab: Lab, made: Objects) -> None:
         lab.api.merge_patch(path, {"status": one["status"]})
 
     with ThreadPoolExecutor(_WRITERS) as pool:
-        list(pool.map(lab.api.create, made.leases))
+        list(pool.map(lab.api.create, [lock(), *made.leases]))
         list(pool.map(put, made.services))

@@ -27,8 +27,14 @@ extends_documentation_fragment:
 options:
   nodes:
     description:
-      - By name of the Node, what M(purelb.purelb.purelb_vip_info) returned there. Leave out nodes where it failed.
-      - Nodes with a live Lease that are missing here are a finding, unless all are.
+      - By name of the Node, what M(purelb.purelb.purelb_vip_info) returned there. Nodes where it failed belong in
+        O(unread).
+      - Nodes with a live Lease that are missing in both are a finding, unless all are.
+    type: dict
+    default: {}
+  unread:
+    description:
+      - By name of the Node, why M(purelb.purelb.purelb_vip_info) returned nothing there. Each is a finding.
     type: dict
     default: {}
   answers:
@@ -311,6 +317,7 @@ def main() -> None:
             argspec.ArgumentSpec(
                 {
                     "nodes": {"type": "dict", "default": {}},
+                    "unread": {"type": "dict", "default": {}},
                     "answers": {"type": "list", "elements": "dict", "default": []},
                     "check_metrics": {"type": "bool", "default": False},
                     "metrics_port": {"type": "int", "default": 7472},

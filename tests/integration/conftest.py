@@ -113,6 +113,23 @@ def _web(name: str) -> dict[str, Any]:
 @pytest.fixture(scope="session")
 def cluster(lab: Lab) -> Lab:
     """The lab with PureLB, a ServiceGroup and a web server that says which pod answers."""
+    _provide(lab)
+    return lab
+
+
+@pytest.fixture(scope="session")
+def provide(lab: Lab) -> Callable[[], None]:
+    """Installs again what `cluster` promises."""
+    return partial(_provide, lab)
+
+
+@pytest.fixture(scope="session")
+def provide_web(lab: Lab) -> Callable[[], None]:
+    """Lets the web server run on every node, without PureLB."""
+    return partial(_provide_web, lab)
+
+
+def _provide(lab: Lab) -> None:
     lab.load_image(ARCHIVE)
     run_playbook(lab, "purelb.purelb.install", "-e", f"purelb_install_image={IMAGE}")
     lab.api.apply(
@@ -128,9 +145,12 @@ def cluster(lab: Lab) -> Lab:
             },
         }
     )
+    _provide_web(lab)
+
+
+def _provide_web(lab: Lab) -> None:
     lab.api.apply(_web("web"))
     wait_for_web(lab)
-    return lab
 
 
 def wait_for_web(lab: Lab) -> None:

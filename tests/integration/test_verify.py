@@ -175,6 +175,36 @@ def test_a_winner_that_has_lost_its_addresses_and_a_wrong_lease_are_errors(clust
         cluster.kill(node, "lbnodeagent", "CONT")
 
 
+@pytest.fixture
+def half_read(hosts) -> Path:
+    """The inventory with a node that does not answer, and one whose Python is not there."""
+    inventory = json.loads(hosts.read_text())
+    nodes = inventory["purelb_nodes"]["hosts"]
+    nodes["n1"] = {"ansible_connection": "ssh", "ansible_host": "192.0.2.1", "ansible_timeout": 1}
+    nodes["n2"]["ansible_python_interpreter"] = "/nowhere/python3"
+    hosts.write_text(json.dumps(inventory))
+    return hosts
+
+
+def test_nodes_that_cannot_be_read_are_findings_and_the_others_are_looked_at(
+    cluster, homes, half_read, verify
+):
+    settled(cluster.kubeconfig)
+    shown = verify(succeeds=True)
+    for node in ("n1", "n2"):
+        assert f'"warning nodeUnread: node {node}: its interfaces could not be read: ' in shown
+    assert '"0 errors, 2 warnings"' in shown
+    for vip in (vip for vip, node in homes.items() if node == "n3"):
+        (line,) = (line for line in shown.splitlines() if line.strip().startswith(f'"{vip} '))
+        assert line.split()[3] == "n3"
+
+
+def test_a_node_that_cannot_be_read_fails_the_playbook_where_told_so(cluster, half_read, verify):
+    settled(cluster.kubeconfig)
+    shown = verify(succeeds=False, purelb_verify_fail_on="warning")
+    assert "first: nodeUnread: node n1: " in shown
+
+
 def test_metrics_are_read_from_a_host_that_reaches_the_nodes(cluster, run_module):
     settled(cluster.kubeconfig)
     asked = {"kubeconfig": str(cluster.kubeconfig), "check_metrics": True, "fail_on": "warning"}

@@ -81,6 +81,18 @@ def leader_locks() -> ArgumentSpec:
     return ArgumentSpec({"leader_locks": spec})
 
 
+def conversion() -> ArgumentSpec:
+    """What is converted from v1, and what is known and decided (fragment `conversion`)."""
+    return ArgumentSpec(
+        {
+            "namespace": {"type": "str", "default": names.OLD_NAMESPACE},
+            "target_namespace": {"type": "str", "default": names.DEFAULT_NAMESPACE},
+            "node_subnets": {"type": "list", "elements": "str", "default": []},
+            "decisions": {"type": "dict", "default": {}},
+        }
+    )
+
+
 def presence() -> ArgumentSpec:
     """Whether something is to be there, and who wins a conflict (fragment `presence`)."""
     return ArgumentSpec(

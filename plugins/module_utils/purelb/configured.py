@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, List, Optional, TypeVar
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb import specs
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core import (
     checking,
-    codec,
+    customresources,
     names,
 )
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.errors import ObjectError
@@ -62,7 +62,9 @@ def manage_node_agent(cluster: Cluster, params: Params, check_mode: bool) -> Dic
     if params["state"] == "absent":
         return _remove(cluster, body, params, check_mode=check_mode)
     config = _checked(checking.check_agent, body)
-    warnings = list(checking.agent_suspicions(config, _others(cluster, body, codec.node_config_of)))
+    warnings = list(
+        checking.agent_suspicions(config, _others(cluster, body, customresources.node_config_of))
+    )
     outcome = _keeper(cluster, params, check_mode=check_mode).apply([body])[0]
     return {**_result(outcome), "warnings": warnings}
 
@@ -88,7 +90,7 @@ def _checked(check: Callable[[Object], T], body: Object) -> T:
 def _group_or_none(body: Object) -> Optional[ServiceGroup]:
     """The group, if it can be read: somebody else's mistake is not this task's."""
     try:
-        return codec.service_group_of(body)
+        return customresources.service_group_of(body)
     except ObjectError:
         return None
 

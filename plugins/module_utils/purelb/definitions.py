@@ -73,12 +73,12 @@ def manage(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Dict[s
     keeper = Keeper(cluster, own, check_mode=check_mode)
     if params["state"] == "absent":
         return _remove(cluster, keeper, definitions, with_objects=params["remove_objects"])
-    steward = _Steward(cluster, check_mode=check_mode, migrates=params["migrate"])
+    steward = Steward(cluster, check_mode=check_mode, migrates=params["migrate"])
     return _install(cluster, keeper, definitions, steward)
 
 
 def _install(
-    cluster: Cluster, keeper: Keeper, definitions: List[Object], steward: _Steward
+    cluster: Cluster, keeper: Keeper, definitions: List[Object], steward: Steward
 ) -> Dict[str, Any]:
     # Before the change, by the conversion that there is now: afterwards there may be another one.
     early = {_name(obj): steward.migrate(_find(cluster, obj)) for obj in definitions}
@@ -106,6 +106,9 @@ def _remove(
     ours = [obj for obj, there in found if there is None or _is_same_owner(obj, there)]
     if not with_objects:
         _refuse_with_objects(cluster, [there for obj, there in found if there and obj in ours])
+    if not keeper.check_mode:
+        for there in (there for obj, there in found if there and obj in ours):
+            _convert_no_more(cluster, there)
     return {
         **result_of(keeper.delete(ours)),
         "migrated": [],
@@ -114,6 +117,16 @@ def _remove(
             for there in foreign
         ],
     }
+
+
+def _convert_no_more(cluster: Cluster, definition: Object) -> None:
+    """Let the objects go without whoever converts them, which may be gone already.
+
+    The API server reads each one before it deletes it with its definition, and would wait for ever.
+    """
+    if (definition["spec"].get("conversion") or {}).get("strategy", "None") != "None":
+        patch = {"spec": {"conversion": {"strategy": "None", "webhook": None}}}
+        cluster.patch(DEFINITIONS, namespace=None, name=_name(definition), patch=patch)
 
 
 def _refuse_unreadable(wanted: Object, stored: Tuple[str, ...]) -> None:
@@ -152,7 +165,7 @@ def _refuse_with_objects(cluster: Cluster, definitions: List[Object]) -> None:
         )
 
 
-class _Steward:
+class Steward:
     """Keeps what is stored in the version in which it should be."""
 
     def __init__(self, cluster: Cluster, *, check_mode: bool, migrates: bool) -> None:

@@ -144,7 +144,14 @@ class Cluster:
         return self._send(request, "PATCH", path, query, Payload(APPLY, body))
 
     def patch(
-        self, kind: Kind, *, namespace: Optional[str], name: str, patch: Object, part: str = ""
+        self,
+        kind: Kind,
+        *,
+        namespace: Optional[str],
+        name: str,
+        patch: Object,
+        part: str = "",
+        dry_run: bool = False,
     ) -> Object:
         """Merge a patch into an object, or into a part of it that has a path of its own (status).
 
@@ -153,13 +160,22 @@ class Cluster:
         resource = f"{kind.plural}/{part}" if part else kind.plural
         request = Request("patch", kind.group, resource, namespace, name)
         path = kind.path(namespace, name) + (f"/{part}" if part else "")
-        query = {"fieldManager": FIELD_MANAGER}
+        query = {"fieldManager": FIELD_MANAGER, **_dry(dry_run=dry_run)}
         return self._send(request, "PATCH", path, query, Payload(MERGE, patch))
 
-    def delete(self, kind: Kind, *, namespace: Optional[str], name: str, dry_run: bool) -> None:
-        """Delete an object; it stays visible until everything that it owns is gone."""
+    def delete(
+        self,
+        kind: Kind,
+        *,
+        namespace: Optional[str],
+        name: str,
+        dry_run: bool,
+        with_owned: bool = True,
+    ) -> None:
+        """Delete an object; `with_owned` it stays visible until all that it owns is gone, too."""
         request = Request("delete", kind.group, kind.plural, namespace, name)
-        query = {"propagationPolicy": "Foreground", **_dry(dry_run=dry_run)}
+        policy = "Foreground" if with_owned else "Background"
+        query = {"propagationPolicy": policy, **_dry(dry_run=dry_run)}
         try:
             self._send(request, "DELETE", kind.path(namespace, name), query)
         except RefusedError as error:

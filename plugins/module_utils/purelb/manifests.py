@@ -60,6 +60,20 @@ def clean(obj: Object) -> Object:
     return kept
 
 
+def changes(before: Object, after: Object) -> Object:
+    """The merge patch (RFC 7386) that makes one object of the other; None removes a field."""
+    patch: Object = dict.fromkeys(before.keys() - after.keys())
+    for key, value in after.items():
+        old = before.get(key)
+        if isinstance(value, dict) and isinstance(old, dict):
+            inner = changes(old, value)
+            if inner:
+                patch[key] = inner
+        elif key not in before or value != old:
+            patch[key] = deepcopy(value)
+    return patch
+
+
 def without_managed_fields(obj: Object) -> Object:
     """The object as people read it."""
     metadata = {k: v for k, v in obj["metadata"].items() if k != "managedFields"}

@@ -111,7 +111,7 @@ class Keeper:
         self._cluster = cluster
         self._namespace: Optional[str] = params["namespace"]
         self._force: bool = params["force_conflicts"]
-        self._check_mode = check_mode
+        self.check_mode = check_mode
         self._waits: bool = params["wait"] and not check_mode
         self._timeout: int = params["wait_timeout"]
 
@@ -122,10 +122,10 @@ class Keeper:
             outcomes.append(self._apply(obj))
             # What comes next may be of this kind or in this namespace.
             if self._waits and obj["kind"] in ("CustomResourceDefinition", "Namespace"):
-                self._await_ready(obj)
+                self.await_ready(obj)
         if self._waits:
             for obj in objects:
-                self._await_ready(obj)
+                self.await_ready(obj)
         return outcomes
 
     def delete(self, objects: List[Object]) -> List[Outcome]:
@@ -139,7 +139,7 @@ class Keeper:
     def _apply(self, obj: Object) -> Outcome:
         kind = self._kind(obj)
         if kind is None:
-            if self._check_mode:
+            if self.check_mode:
                 return Outcome(None, obj, obj)
             raise ClusterError(
                 f"{reference(obj)}: the cluster does not serve {obj['apiVersion']} {obj['kind']}: "
@@ -148,10 +148,10 @@ class Keeper:
         body = self._placed(obj, kind)
         before = self._find(body, kind)
         try:
-            after = self._cluster.apply(kind, body, dry_run=self._check_mode, force=self._force)
+            after = self._cluster.apply(kind, body, dry_run=self.check_mode, force=self._force)
         except RefusedError as error:
             # A dry run cannot know of a namespace that the objects before this one will make.
-            if self._check_mode and before is None and error.status == NOT_FOUND:
+            if self.check_mode and before is None and error.status == NOT_FOUND:
                 return Outcome(None, body, obj)
             raise
         return Outcome(before, after, obj)
@@ -164,7 +164,7 @@ class Keeper:
         before = self._find(body, kind)
         if before is not None:
             namespace, name = body["metadata"].get("namespace"), body["metadata"]["name"]
-            self._cluster.delete(kind, namespace=namespace, name=name, dry_run=self._check_mode)
+            self._cluster.delete(kind, namespace=namespace, name=name, dry_run=self.check_mode)
         return Outcome(before, None, obj)
 
     def _kind(self, obj: Object) -> Optional[Kind]:
@@ -184,7 +184,8 @@ class Keeper:
         metadata = body["metadata"]
         return self._cluster.get(kind, namespace=metadata.get("namespace"), name=metadata["name"])
 
-    def _await_ready(self, obj: Object) -> None:
+    def await_ready(self, obj: Object) -> None:
+        """Wait until an object has become what it was applied for."""
         kind = self._kind(obj)
         if kind is None:
             raise ClusterError(f"{reference(obj)}: its kind is no longer served")

@@ -12,6 +12,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core import (
     audit,
     codec,
     configuration,
+    customresources,
     draining,
     endpoints,
     lockfindings,
@@ -26,7 +27,10 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.kube import (
     Kind,
     Object,
 )
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.spread import spread
 
+# So many digests take a third of a second, which is worth a second process.
+_MUCH = 1_000_000
 LEASES = Kind("coordination.k8s.io", "v1", "leases", namespaced=True)
 SERVICES = Kind("", "v1", "services", namespaced=True)
 NODES = Kind("", "v1", "nodes", namespaced=False)
@@ -64,6 +68,7 @@ def judge(
     # Only where they matter: they are the most numerous, and need a permission of their own.
     ready = read_endpoints(cluster) if any(map(_asks_endpoints, services)) else None
     leases = read_leases(cluster, namespace=namespace)
+    is_much = len(leases) * len(services) >= _MUCH
     return audit.audit(
         leases,
         services,
@@ -71,6 +76,7 @@ def judge(
         drained={one.name: one.uid for one in known if draining.draining_taint(one.taints)},
         endpoints=ready,
         groups=groups,
+        spread=spread if is_much else map,
     )
 
 
@@ -129,7 +135,7 @@ def read_groups(cluster: Cluster, *, namespace: str) -> List[model.ServiceGroup]
 
 def _group_of(body: Object) -> Optional[model.ServiceGroup]:
     try:
-        return codec.service_group_of(body)
+        return customresources.service_group_of(body)
     except ObjectError:
         # The allocator tells of it, and gives out nothing.
         return None
@@ -137,7 +143,7 @@ def _group_of(body: Object) -> Optional[model.ServiceGroup]:
 
 def read_configs(cluster: Cluster, *, namespace: str) -> List[configuration.NodeConfig]:
     """The LBNodeAgent objects."""
-    return cluster.read_all(CONFIGS, namespace=namespace, convert=codec.node_config_of)
+    return cluster.read_all(CONFIGS, namespace=namespace, convert=customresources.node_config_of)
 
 
 def read_endpoints(cluster: Cluster) -> Mapping[model.ServiceKey, FrozenSet[str]]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any, Callable, Dict
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
@@ -23,4 +24,7 @@ def run(module: AnsibleModule, work: Work) -> None:
     """Call `work(cluster, params, check_mode)` and end the module with its result."""
     if IMPORT_ERROR is not None:
         module.fail_json(msg=missing_required_lib("kubernetes"), exception=IMPORT_ERROR)
+    # What is read of a cluster is kept until the module ends: to look for garbage among thousands
+    # of objects, again and again, took a tenth of the time.
+    gc.disable()
     finish(module, lambda: work(connect(module.params), module.params, module.check_mode))

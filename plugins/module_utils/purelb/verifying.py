@@ -6,11 +6,10 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from http.client import HTTPException
+from contextlib import closing
+from http.client import OK, HTTPConnection, HTTPException
 from ipaddress import IPv6Address
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
-
-from ansible.module_utils.urls import open_url
 
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb import observe
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core import audit
@@ -42,6 +41,8 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.kube import C
 _METRICS_TIMEOUT = 2
 # Most of them answer at once; those that do not are waited for together.
 _WORKERS = 64
+# What was seen may be a megabyte, which Ansible would otherwise get back with the options.
+_SEEN = frozenset({"nodes", "answers"})
 _COUNTED = {"error": (Severity.ERROR,), "warning": tuple(Severity), "never": ()}
 
 
@@ -65,10 +66,17 @@ def verification(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> 
         configs=tuple(configs),
         labels={one.name: one.labels for one in known},
         known=frozenset().union(*(one.addresses for one in known)),
+        unread=params["unread"],
         silent=silent_nodes(report, known, params),
     )
     found = verify(report, evidence)
-    return {"changed": False, **as_dict(report, found, answers), **outcome(found, params)}
+    asked = {name: value for name, value in params.items() if name not in _SEEN}
+    return {
+        "changed": False,
+        **as_dict(report, found, answers),
+        **outcome(found, params),
+        "invocation": {"module_args": asked},
+    }
 
 
 def answers_of(results: Iterable[Mapping[str, Any]]) -> Tuple[Answer, ...]:
@@ -105,15 +113,24 @@ def _silence(node: NodeInfo, port: int) -> Optional[str]:
     """Why no address of a node answers for its metrics; None if one does."""
     causes: List[str] = []
     for address in sorted(node.addresses, key=lambda a: (a.version, int(a))):
-        host = f"[{address}]" if isinstance(address, IPv6Address) else str(address)
-        url = f"http://{host}:{port}/metrics"
-        try:
-            open_url(url, timeout=_METRICS_TIMEOUT, use_proxy=False).close()
-        except (OSError, HTTPException) as problem:
-            causes.append(f"{url}: {problem}")
-        else:
+        problem = _metrics_problem(address, port)
+        if problem is None:
             return None
+        host = f"[{address}]" if isinstance(address, IPv6Address) else str(address)
+        causes.append(f"http://{host}:{port}/metrics: {problem}")
     return "; ".join(causes) or "its Node has no address to read metrics from"
+
+
+def _metrics_problem(address: Address, port: int) -> Optional[str]:
+    # Not by Ansible's own client: importing it takes longer than to verify a small cluster.
+    connection = HTTPConnection(str(address), port, timeout=_METRICS_TIMEOUT)
+    with closing(connection):
+        try:
+            connection.request("GET", "/metrics")
+            status = connection.getresponse().status
+        except (OSError, HTTPException) as problem:
+            return str(problem)
+    return None if status == OK else f"HTTP status {status}"
 
 
 def outcome(found: Verification, params: Mapping[str, Any]) -> Dict[str, Any]:

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from ipaddress import ip_address, ip_network
 
 import pytest
 
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.addresses import parse_range
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.allocate import (
-    ALL_CLASSES,
     decide,
     rebuild,
 )
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.choice import Live
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.claims import claimed
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.groups import Groups
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.ledger import Ledger
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import (
     PoolType,
-    Service,
     ServiceGroup,
-    ServiceKey,
 )
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.outcomes import (
     Assignment,
@@ -31,53 +27,18 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.outcomes
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.refusals import (
     RefusalReason,
 )
+from asking import (
+    DNS,
+    FIRST,
+    GROUPS,
+    HTTP,
+    NOBODY,
+    asked,
+    new,
+    ranges,
+    taken,
+)
 from worlds import GROUP, VIP4, VIP6, service
-
-GROUPS = Groups([GROUP])
-FIRST = {4: VIP4, 6: VIP6}
-NOBODY = Live()
-HTTP, DNS = ("TCP", 80), ("UDP", 53)
-# Three ranges of each family, the n-th in a subnet of its own.
-SUBNETS = {4: "10.0.{}.0/24", 6: "fd00:{}::/64"}
-SPANS = {4: "10.0.{0}.10-10.0.{0}.11", 6: "fd00:{0}::10-fd00:{0}::11"}
-
-
-def new(name="web", families=(4, 6), **more):
-    return Service(ServiceKey("default", name), families=families, **more)
-
-
-def taken(*addresses, by="other"):
-    ledger = Ledger()
-    ledger.hold(new(by), addresses)
-    return ledger
-
-
-def asked(one, *others, groups=GROUPS, live=NOBODY):
-    """The outcome for one Service while others have what they show."""
-    return decide(one, groups, rebuild([one, *others]), live)
-
-
-def ranges(version):
-    return tuple(
-        parse_range(SPANS[version].format(n), SUBNETS[version].format(n)) for n in (1, 2, 3)
-    )
-
-
-def live(version, *numbers):
-    subnets = frozenset(ip_network(SUBNETS[version].format(n)) for n in numbers)
-    return Live(subnets, has_nodes=bool(numbers))
-
-
-def given_before(one, assignment):
-    """The Service as it is once the assignment has been written."""
-    return replace(
-        one,
-        addresses=assignment.addresses,
-        allocated_by_us=True,
-        allocated_from=assignment.group,
-        pool_type=assignment.pool_type,
-        skip_dad=assignment.skip_dad,
-    )
 
 
 @pytest.mark.parametrize("version", [4, 6], ids=["v4", "v6"])
@@ -165,13 +126,13 @@ class TestWhoIsServed:
         assert isinstance(asked(new(load_balancer_class=name)), Assignment)
 
     def test_one_without_a_class_is_left_alone_where_only_ours_are_claimed(self):
-        classes = ALL_CLASSES - {None}
+        classes = claimed(unclassed=False)
         assert decide(new(), GROUPS, Ledger(), NOBODY, classes=classes) == Keep()
         named = new(load_balancer_class="purelb.io/purelbv2")
         assert isinstance(decide(named, GROUPS, Ledger(), NOBODY, classes=classes), Assignment)
 
     def test_what_another_purelb_gave_it_stays_where_only_ours_are_claimed(self):
-        classes = ALL_CLASSES - {None}
+        classes = claimed(unclassed=False)
         marked_alike = replace(service(), allocated_by_us=True, load_balancer_class=None)
         assert decide(marked_alike, GROUPS, Ledger(), NOBODY, classes=classes) == Keep()
         was = replace(marked_alike, is_load_balancer=False)
@@ -219,196 +180,6 @@ class TestWhoIsServed:
     def test_marks_that_somebody_removed_are_written_again(self):
         bare = replace(service(), allocated_by_us=False, allocated_from=None)
         assert asked(bare).addresses == (VIP4, VIP6)
-
-
-@pytest.mark.parametrize("version", [4, 6], ids=["v4", "v6"])
-class TestExplicit:
-    def test_gets_what_it_asks_for(self, version):
-        outcome = asked(new(families=(version,), explicit=(FIRST[version] + 4,)))
-        assert outcome.addresses == (FIRST[version] + 4,)
-
-    def test_the_other_family_comes_from_the_same_group(self, version):
-        outcome = asked(new(explicit=(FIRST[version] + 4,)))
-        assert outcome.addresses == tuple(FIRST[v] + 4 * (v == version) for v in (4, 6))
-
-    def test_moves_when_it_asks_for_another_one(self, version):
-        running = service(explicit=(FIRST[version] + 4,))
-        assert asked(running).addresses == tuple(FIRST[v] + 4 * (v == version) for v in (4, 6))
-
-    def test_is_left_alone_once_it_has_it(self, version):
-        mine = (FIRST[version] + 4,)
-        one = new(families=(version,), explicit=mine)
-        assert asked(given_before(one, asked(one))) == Keep()
-
-    @pytest.mark.parametrize(
-        ("more", "reason", "words"),
-        [
-            ({"explicit": 99}, "unknown_pool", "has no range with"),
-            ({"explicit": 1}, "sharing_key_conflict", "Service default/other has it"),
-            ({"explicit": 1, "sharing_key": "x"}, "sharing_key_conflict", "allow-shared-ip"),
-            ({"malformed": ("1.2.3",)}, "invalid_address", "'1.2.3' is no IP address"),
-            ({"explicit": 4, "other_family": True}, "invalid_address", "spec.ipFamilies"),
-            ({"explicit": 4, "second": 5}, "multipool_refused", "ask for one only"),
-            (
-                {"explicit": 4, "second": 5, "multi_pool": True},
-                "multipool_pool_mismatch",
-                "is the second of",
-            ),
-        ],
-        ids=["outside", "taken", "key", "garbage", "family", "two", "two-of-one-range"],
-    )
-    def test_is_told_why_it_cannot_have_it(self, version, more, reason, words):
-        settings = dict(more)
-        offsets = [settings.pop(n) for n in ("explicit", "second") if n in settings]
-        family = 10 - version if settings.pop("other_family", False) else version
-        explicit = tuple(FIRST[version] + offset for offset in offsets)
-        asking = new(families=(family,), explicit=explicit, **settings)
-        outcome = decide(asking, GROUPS, taken(FIRST[version] + 1), NOBODY)
-        assert (outcome.reason.value, words in outcome.message) == (reason, True), outcome
-
-    def test_an_address_that_its_pool_has_lost_stays(self, version):
-        shrunk = Groups([replace(GROUP, ranges=ranges(4) + ranges(6))])
-        assert asked(service(explicit=(FIRST[version],)), groups=shrunk) == Keep((VIP4, VIP6))
-
-
-@pytest.mark.parametrize("version", [4, 6], ids=["v4", "v6"])
-class TestSharing:
-    def other(self, version, **more):
-        one = new("other", families=(version,), sharing_key="x", ports=frozenset({HTTP}), **more)
-        return given_before(one, asked(one))
-
-    def test_services_with_one_key_get_one_address(self, version):
-        mine = new(families=(version,), sharing_key="x", ports=frozenset({DNS}))
-        assert asked(mine, self.other(version)).addresses == (FIRST[version],)
-
-    def test_not_on_the_same_port(self, version):
-        mine = new(families=(version,), sharing_key="x", ports=frozenset({HTTP, DNS}))
-        assert asked(mine, self.other(version)).addresses == (FIRST[version] + 1,)
-        asking = replace(mine, explicit=(FIRST[version],))
-        outcome = asked(asking, self.other(version))
-        assert outcome.reason is RefusalReason.PORT_CONFLICT
-        assert "Service default/other listens on 80/TCP" in outcome.message
-
-    def test_not_with_another_key(self, version):
-        mine = new(families=(version,), sharing_key="y", ports=frozenset({DNS}))
-        assert asked(mine, self.other(version)).addresses == (FIRST[version] + 1,)
-
-    def test_who_adds_a_port_that_the_other_has_moves_away(self, version):
-        mine = new(families=(version,), sharing_key="x", ports=frozenset({DNS}))
-        running = given_before(mine, asked(mine, self.other(version)))
-        ledger = rebuild([running, self.other(version)])
-        changed = replace(running, ports=frozenset({HTTP}))
-        assert decide(changed, GROUPS, ledger, NOBODY).addresses == (FIRST[version] + 1,)
-
-    def test_who_insists_on_an_address_that_it_cannot_share_any_more_loses_it(self, version):
-        mine = new(families=(version,), sharing_key="x", ports=frozenset({DNS}))
-        running = given_before(mine, asked(mine, self.other(version)))
-        ledger = rebuild([running, self.other(version)])
-        changed = replace(running, ports=frozenset({HTTP}), explicit=(FIRST[version],))
-        outcome = decide(changed, GROUPS, ledger, NOBODY)
-        assert (outcome.reason, outcome.keeps) == (RefusalReason.PORT_CONFLICT, ())
-
-
-@pytest.mark.parametrize("version", [4, 6], ids=["v4", "v6"])
-class TestMultiPool:
-    def groups(self, version, **more):
-        return Groups([ServiceGroup("default", ranges=ranges(version), multi_pool=True, **more)])
-
-    def one(self, version, **more):
-        return new(families=(version,), **more)
-
-    def test_gets_one_of_each_range_that_has_nodes(self, version):
-        outcome = asked(self.one(version), groups=self.groups(version), live=live(version, 1, 3))
-        assert outcome.addresses == tuple(ranges(version)[i].first for i in (0, 2))
-        assert (outcome.is_multi, outcome.partial) == (True, ())
-
-    def test_a_range_that_gains_its_first_node_is_filled_in(self, version):
-        groups = self.groups(version)
-        before = asked(self.one(version), groups=groups, live=live(version, 3))
-        running = given_before(self.one(version), before)
-        after = asked(running, groups=groups, live=live(version, 1, 3))
-        assert after.addresses == tuple(ranges(version)[i].first for i in (0, 2))
-
-    def test_a_range_that_loses_its_nodes_keeps_its_address(self, version):
-        groups = self.groups(version)
-        running = given_before(
-            self.one(version), asked(self.one(version), groups=groups, live=live(version, 1, 2))
-        )
-        assert asked(running, groups=groups, live=live(version, 1)) == Keep()
-
-    def test_remote_ranges_have_nodes_if_there_is_any(self, version):
-        groups = self.groups(version, pool_type=PoolType.REMOTE)
-        outcome = asked(self.one(version), groups=groups, live=Live(has_nodes=True))
-        assert len(outcome.addresses) == 3
-
-    def test_waits_for_a_first_node(self, version):
-        outcome = asked(self.one(version), groups=self.groups(version))
-        assert outcome.reason is RefusalReason.MULTIPOOL_REFUSED
-        assert "as soon as there is one" in outcome.message
-
-    def test_a_range_with_nothing_left_is_named(self, version):
-        full = taken(*(ranges(version)[0].first + i for i in range(2)))
-        outcome = decide(self.one(version), self.groups(version), full, live(version, 1, 2))
-        assert (outcome.addresses, outcome.partial) == (
-            (ranges(version)[1].first,),
-            (ranges(version)[0],),
-        )
-
-    def test_is_refused_when_no_range_has_any_left(self, version):
-        full = taken(*(ranges(version)[0].first + i for i in range(2)))
-        outcome = decide(self.one(version), self.groups(version), full, live(version, 1))
-        assert outcome.reason is RefusalReason.EXHAUSTED
-
-    def test_the_service_overrides_the_group_both_ways(self, version):
-        no = self.one(version, multi_pool=False)
-        outcome = asked(no, groups=self.groups(version), live=live(version, 1, 2))
-        assert len(outcome.addresses) == 1
-        plain = Groups([ServiceGroup("default", ranges=ranges(version))])
-        yes = self.one(version, multi_pool=True)
-        assert len(asked(yes, groups=plain, live=live(version, 1, 2)).addresses) == 2
-
-    def test_only_the_services_own_word_takes_addresses_away(self, version):
-        yes = self.one(version)
-        groups = self.groups(version)
-        running = given_before(yes, asked(yes, groups=groups, live=live(version, 1, 2)))
-        plain = Groups([ServiceGroup("default", ranges=ranges(version))])
-        assert asked(running, groups=plain) == Keep()
-        outcome = asked(replace(running, multi_pool=False), groups=plain)
-        assert outcome.addresses == (ranges(version)[0].first,)
-
-    def test_addresses_that_are_asked_for_come_from_their_ranges(self, version):
-        wanted = ranges(version)[1].first + 1
-        one = self.one(version, explicit=(wanted,))
-        outcome = asked(one, groups=self.groups(version), live=live(version, 1, 2))
-        assert outcome.addresses == (ranges(version)[0].first, wanted)
-
-    def test_one_of_a_range_goes_when_another_one_of_it_is_asked_for(self, version):
-        groups, nodes = self.groups(version), live(version, 1, 2)
-        running = given_before(
-            self.one(version), asked(self.one(version), groups=groups, live=nodes)
-        )
-        wanted = ranges(version)[1].first + 1
-        outcome = asked(replace(running, explicit=(wanted,)), groups=groups, live=nodes)
-        assert outcome.addresses == (ranges(version)[0].first, wanted)
-
-    def test_excludes_a_group_that_balances(self, version):
-        balanced = Groups([ServiceGroup("default", ranges=ranges(version), balance_pools=True)])
-        outcome = asked(self.one(version, multi_pool=True), groups=balanced)
-        assert outcome.reason is RefusalReason.MULTIPOOL_REFUSED
-
-
-@pytest.mark.parametrize("version", [4, 6], ids=["v4", "v6"])
-def test_balanced_pools_take_turns(version):
-    groups = Groups([ServiceGroup("default", ranges=ranges(version), balance_pools=True)])
-    ledger, got = Ledger(), []
-    for number in range(6):
-        one = new(f"s{number}", families=(version,))
-        outcome = decide(one, groups, ledger, NOBODY)
-        ledger.hold(one, outcome.addresses)
-        got.append(outcome.addresses[0])
-        assert outcome.is_balanced
-    first, second, third = (r.first for r in ranges(version))
-    assert got == [first, second, third, first + 1, second + 1, third + 1]
 
 
 class TestExternalTrafficPolicy:
@@ -467,8 +238,3 @@ def test_a_service_without_any_range_left_for_a_family_names_it():
     everything = taken(*(VIP4 + i for i in range(10)))
     outcome = decide(new(), empty, everything, NOBODY)
     assert "no free IPv4 and IPv6 address: add a pool" in outcome.message
-
-
-def test_an_address_may_be_asked_for_of_a_pool_that_holds_it():
-    asking = new(families=(4,), explicit=(ip_address("172.28.1.229"),))
-    assert asked(asking).addresses == (ip_address("172.28.1.229"),)

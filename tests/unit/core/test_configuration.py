@@ -6,11 +6,13 @@ import itertools
 
 import pytest
 
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.codec import node_config_of
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.configuration import (
     NodeConfig,
     SelectorState,
     choose,
+)
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.customresources import (
+    node_config_of,
 )
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.interfaces import (
     selected_links,

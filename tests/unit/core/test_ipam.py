@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core import codec
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core import customresources
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.ipam import (
     Leased,
     listed_ranges,
@@ -32,7 +32,7 @@ def leased(text):
 def group(spec, *addresses):
     meta = {"name": "elsewhere", "namespace": "purelb-system", "uid": "u"}
     status = {"addresses": list(addresses)}
-    return codec.service_group_of({"metadata": meta, "spec": spec, "status": status})
+    return customresources.service_group_of({"metadata": meta, "spec": spec, "status": status})
 
 
 @pytest.mark.parametrize(

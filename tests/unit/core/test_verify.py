@@ -205,6 +205,20 @@ class TestALocalAddress:
         cluster.seen.remove(self.winner(vip))
         assert cluster.found() == [("warning", "nodeNotObserved")]
 
+    def test_is_not_missed_on_a_node_that_could_not_be_read(self, vip):
+        cluster = Cluster(vip)
+        cluster.seen.remove(self.winner(vip))
+        cluster.evidence = replace(cluster.evidence, unread={self.winner(vip): "no route"})
+        assert cluster.found() == [("warning", "nodeUnread")]
+        assert cluster.message() == "its interfaces could not be read: no route"
+
+    def test_is_looked_for_in_vain_where_no_node_could_be_read(self, vip):
+        cluster = Cluster(vip)
+        cluster.seen = []
+        cluster.evidence = replace(cluster.evidence, unread={NODES[0]: "no route"})
+        others = [("warning", "nodeNotObserved")] * (len(NODES) - 1)
+        assert cluster.found() == [*others, ("warning", "nodeUnread")]
+
     def test_is_not_looked_for_where_no_node_was_looked_at(self, vip):
         cluster = Cluster(vip)
         cluster.seen = []

@@ -18,7 +18,11 @@ KINDS = {
     ("v1", "Secret"): Kind("", "v1", "secrets", namespaced=True),
     ("v1", "Pod"): Kind("", "v1", "pods", namespaced=True),
     ("v1", "ConfigMap"): Kind("", "v1", "configmaps", namespaced=True),
+    ("purelb.io/v1", "ServiceGroup"): Kind("purelb.io", "v1", "servicegroups", namespaced=True),
+    ("purelb.io/v1", "LBNodeAgent"): Kind("purelb.io", "v1", "lbnodeagents", namespaced=True),
     ("apps/v1", "DaemonSet"): Kind("apps", "v1", "daemonsets", namespaced=True),
+    ("apps/v1", "Deployment"): Kind("apps", "v1", "deployments", namespaced=True),
+    ("v1", "Service"): Kind("", "v1", "services", namespaced=True),
 }
 OURS = {
     ("purelb.io/v2", "ServiceGroup"): Kind("purelb.io", "v2", "servicegroups", namespaced=True),
@@ -27,6 +31,19 @@ OURS = {
         "apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False
     ),
 }
+
+
+def merged(old: Any, patch: Any) -> Any:
+    """What a merge patch (RFC 7386) makes of a value."""
+    if not isinstance(patch, dict):
+        return patch
+    new = dict(old) if isinstance(old, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            new.pop(key, None)
+        else:
+            new[key] = merged(new.get(key), value)
+    return new
 
 
 class FakeCluster:
@@ -58,11 +75,21 @@ class FakeCluster:
         ]
 
     def patch(
-        self, kind: Kind, *, namespace: str | None, name: str, patch: dict[str, Any], part: str = ""
-    ) -> None:
-        for field, content in patch.items():
-            self.stored[kind.plural, namespace, name][field].update(content)
-        self.writes.append(f"patch {name} {part}".rstrip())
+        self,
+        kind: Kind,
+        *,
+        namespace: str | None,
+        name: str,
+        patch: dict[str, Any],
+        part: str = "",
+        dry_run: bool = False,
+    ) -> Any:
+        key = kind.plural, namespace, name
+        result = merged(deepcopy(self.stored[key]), deepcopy(patch))
+        if not dry_run:
+            self.stored[key] = result
+            self.writes.append(f"patch {name} {part}".rstrip())
+        return deepcopy(result)
 
     def apply(self, kind: Kind, body: dict[str, Any], *, dry_run: bool, force: bool) -> Any:
         namespace, name = body["metadata"].get("namespace"), body["metadata"]["name"]
@@ -77,10 +104,30 @@ class FakeCluster:
             self.writes.append(f"apply {name}")
         return deepcopy(result)
 
-    def delete(self, kind: Kind, *, namespace: str | None, name: str, dry_run: bool) -> None:
+    def delete(
+        self,
+        kind: Kind,
+        *,
+        namespace: str | None,
+        name: str,
+        dry_run: bool,
+        with_owned: bool = True,
+    ) -> None:
         if not dry_run:
             del self.stored[kind.plural, namespace, name]
             self.writes.append(f"delete {name}")
+
+
+@pytest.fixture
+def merge() -> Any:
+    """What a merge patch makes of an object."""
+    return merged
+
+
+@pytest.fixture
+def new_cluster() -> Any:
+    """Makes clusters that serve the kinds of PureLB, of both versions."""
+    return lambda: FakeCluster({**KINDS, **OURS})
 
 
 @pytest.fixture

@@ -26,13 +26,14 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.convert 
 ROOT = Path(__file__).parents[3]
 ROLE = ROOT / "roles" / "purelb_install"
 AUDIT = ROOT / "roles" / "purelb_audit"
+MIGRATE = ROOT / "roles" / "purelb_migrate"
 
 
 def read(path: Path):
     return yaml.safe_load(path.read_text())
 
 
-@pytest.mark.parametrize("role", [ROLE, AUDIT], ids=lambda role: role.name)
+@pytest.mark.parametrize("role", [ROLE, AUDIT, MIGRATE], ids=lambda role: role.name)
 def test_every_variable_of_a_role_is_documented_with_its_default(role: Path):
     defaults = read(role / "defaults" / "main.yml")
     options = read(role / "meta" / "argument_specs.yml")["argument_specs"]["main"]["options"]

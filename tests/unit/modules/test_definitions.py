@@ -190,6 +190,16 @@ def test_definitions_go_with_their_objects_if_asked_for(cluster: Any):
     assert result["changed"]
 
 
+def test_objects_go_without_whoever_converted_them(cluster: Any):
+    installed(cluster, "v1", "v2", stored=["v1", "v2"])
+    there = cluster.stored["customresourcedefinitions", None, NAME]
+    there["spec"]["conversion"] = {"strategy": "Webhook", "webhook": {}}
+    manage(cluster, definition("v2"), state="absent", remove_objects=True, check_mode=True)
+    assert cluster.writes == []
+    manage(cluster, definition("v2"), state="absent", remove_objects=True)
+    assert cluster.writes == [f"patch {NAME}", f"delete {NAME}"]
+
+
 def test_what_is_gone_stays_gone_without_a_change(cluster: Any):
     assert not manage(cluster, definition("v2"), state="absent")["changed"]
 

@@ -23,6 +23,7 @@ PARAMS = {
     "namespace": "purelb-system",
     "nodes": {},
     "answers": [],
+    "unread": {},
     "check_metrics": False,
     "metrics_port": 7472,
     "fail_on": "error",

@@ -10,24 +10,17 @@ for something else, or until another Service turns out to have it too.
 
 from __future__ import annotations
 
-from typing import FrozenSet, Iterable, Optional, Tuple
+from typing import Iterable, Tuple
 
 from .choice import Choice, Live
+from .claims import ALL_CLASSES, Classes, asks_us
 from .elsewhere import from_elsewhere
 from .groups import Groups
 from .ledger import Ledger
 from .model import Address, Service
-from .names import ADDRESSES_ANNOTATION, LOAD_BALANCER_CLASSES
+from .names import ADDRESSES_ANNOTATION
 from .outcomes import Keep, Outcome, Release, refusal_of
 from .refusals import RefusalReason, RefusedError
-
-
-def is_ours(service: Service, classes: FrozenSet[Optional[str]]) -> bool:
-    """Whether a Service asks us for an address, by its type and class; None stands for no class."""
-    return service.is_load_balancer and service.load_balancer_class in classes
-
-
-ALL_CLASSES: FrozenSet[Optional[str]] = frozenset({None, *LOAD_BALANCER_CLASSES})
 
 
 def rebuild(services: Iterable[Service]) -> Ledger:
@@ -50,10 +43,10 @@ def decide(
     ledger: Ledger,
     live: Live,
     *,
-    classes: FrozenSet[Optional[str]] = ALL_CLASSES,
+    classes: Classes = ALL_CLASSES,
 ) -> Outcome:
     """Decide what is to happen to one Service."""
-    if not is_ours(service, classes):
+    if not asks_us(service, classes):
         is_released = service.allocated_by_us and not _is_left_to_others(service)
         return Release() if is_released else Keep()
     # After what the Service shows comes what was given to it and it does not show yet.

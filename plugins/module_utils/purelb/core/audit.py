@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 from typing import (
     Any,
+    Callable,
     Dict,
     FrozenSet,
     Iterable,
@@ -26,6 +28,7 @@ from typing import (
     Tuple,
 )
 
+from .claims import is_served
 from .election import Decision, Electorate, Member, elect, prefer
 from .leases import is_drained
 from .model import Address, Lease, Outage, PoolType, Reason, Service, ServiceGroup, ServiceKey
@@ -35,6 +38,8 @@ from .vips import Vip, vips_of
 
 # How many candidates of an address are told by name: nobody reads a thousand.
 MAX_CANDIDATES = 5
+# `map`, or whoever does the same on several processors.
+Spread = Callable[[Callable[[Vip], Decision], Sequence[Vip]], Iterable[Decision]]
 
 
 # All that is ever found, here and by whoever looks further; docs/operate.md explains each.
@@ -61,6 +66,7 @@ FindingCode = Literal[
     "noService",
     "nodeAddress",
     "nodeNotObserved",
+    "nodeUnread",
     "notAnnounced",
     "notHeld",
     "outlivesLease",
@@ -149,7 +155,7 @@ class Report:
         return replace(self, findings=in_order([*self.findings, *others]))
 
 
-def audit(
+def audit(  # noqa: PLR0913 - all that is read of a cluster, and who holds the elections
     leases: Iterable[Lease],
     services: Iterable[Service],
     *,
@@ -157,11 +163,13 @@ def audit(
     drained: Optional[Mapping[str, str]] = None,
     endpoints: Optional[Mapping[ServiceKey, FrozenSet[str]]] = None,
     groups: Sequence[ServiceGroup] = (),
+    spread: Spread = map,
 ) -> Report:
     """Judge Leases and Services as they were listed at `wall_time` (seconds since the epoch).
 
     `drained` gives the UIDs of Nodes whose taints keep addresses away, by name; `endpoints` the
     nodes with a ready endpoint of each Service; `groups` are the pools, where they are known.
+    `spread` holds the elections.
     """
     lease_reports = tuple(
         replace(_lease_report(lease, wall_time), draining=is_drained(lease, drained or {}))
@@ -174,9 +182,9 @@ def audit(
         if r.is_live
     )
     electorate = Electorate(members)
-    vips = tuple(
-        VipReport(vip, _decide(vip, electorate, endpoints or {})) for vip in vips_of(known, groups)
-    )
+    decide = partial(_decide, electorate=electorate, endpoints=endpoints or {})
+    addresses = vips_of(known, groups)
+    vips = tuple(map(VipReport, addresses, spread(decide, addresses)))
     findings = [finding for report in lease_reports for finding in _lease_findings(report)]
     findings += _service_findings(known)
     live = frozenset(member.node for member in members)
@@ -276,7 +284,7 @@ def _lease_findings(report: LeaseReport) -> Iterable[Finding]:
 def _service_findings(services: Iterable[Service]) -> Iterable[Finding]:
     holders: Dict[Address, List[Service]] = defaultdict(list)
     for service in services:
-        if service.is_load_balancer and service.allocated_by_us:
+        if is_served(service):
             for address in service.addresses:
                 holders[address].append(service)
     for address, owners in holders.items():

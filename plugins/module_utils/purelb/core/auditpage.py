@@ -17,7 +17,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from .addresses import parse_address, parse_subnets, subnet_order
 from .audit import lease_title, vip_title
-from .codec import service_group_of
+from .customresources import service_group_of
 from .errors import ObjectError
 from .model import Address, AddressRange, PoolType, ServiceGroup
 from .names import FAMILIES

@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 from typing import Any, Iterable, Iterator, Mapping
 
-from .codec import node_config_of, service_group_of
 from .configuration import NodeConfig
+from .customresources import node_config_of, service_group_of
 from .errors import ObjectError
 from .groups import Groups
 from .model import AddressRange, PoolType, ServiceGroup

@@ -45,7 +45,8 @@ class Evidence:
     """All that was seen, and what it takes to judge it.
 
     `known` are the addresses by which Node objects know nodes, `labels` the labels of Nodes.
-    `silent` says of nodes why their metrics could not be read.
+    `unread` says of nodes why their interfaces could not be looked at, `silent` why their metrics
+    could not be read.
     """
 
     observations: Tuple[Observation, ...] = ()
@@ -54,6 +55,7 @@ class Evidence:
     configs: Tuple[NodeConfig, ...] = ()
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     known: FrozenSet[Address] = frozenset()
+    unread: Mapping[str, str] = field(default_factory=dict)
     silent: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -40,6 +40,7 @@ class GroupReason(str, Enum):
     NETBOX = "netbox"
     WRITTEN_IN_V2 = "writtenInV2"
     INVALID = "invalid"
+    DECIDED = "decided"
 
 
 _QUESTIONS = {
@@ -100,7 +101,7 @@ def convert_groups(
 def _proposal(body: Json, subnets: Sequence[Network], taken: Set[str]) -> GroupProposal:
     name = reference(body)
     try:
-        new = _as_people_write(convert(body, to=API_VERSION))
+        new = as_people_write(convert(body, to=API_VERSION))
         if V2_SPEC_ANNOTATION in ((body.get("metadata") or {}).get("annotations") or {}):
             return GroupProposal(name, GroupReason.WRITTEN_IN_V2, (new,))
         found = _findings(name, (body.get("spec") or {}).get("local") or {}, subnets)
@@ -117,7 +118,7 @@ def _proposal(body: Json, subnets: Sequence[Network], taken: Set[str]) -> GroupP
     return GroupProposal(name, reason, (placed,), found, _questions(found))
 
 
-def _as_people_write(new: Json) -> Object:
+def as_people_write(new: Json) -> Object:
     """Without status, and without what the API server and kubectl keep in the metadata."""
     old = new["metadata"]
     meta = {field: old[field] for field in ("name", "namespace", "labels") if field in old}
@@ -208,13 +209,14 @@ def _split(new: Object, found: Tuple[RangeFinding, ...], taken: Set[str]) -> Gro
     texts = (text for text in (question, parted, _questions(found)) if text)
     meta = {**new["metadata"], "name": other}
     groups = (
-        {**new, "spec": {"local": _pools(local)}},
-        {**new, "metadata": meta, "spec": {"remote": _pools(remote)}},
+        {**new, "spec": {"local": pools_of(local)}},
+        {**new, "metadata": meta, "spec": {"remote": pools_of(remote)}},
     )
     return GroupProposal(name, GroupReason.MIXED, groups, found, "; ".join(texts))
 
 
-def _pools(found: Iterable[RangeFinding]) -> Object:
+def pools_of(found: Iterable[RangeFinding]) -> Object:
+    """The fields of spec.local or spec.remote with these ranges."""
     entries: Dict[int, List[Json]] = {4: [], 6: []}
     for one in found:
         entries[one.range.first.version].append(one.entry)

@@ -14,6 +14,8 @@ API_VERSION = "v2"
 # What clients of the first generation speak; converted, never stored.
 OLD_API_VERSION = "v1"
 DEFAULT_NAMESPACE = "purelb-system"
+# Where the first generation lives.
+OLD_NAMESPACE = "purelb"
 DEFAULT_GROUP = "default"
 
 LEASE_PREFIX = "purelb-node-"
@@ -50,6 +52,8 @@ MULTI_POOL_ANNOTATION = "purelb.io/multi-pool"
 REEVALUATE_ANNOTATION = "purelb.io/re-evaluate"
 AFFINITY_ANNOTATION = "purelb.io/node-affinity"
 AFFINITY_ENDPOINTS = "service-endpoints"
+# On a Service that is on its way from one PureLB to another.
+MIGRATION_ANNOTATION = "purelb.io/migration"
 # By IP version.
 ANNOUNCING_ANNOTATIONS = {4: "purelb.io/announcing-IPv4", 6: "purelb.io/announcing-IPv6"}
 

@@ -47,6 +47,7 @@ def verify(report: Report, evidence: Evidence) -> Verification:
     holdings = holdings_of(evidence.observations, worlds)
     findings = list(report.findings)
     findings += _node_findings(worlds, leases)
+    findings += _unseen_findings(worlds, leases, evidence.unread)
     for vip in report.vips:
         held = holdings.get(vip.vip.address, ())
         if vip.vip.address in evidence.known:
@@ -76,15 +77,29 @@ def _node_findings(
             )
         elif lease.is_live:
             yield from _subnet_findings(lease, world)
-    if worlds:
+
+
+def _unseen_findings(
+    worlds: Mapping[str, World], leases: Mapping[str, LeaseReport], unread: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Nodes about which this says nothing, unless nobody meant to look at any."""
+    for node, cause in unread.items():
+        yield Finding(
+            Severity.WARNING,
+            "nodeUnread",
+            f"node {node}",
+            f"its interfaces could not be read: {cause}",
+            "see that Ansible reaches it, with a Python of 3.9 or later, and run this again",
+        )
+    if worlds or unread:
         for node, lease in leases.items():
-            if lease.is_live and node not in worlds:
+            if lease.is_live and node not in worlds and node not in unread:
                 yield Finding(
                     Severity.WARNING,
                     "nodeNotObserved",
                     f"node {node}",
                     "takes part in elections, and its interfaces were not looked at",
-                    "add it to the inventory, under the name of its Node, and see that it answers",
+                    "add it to the inventory, under the name of its Node",
                 )
 
 

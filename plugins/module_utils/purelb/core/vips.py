@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
+from .claims import is_served
 from .model import Address, Announcement, PoolType, Service, ServiceGroup, ServiceKey
 
 
@@ -61,7 +62,7 @@ class VipIndex:
         for key, service in services.items():
             before = self._services.pop(key, None)
             old = before.addresses if before else ()
-            new = service.addresses if service and _is_served(service) else ()
+            new = service.addresses if service and is_served(service) else ()
             for address in old:
                 self._owners[address].discard(key)
             for address in new:
@@ -90,15 +91,11 @@ class VipIndex:
         self.vips = vips
 
 
-def _is_served(service: Service) -> bool:
-    return service.is_load_balancer and service.allocated_by_us
-
-
 def vips_of(services: Iterable[Service], groups: Sequence[ServiceGroup] = ()) -> Tuple[Vip, ...]:
     """All addresses that the allocator gave to these Services, in order of address."""
     by_address: Dict[Address, List[Service]] = defaultdict(list)
     for service in services:
-        if _is_served(service):
+        if is_served(service):
             for address in service.addresses:
                 by_address[address].append(service)
     return tuple(

@@ -1,0 +1,221 @@
+#!/usr/bin/python
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: purelb_convert
+short_description: Show what objects of purelb.io/v1 become in v2, and what a human has to decide
+version_added: 0.1.0
+author:
+  - PureLB for Ansible authors (@purelb)
+description:
+  - Reads ServiceGroups and LBNodeAgents of C(purelb.io/v1), from the cluster or from O(definitions), and returns the
+    objects of C(purelb.io/v2) that take their place. Nothing is written.
+  - v1 put an address on a real interface where a node had its subnet, and on the dummy interface where none had. v2 is told
+    which. For each group it says which of the two it is to be, why, and what is not clear. A range in a subnet of a node is
+    C(local); one in none, or with C(aggregation) C(/32) or C(/128), is C(remote).
+extends_documentation_fragment:
+  - purelb.purelb.connection
+  - purelb.purelb.conversion
+options:
+  definitions:
+    description:
+      - The v1 objects, instead of those of the cluster. Together with O(node_subnets) no cluster is needed.
+    type: list
+    elements: dict
+attributes:
+  check_mode:
+    support: full
+    description: Never changes anything.
+  diff_mode:
+    support: N/A
+    description: Never changes anything.
+seealso:
+  - module: purelb.purelb.purelb_objects
+notes:
+  - The user needs the verb list on C(servicegroups) and C(lbnodeagents) in O(namespace) unless O(definitions) is given,
+    and on C(leases) in O(target_namespace) and C(nodes) unless O(node_subnets) is given.
+"""
+
+EXAMPLES = r"""
+- name: See what the v1 objects of the cluster become
+  purelb.purelb.purelb_convert:
+  register: conversion
+
+- name: Convert a file, without a cluster
+  purelb.purelb.purelb_convert:
+    definitions: "{{ lookup('ansible.builtin.file', 'groups-v1.yaml') | from_yaml_all | select | list }}"
+    node_subnets: [192.168.1.0/24, 'fd00:1::/64']
+    decisions:
+      edge: remote
+      mixed: proposed
+  register: conversion
+
+- name: Stop while something is to be decided
+  ansible.builtin.assert:
+    that: conversion.questions | length == 0
+    fail_msg: "{{ conversion.questions }}"
+
+- name: Write the v2 objects to a file
+  ansible.builtin.copy:
+    content: "{{ conversion.objects | map('to_nice_yaml') | join('---\n') }}"
+    dest: groups-v2.yaml
+    mode: "0644"
+"""
+
+RETURN = r"""
+objects:
+  description: The v2 objects, ServiceGroups first. A group that cannot be read is missing.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - apiVersion: purelb.io/v2
+      kind: ServiceGroup
+      metadata: {name: default, namespace: purelb-system}
+      spec: {local: {v4pool: {pool: 192.168.1.240/29, subnet: 192.168.1.0/24, aggregation: default}}}
+questions:
+  description: What a human has to decide or to correct; empty if the objects can be taken as they are.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    group:
+      description: The v1 group, as C(ServiceGroup namespace/name).
+      type: str
+      returned: success
+      sample: ServiceGroup purelb/edge
+    question:
+      description: What is not clear, and what can be done.
+      type: str
+      returned: success
+      sample: give it a range of addresses, or delete it; it has none
+groups:
+  description: What each v1 group becomes, and why.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    group:
+      description: The v1 group, as C(ServiceGroup namespace/name).
+      type: str
+      returned: success
+      sample: ServiceGroup purelb/default
+    reason:
+      description: Why, in one word. One of C(inNodeSubnet), C(outsideNodeSubnets), C(hostRoute),
+        C(hostRouteInNodeSubnet), C(partlyInNodeSubnet), C(mixed), C(netbox), C(writtenInV2), C(decided) and C(invalid).
+      type: str
+      returned: success
+      sample: inNodeSubnet
+    question:
+      description: What a human has to decide, or an empty text.
+      type: str
+      returned: success
+      sample: ""
+    warning:
+      description: What follows from a decision that looks wrong, or an empty text.
+      type: str
+      returned: success
+      sample: ""
+    becomes:
+      description: The v2 groups in its place; two if it is split, none if it cannot be read.
+      type: list
+      elements: dict
+      returned: success
+      contains:
+        name:
+          description: Name of the group.
+          type: str
+          returned: success
+          sample: default
+        source:
+          description: C(local), C(remote), C(netbox) or C(external).
+          type: str
+          returned: success
+          sample: local
+    ranges:
+      description: Its ranges of addresses.
+      type: list
+      elements: dict
+      returned: success
+      contains:
+        range:
+          description: First and last address.
+          type: str
+          returned: success
+          sample: 192.168.1.240-192.168.1.247
+        subnet:
+          description: The subnet that the group gives for it.
+          type: str
+          returned: success
+          sample: 192.168.1.0/24
+        proposed:
+          description: C(local) or C(remote), before any decision.
+          type: str
+          returned: success
+          sample: local
+        reason:
+          description: Why, in the words of RV(groups[].reason).
+          type: str
+          returned: success
+          sample: inNodeSubnet
+node_agents:
+  description: What each v1 LBNodeAgent becomes.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    agent:
+      description: The v1 object, as C(LBNodeAgent namespace/name).
+      type: str
+      returned: success
+      sample: LBNodeAgent purelb/default
+    becomes:
+      description: The v2 object, as C(namespace/name).
+      type: str
+      returned: success
+      sample: purelb-system/default
+    warning:
+      description: What is to be known of it, or an empty text.
+      type: str
+      returned: success
+      sample: ""
+node_subnets:
+  description: The subnets of nodes that the ranges were compared with. A node whose subnet no range names has its
+    address here.
+  returned: success
+  type: list
+  elements: str
+  sample: [192.168.1.0/24]
+node_subnets_from:
+  description: Where they are known from. One of C(option), C(leases) and C(nodes).
+  returned: success
+  type: str
+  sample: nodes
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb import (
+    argspec,
+    conversion,
+    finish,
+    run,
+)
+
+
+def main() -> None:
+    given = {"definitions": {"type": "list", "elements": "dict"}}
+    spec = argspec.connection().merge(argspec.conversion()).merge(argspec.ArgumentSpec(given))
+    module = AnsibleModule(**spec.arguments(), supports_check_mode=True)
+    if conversion.is_offline(module.params):
+        finish.finish(module, lambda: conversion.offline(module.params))
+    run.run(module, conversion.info)
+
+
+if __name__ == "__main__":
+    main()

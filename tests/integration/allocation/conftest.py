@@ -1,0 +1,48 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""ServiceGroups of a test's own, and Services that name them."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from granting import (
+    GROUPS,
+)
+
+_names = itertools.count(1)
+
+
+@pytest.fixture
+def make_group(cluster):
+    """Create a ServiceGroup; returns its name. Deleted after the test."""
+    made = []
+
+    def make(source, *, kind="local", **spec):
+        name = f"g{next(_names)}"
+        body = {
+            "apiVersion": "purelb.io/v2",
+            "kind": "ServiceGroup",
+            "metadata": {"name": name, "namespace": "purelb-system"},
+            "spec": {kind: source, **spec},
+        }
+        made.append(name)
+        cluster.api.create(body)
+        return name
+
+    yield make
+    for name in made:
+        cluster.api.delete(f"{GROUPS}/{name}")
+
+
+@pytest.fixture
+def ask(cluster, make_service):
+    """Create a Service of one family that names a group; returns its path."""
+
+    def make(family, group, **more):
+        annotations = {"purelb.io/service-group": group, **more.pop("annotations", {})}
+        return make_service("SingleStack", annotations=annotations, ipFamilies=[family[0]], **more)
+
+    return make

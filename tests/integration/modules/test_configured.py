@@ -1,0 +1,180 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""ServiceGroups and LBNodeAgents by their modules: foretold, done, changed, refused, undone."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.timeout(120)
+NAMESPACE = "purelb-system"
+GROUPS = f"/apis/purelb.io/v2/namespaces/{NAMESPACE}/servicegroups"
+AGENTS = f"/apis/purelb.io/v2/namespaces/{NAMESPACE}/lbnodeagents"
+POOLS = {
+    "v4pool": {"pool": "10.200.0.10-10.200.0.20", "subnet": "10.200.0.0/24"},
+    "v6pool": {"pool": "fd28:200::10-fd28:200::20", "subnet": "fd28:200::/64"},
+}
+FAMILIES = pytest.mark.parametrize("family", POOLS)
+
+
+@pytest.mark.parametrize(("family", "source"), [("v4pool", "local"), ("v6pool", "remote")])
+def test_a_group_comes_changes_and_goes(cluster, play, family, source):
+    first = {"name": "life", source: {family: POOLS[family], "skip_ipv6_dad": True}}
+    second = {"name": "life", source: {f"{family}s": [POOLS[family]]}, "labels": {"tier": "gold"}}
+    gone = {"name": "life", "state": "absent"}
+    done = play(
+        "purelb_service_group",
+        {**first, "check": True},
+        first,
+        first,
+        {**second, "check": True},
+        second,
+        second,
+        {**gone, "check": True},
+        gone,
+        gone,
+    )
+    actions = [result["action"] for result in done.results]
+    assert actions[:3] == ["created", "created", "unchanged"]
+    assert actions[3:6] == ["changed", "changed", "unchanged"]
+    assert actions[6:] == ["deleted", "deleted", "absent"]
+    assert done.changed == [action not in ("unchanged", "absent") for action in actions]
+    (difference,) = done.results[4]["diff"]
+    assert difference["before"]["spec"][source] == {
+        family: {**POOLS[family], "aggregation": "default"},
+        "skipIPv6DAD": True,
+        "multiPool": False,
+        "balancePools": False,
+    }
+    # What the second task leaves out is gone: one range by another, the switch by its default.
+    assert done.results[5]["object"]["spec"][source] == {
+        f"{family}s": [{**POOLS[family], "aggregation": "default"}],
+        "skipIPv6DAD": False,
+        "multiPool": False,
+        "balancePools": False,
+    }
+    assert done.results[5]["object"]["metadata"]["labels"] == {"tier": "gold"}
+    assert not cluster.api.exists(f"{GROUPS}/life")
+
+
+def test_every_option_of_a_group_reaches_the_cluster(cluster, play):
+    netbox = {"url": "https://netbox.example.com", "tenant": "purelb", "aggregation": "/32"}
+    external = {"provider": "ours", "announce": "local", "socket": "/run/ours.sock"}
+    team = {"namespaces": ["team-a"], "enforce_namespaces": True, "namespace_default": True}
+    done = play(
+        "purelb_service_group",
+        {"name": "whole", "netbox": netbox, "check": True},
+        {"name": "whole", "external": external, "annotations": {"a": "b"}, **team},
+        {"name": "whole", "state": "absent"},
+    )
+    assert done.results[0]["object"]["spec"]["netbox"] == netbox
+    assert done.results[1]["object"]["spec"] == {
+        "external": external,
+        "namespaces": ["team-a"],
+        "enforceNamespaces": True,
+        "namespaceDefault": True,
+    }
+    assert done.results[1]["object"]["metadata"]["annotations"] == {"a": "b"}
+
+
+REFUSED = [
+    ({"local": {"v4pool": {"pool": "10.0.0.9-10.0.0.1", "subnet": "10.0.0.0/24"}}}, "local.v4pool"),
+    ({"local": {"v6pool": {"pool": "fd00::9-fd00::1", "subnet": "fd00::/64"}}}, "local.v6pool"),
+    ({"remote": {"v4pool": POOLS["v6pool"]}}, "remote.v4pool: must hold IPv4"),
+    ({"remote": {"v6pools": [POOLS["v4pool"]]}}, "remote.v6pools[0]: must hold IPv6"),
+    ({}, "any of the following are missing: local, remote, netbox, external"),
+    # The API server's own words, in full.
+    ({"name": "Wrong_Name", "remote": POOLS}, "a lowercase RFC 1123 subdomain must consist of"),
+    ({"namespace": "nowhere", "remote": POOLS}, 'namespaces "nowhere" not found'),
+]
+
+
+def test_what_cannot_be_is_refused_with_the_option_and_nothing_is_made(cluster, play):
+    before = {group["metadata"]["name"] for group in cluster.api.items(GROUPS)}
+    done = play("purelb_service_group", *({"name": "wrong", **given} for given, _text in REFUSED))
+    for (_given, text), result in zip(REFUSED, done.results, strict=True):
+        assert result["failed"]
+        assert text in result["msg"]
+    assert {group["metadata"]["name"] for group in cluster.api.items(GROUPS)} == before
+
+
+@FAMILIES
+def test_an_overlap_is_a_warning_and_waiting_tells_what_the_allocator_says(play, family):
+    pool = {"remote": {family: POOLS[family]}}
+    wait = {**pool, "wait": True, "wait_timeout": 20}
+    done = play(
+        "purelb_service_group",
+        {"name": "older", **wait},
+        {"name": "younger", **pool, "check": True},
+        {"name": "younger", **wait},
+        {"name": "younger", "state": "absent"},
+        {"name": "older", "state": "absent"},
+    )
+    conditions = done.results[0]["object"]["status"]["conditions"]
+    assert [one["status"] for one in conditions if one["type"] == "Ready"] == ["True"]
+    assert "of ServiceGroup older" in done.output
+    assert "of ServiceGroup younger" in done.output
+    assert "overlap, so the younger group is not used" in done.output
+    assert "ServiceGroup purelb-system/younger is not accepted: " in done.messages[2]
+    assert "older" in done.messages[2]
+    assert done.changed == [True, True, False, True, True]
+
+
+def test_what_another_program_set_is_taken_over_only_if_asked_for(cluster, play):
+    body = {
+        "apiVersion": "purelb.io/v2",
+        "kind": "ServiceGroup",
+        "metadata": {"name": "theirs", "namespace": NAMESPACE},
+        "spec": {"remote": {"v4pool": POOLS["v4pool"]}},
+    }
+    cluster.api.apply(body, manager="somebody")
+    wanted = {"v4pool": {**POOLS["v4pool"], "pool": "10.200.0.30-10.200.0.40"}}
+    done = play(
+        "purelb_service_group",
+        {"name": "theirs", "remote": wanted},
+        {"name": "theirs", "remote": wanted, "force_conflicts": True},
+        {"name": "theirs", "state": "absent"},
+    )
+    assert 'conflict with "somebody"' in done.messages[0]
+    assert ".spec.remote.v4pool.pool" in done.messages[0]
+    assert done.results[1]["action"] == "changed"
+
+
+def test_settings_of_nodes_come_change_and_go(cluster, play):
+    lifetimes = {"valid_lifetime": 60, "preferred_lifetime": 30, "no_prefix_route": False}
+    first = {
+        "name": "settings",
+        # Every node of the lab, so that none loses its addresses.
+        "node_selector": {"match_expressions": [{"key": "kubernetes.io/os", "operator": "Exists"}]},
+        "local": {
+            "garp_config": {"count": 5, "interval": "1s", "delay_ms": 0},
+            "address_config": {"local_interface": lifetimes},
+        },
+    }
+    second = {"name": "settings", "local": {"garp_config": {"count": 4}}}
+    wrong = {"name": "settings", "local": {"local_interface": "eth("}}
+    gone = {"name": "settings", "state": "absent"}
+    done = play(
+        "purelb_lb_node_agent",
+        {**first, "check": True},
+        first,
+        first,
+        second,
+        second,
+        wrong,
+        gone,
+        gone,
+    )
+    assert done.changed == [True, True, False, True, False, False, True, False]
+    spec = done.results[2]["object"]["spec"]
+    assert spec["local"]["garpConfig"] == {
+        "enabled": True,
+        "count": 5,
+        "interval": "1s",
+        "delayMs": 0,
+        "verifyBeforeSend": True,
+    }
+    assert spec["local"]["addressConfig"]["localInterface"]["preferredLifetime"] == 30
+    assert "nodeSelector" not in done.results[4]["object"]["spec"]
+    assert "settings: local.local_interface: 'eth(' is no expression" in done.messages[5]
+    assert not cluster.api.exists(f"{AGENTS}/settings")

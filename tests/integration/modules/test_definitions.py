@@ -1,0 +1,128 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""The module purelb_crd: definitions come and go, and what is stored moves to another version."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+
+from labkit.api import ApiError
+from watching import eventually
+
+pytestmark = pytest.mark.timeout(120)
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+def version(name, *, stored, served=True):
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {
+        "name": name,
+        "served": served,
+        "storage": stored,
+        "schema": {"openAPIV3Schema": schema},
+    }
+
+
+def definition(*versions):
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.example.com", "labels": {"made-by": "test"}},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"kind": "Thing", "plural": "things"},
+            "versions": list(versions),
+        },
+    }
+
+
+OLD = definition(version("v1", stored=True))
+BOTH = definition(version("v1", stored=False), version("v2", stored=True))
+NEW = definition(version("v2", stored=True))
+
+
+@pytest.fixture
+def things(cluster):
+    """Make things of the test's definition; the definition goes after the test."""
+
+    def make(*names):
+        for name in names:
+            meta = {"name": name, "namespace": "default"}
+            cluster.api.create({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": meta})
+
+    yield make
+    cluster.api.delete(f"{CRDS}/things.example.com")
+    cluster.api.wait(f"{CRDS}/things.example.com", lambda seen: seen is None, what="things gone")
+
+
+def resource_versions(lab):
+    def read():
+        # What is stored by a changed definition is served again a moment later.
+        with suppress(ApiError):
+            return lab.api.items("/apis/example.com/v2/namespaces/default/things")
+
+    things = eventually(read, "things after the change")
+    return {thing["metadata"]["name"]: thing["metadata"]["resourceVersion"] for thing in things}
+
+
+def test_what_is_stored_is_brought_to_the_version_of_an_upgrade(cluster, play, things):
+    old = {"definitions": [OLD]}
+    assert play("purelb_crd", {**old, "check": True}, old, old).changed == [True, True, False]
+    things("a", "b")
+    late = {"definitions": [BOTH], "migrate": False}
+    assert play("purelb_crd", late, late).changed == [True, False]
+    before = resource_versions(cluster)
+    both = {"definitions": [BOTH]}
+    done = play("purelb_crd", {**both, "check": True}, both, both)
+    assert done.changed == [True, True, False]
+    moved = [{"name": "things.example.com", "objects": 2}]
+    assert [result["migrated"] for result in done.results] == [moved, moved, []]
+    assert done.results[1]["diff"][0]["before"] == {"storedVersions": ["v1", "v2"]}
+    # Written anew, which the API server does only for what is stored otherwise.
+    after = resource_versions(cluster)
+    assert not set(before.values()) & set(after.values())
+    assert cluster.api.get(f"{CRDS}/things.example.com")["status"]["storedVersions"] == ["v2"]
+    new = {"definitions": [NEW]}
+    assert play("purelb_crd", {**new, "check": True}, new, new).changed == [True, True, False]
+    assert resource_versions(cluster) == after
+
+
+def test_versions_are_migrated_before_an_upgrade_takes_them_away(cluster, play, things):
+    play("purelb_crd", {"definitions": [OLD]})
+    things("a")
+    play("purelb_crd", {"definitions": [BOTH], "migrate": False})
+    done = play("purelb_crd", {"definitions": [NEW]})
+    assert done.results[0]["migrated"] == [{"name": "things.example.com", "objects": 1}]
+
+
+def test_definitions_with_objects_stay_unless_the_objects_are_to_go(cluster, play, things):
+    play("purelb_crd", {"definitions": [OLD]})
+    things("a", "b")
+    gone = {"definitions": [OLD], "state": "absent"}
+    foreign = {**OLD, "metadata": {**OLD["metadata"], "labels": {"made-by": "somebody else"}}}
+    done = play(
+        "purelb_crd",
+        gone,
+        {**gone, "check": True},
+        {**gone, "definitions": [foreign]},
+        {**gone, "remove_objects": True},
+        gone,
+    )
+    assert done.changed == [False, False, False, True, False]
+    for message in done.messages[:2]:
+        assert "2 Thing (Thing default/a, Thing default/b)" in message
+        assert "set remove_objects" in message
+    assert "things.example.com stays: it has other labels" in done.output
+
+
+def test_the_collections_own_definitions_need_no_option(cluster, play):
+    done = play("purelb_crd", {}, {"state": "absent", "check": True})
+    assert not done.changed[0]
+    assert {result["name"] for result in done.results[0]["results"]} == {
+        "servicegroups.purelb.io",
+        "lbnodeagents.purelb.io",
+    }
+    assert "ServiceGroup purelb-system/default" in done.messages[1]

@@ -1,0 +1,58 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""The module purelb_rbac: permissions are given, changed and taken away."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.timeout(120)
+NAMESPACE = "purelb-system"
+
+
+@pytest.fixture
+def elsewhere(cluster):
+    """A namespace for a second set of permissions."""
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "elsewhere"}}
+    path = cluster.api.path_of(cluster.api.create(body))
+    yield "elsewhere"
+    cluster.api.delete(path)
+    cluster.api.wait(path, lambda seen: seen is None, what="namespace gone")
+
+
+def may(lab, namespace, program, verb, resource, group=""):
+    attributes = {"verb": verb, "resource": resource, "group": group, "namespace": namespace}
+    review = lab.api.create(
+        {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "metadata": {},
+            "spec": {
+                "user": f"system:serviceaccount:{namespace}:{program}",
+                "resourceAttributes": attributes,
+            },
+        }
+    )
+    return review["status"]["allowed"]
+
+
+def test_permissions_are_given_changed_and_taken_away(cluster, play, elsewhere):
+    given = {"namespace": elsewhere}
+    done = play("purelb_rbac", {**given, "check": True}, given, given, {**given, "check": True})
+    assert done.changed == [True, True, False, False]
+    assert may(cluster, elsewhere, "lbnodeagent", "update", "leases", "coordination.k8s.io")
+    assert may(cluster, elsewhere, "allocator", "patch", "nodes")
+    less = {**given, "draining": False}
+    done = play("purelb_rbac", less, less)
+    assert done.changed == [True, False]
+    assert not may(cluster, elsewhere, "allocator", "patch", "nodes")
+    gone = {**given, "state": "absent"}
+    done = play("purelb_rbac", {**gone, "check": True}, gone, gone)
+    assert done.changed == [True, True, False]
+    assert not may(cluster, elsewhere, "lbnodeagent", "list", "services")
+    # The installation has its own.
+    assert may(cluster, NAMESPACE, "lbnodeagent", "list", "services")
+
+
+def test_a_second_installation_changes_no_permission(play):
+    assert play("purelb_rbac", {}).changed == [False]

@@ -1,0 +1,413 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""The steps of a migration, cut off at each of their writes and run again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import deepcopy
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb import migration
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.errors import ClusterError
+
+THERE = ("look", "review", "back_up", "hand_over", "verify", "remove_v1", "finish")
+BACK = ("roll_back", "forget")
+MARKS = {"purelb.io/allocated-by": "PureLB", "purelb.io/allocated-from": "default"}
+NEAR = {"pool": "10.0.0.200-10.0.0.210", "subnet": "10.0.0.0/24"}
+NEAR_V6 = {"pool": "fd00::200-fd00::210", "subnet": "fd00::/64"}
+
+
+class KilledError(Exception):
+    """The end of a run, at any moment."""
+
+
+def obj(kind: str, name: str, namespace: str | None = "purelb", **fields: Any) -> dict[str, Any]:
+    version = {"ServiceGroup": "purelb.io/v1", "Service": "v1", "Lease": "coordination.k8s.io/v1"}
+    api_version = version.get(kind, "apps/v1")
+    meta = {"name": name, "namespace": namespace, "uid": name, "resourceVersion": "1"}
+    return {"apiVersion": api_version, "kind": kind, "metadata": meta, **fields}
+
+
+def service(name: str, *addresses: str, **spec: Any) -> dict[str, Any]:
+    made = obj("Service", name, "default", spec={"type": "LoadBalancer", **spec})
+    made["metadata"]["annotations"] = dict(MARKS)
+    return {**made, "status": {"loadBalancer": {"ingress": [{"ip": one} for one in addresses]}}}
+
+
+def definition(plural: str, kind: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.purelb.io", "resourceVersion": "1"},
+        "spec": {
+            "group": "purelb.io",
+            "scope": "Namespaced",
+            "names": {"plural": plural, "kind": kind},
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"of": "v1"}}],
+        },
+        "status": {
+            "storedVersions": ["v1"],
+            "conditions": [{"type": "Established", "status": "True"}],
+        },
+    }
+
+
+def program(kind: str, name: str, namespace: str = "purelb") -> dict[str, Any]:
+    template = {"spec": {"containers": [{"name": name}]}}
+    selector = {"matchLabels": {"app": name}}
+    status = {"updatedReplicas": 1, "availableReplicas": 1, "replicas": 1}
+    spec = {"selector": selector, "template": template}
+    return obj(kind, name, namespace, spec=spec, status=status)
+
+
+class World:
+    """A cluster with v1, in which the API server and the programs of v2 do their part at once."""
+
+    def __init__(self, cluster: Any, path: Path) -> None:
+        self.cluster = cluster
+        self.path = path
+        self.writes_left: int | None = None
+        self.served_by_both: list[str] = []
+        self._patch, self._apply, self._delete = cluster.patch, cluster.apply, cluster.delete
+        cluster.patch, cluster.apply, cluster.delete = self.patch, self.apply, self.delete
+        cluster.stored["namespaces", None, "purelb"] = {}
+        for one in (
+            definition("servicegroups", "ServiceGroup"),
+            definition("lbnodeagents", "LBNodeAgent"),
+            obj("ServiceGroup", "default", spec={"local": {"v4pool": NEAR, "v6pool": NEAR_V6}}),
+            program("Deployment", "allocator"),
+            program("DaemonSet", "lbnodeagent"),
+            service("web", "10.0.0.200", "fd00::200", externalTrafficPolicy="Local"),
+            service("shop", "10.0.0.201", "fd00::201"),
+            service("named", "10.0.0.202", "fd00::202", loadBalancerClass="purelb.io/purelb"),
+        ):
+            self.put(one)
+        self.before = deepcopy(self.content())
+
+    def put(self, one: dict[str, Any]) -> None:
+        plural = {"CustomResourceDefinition": "customresourcedefinitions"}.get(
+            one["kind"], f"{one['kind'].lower()}s"
+        )
+        meta = one["metadata"]
+        self.cluster.stored[plural, meta.get("namespace"), meta["name"]] = one
+
+    def content(self) -> dict[Any, Any]:
+        """All that a migration has to bring back."""
+        kinds = ("servicegroups", "customresourcedefinitions", "deployments", "daemonsets")
+        return {
+            key: {
+                **{part: one.get(part) for part in ("spec", "status")},
+                "annotations": one["metadata"].get("annotations"),
+            }
+            for key, one in self.cluster.stored.items()
+            if key[0] in (*kinds, "services")
+        }
+
+    def install(self) -> None:
+        """What the role purelb_install does between two steps."""
+        stored = self.cluster.stored
+        stored["namespaces", None, "purelb-system"] = {}
+        for plural in ("servicegroups", "lbnodeagents"):
+            crd = stored["customresourcedefinitions", None, f"{plural}.purelb.io"]
+            v1 = {"name": "v1", "served": True, "storage": False, "schema": {"of": "v1"}}
+            v2 = {"name": "v2", "served": True, "storage": True, "schema": {"of": "v2"}}
+            crd["spec"] = {
+                **crd["spec"], "versions": [v1, v2], "conversion": {"strategy": "Webhook"},
+            }  # fmt: skip
+            crd["status"] = {**crd["status"], "storedVersions": ["v1", "v2"]}
+        self.put(program("Deployment", "allocator", "purelb-system"))
+        self.put(program("DaemonSet", "lbnodeagent", "purelb-system"))
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        lease = obj("Lease", "purelb-node-n1", "purelb-system", spec={
+            "holderIdentity": "n1", "leaseDurationSeconds": 600, "renewTime": now,
+        })  # fmt: skip
+        lease["metadata"]["annotations"] = {"purelb.io/subnets": "10.0.0.0/24,fd00::/64"}
+        self.put(lease)
+
+    def uninstall(self) -> None:
+        """What that role removes after a rollback."""
+        self.cluster.stored.pop(("leases", "purelb-system", "purelb-node-n1"), None)
+
+    def _count(self, *, dry_run: bool) -> None:
+        if self.writes_left is not None and not dry_run:
+            self.writes_left -= 1
+            if self.writes_left < 0:
+                raise KilledError
+
+    def patch(self, kind: Any, **rest: Any) -> Any:
+        self._count(dry_run=rest.get("dry_run", False))
+        result = self._patch(kind, **rest)
+        if kind.plural != "services":
+            return result
+        one = self.cluster.stored[kind.plural, rest["namespace"], rest["name"]]
+        self.react(one)
+        return deepcopy(one)
+
+    def apply(self, kind: Any, body: Any, **rest: Any) -> Any:
+        self._count(dry_run=rest["dry_run"])
+        return self._apply(kind, body, **rest)
+
+    def delete(self, kind: Any, **rest: Any) -> None:
+        self._count(dry_run=rest["dry_run"])
+        self._delete(kind, **rest)
+
+    def react(self, one: dict[str, Any]) -> None:
+        spec, annotations = one["spec"], one["metadata"].setdefault("annotations", {})
+        if spec["type"] != "LoadBalancer":
+            # As the API server does.
+            one["status"] = {"loadBalancer": {}}
+            spec.pop("externalTrafficPolicy", None)
+            spec.pop("loadBalancerClass", None)
+            return
+        if ("daemonsets", "purelb-system", "lbnodeagent") not in self.cluster.stored:
+            return
+        if spec.get("loadBalancerClass") == "purelb.io/purelbv2":
+            asked = annotations.get("purelb.io/addresses", "")
+            if not one["status"]["loadBalancer"].get("ingress") and asked:
+                shown = [{"ip": address} for address in asked.split(",")]
+                one["status"] = {"loadBalancer": {"ingress": shown}}
+                annotations.update({**MARKS, "purelb.io/pool-type": "local"})
+        elif "purelb.io/pool-type" not in annotations:
+            return
+        elif self.v1_agents_run():
+            self.served_by_both.append(one["metadata"]["name"])
+        for entry in one["status"]["loadBalancer"].get("ingress", []):
+            family = "IPv6" if ":" in entry["ip"] else "IPv4"
+            annotations[f"purelb.io/announcing-{family}"] = f"n1,eth0,{entry['ip']}"
+
+    def v1_agents_run(self) -> bool:
+        found = self.cluster.stored["daemonsets", "purelb", "lbnodeagent"]
+        return "nodeSelector" not in found["spec"]["template"]["spec"]
+
+    def run(self, *steps: str, check_mode: bool = False, **params: Any) -> list[dict[str, Any]]:
+        defaults = {
+            "namespace": "purelb",
+            "target_namespace": "purelb-system",
+            "backup": str(self.path / "backup.json"),
+            "node_subnets": ["10.0.0.0/24", "fd00::/64"],
+            "decisions": {},
+            "accept": False,
+            "one_by_one": False,
+            "services": [],
+            "delay": 0,
+            "wait_timeout": 1,
+        }
+        results = []
+        for step in steps:
+            if step == "hand_over":
+                self.install()
+            given = {**defaults, **params, "step": step}
+            results.append(migration.manage(self.cluster, given, check_mode=check_mode))
+            if step == "roll_back":
+                self.uninstall()
+        return results
+
+
+@pytest.fixture
+def worlds(new_cluster: Any, tmp_path: Path) -> Iterator[Any]:
+    """Makes worlds, each with a folder of its own."""
+    made: list[World] = []
+
+    def make() -> World:
+        made.append(World(new_cluster(), tmp_path / str(len(made))))
+        return made[-1]
+
+    yield make
+    assert [world.served_by_both for world in made if world.served_by_both] == []
+
+
+def is_migrated(world: World) -> None:
+    stored = world.cluster.stored
+    for name, number in (("web", 200), ("shop", 201), ("named", 202)):
+        one = stored["services", "default", name]
+        shown = [entry["ip"] for entry in one["status"]["loadBalancer"]["ingress"]]
+        assert shown == [f"10.0.0.{number}", f"fd00::{number}"]
+        assert one["spec"]["type"] == "LoadBalancer"
+        assert (
+            not {"purelb.io/migration", "purelb.io/addresses"}
+            & one["metadata"]["annotations"].keys()
+        )
+    assert stored["services", "default", "web"]["spec"]["externalTrafficPolicy"] == "Local"
+    named = stored["services", "default", "named"]
+    assert named["spec"]["loadBalancerClass"] == "purelb.io/purelbv2"
+    assert ("deployments", "purelb", "allocator") not in stored
+    assert ("daemonsets", "purelb", "lbnodeagent") not in stored
+    assert ("servicegroups", "purelb", "default") not in stored
+    assert "local" in stored["servicegroups", "purelb-system", "default"]["spec"]
+    for plural in ("servicegroups", "lbnodeagents"):
+        crd = stored["customresourcedefinitions", None, f"{plural}.purelb.io"]
+        assert crd["status"]["storedVersions"] == ["v2"]
+    assert stored["configmaps", "purelb", "purelb-migration"]["data"]["phase"] == "done"
+
+
+def is_back(world: World) -> None:
+    stored = world.cluster.stored
+    ours = ("deployments", "daemonsets", "servicegroups", "lbnodeagents")
+    for key in [k for k in stored if k[1] == "purelb-system" and k[0] in ours]:
+        pytest.fail(f"{key} is left")
+    assert world.content() == world.before
+    assert ("configmaps", "purelb", "purelb-migration") not in stored
+
+
+@pytest.mark.parametrize("one_by_one", [False, True], ids=["all at once", "one by one"])
+def test_a_run_that_is_killed_at_any_write_is_gone_on_with(worlds: Any, one_by_one: object):
+    writes = 0
+    while True:
+        world = worlds()
+        world.writes_left = writes
+        try:
+            world.run(*THERE, one_by_one=one_by_one)
+            break
+        except KilledError:
+            world.writes_left = None
+        world.run(*THERE, one_by_one=one_by_one)
+        is_migrated(world)
+        writes += 1
+    is_migrated(world)
+    assert writes > 10
+
+
+@pytest.mark.parametrize("one_by_one", [False, True], ids=["all at once", "one by one"])
+def test_a_rollback_that_is_killed_at_any_write_is_gone_on_with(worlds: Any, one_by_one: object):
+    writes = 0
+    while True:
+        world = worlds()
+        world.run(*THERE[:5], one_by_one=one_by_one)
+        world.writes_left = writes
+        try:
+            world.run(*BACK)
+            break
+        except KilledError:
+            world.writes_left = None
+        world.run(*BACK)
+        is_back(world)
+        writes += 1
+    is_back(world)
+    assert writes > 10
+
+
+@pytest.mark.parametrize("one_by_one", [False, True], ids=["all at once", "one by one"])
+def test_a_run_that_is_killed_at_any_write_can_be_taken_back(worlds: Any, one_by_one: object):
+    writes = 0
+    while True:
+        world = worlds()
+        world.run(*THERE[:3])
+        world.writes_left = writes
+        try:
+            world.run(*THERE[3:5], one_by_one=one_by_one)
+            break
+        except KilledError:
+            world.writes_left = None
+        world.run(*BACK)
+        is_back(world)
+        writes += 1
+    assert writes > 5
+
+
+def test_a_step_that_is_done_changes_nothing(worlds: Any):
+    world = worlds()
+    world.run(*THERE[:5])
+    again = world.run(*THERE[:5])
+    assert [one["changed"] for one in again] == [False] * 5
+    world.run(*THERE[5:])
+    assert [one["changed"] for one in world.run(*THERE)] == [False] * 7
+
+
+@pytest.mark.parametrize(
+    ("done", "step", "text"),
+    [
+        ((), "hand_over", "is at its beginning, and this step comes after backedUp"),
+        (THERE[:3], "verify", "is at backedUp, and this step comes after handedOver"),
+        (THERE[:4], "remove_v1", "is at handedOver, and this step comes after verified"),
+        (THERE[:4], "forget", "is at handedOver: only one taken back is forgotten"),
+        ((), "roll_back", "no migration"),
+        (THERE, "roll_back", "v1 is removed"),
+    ],
+)
+def test_a_step_that_comes_too_early_or_late_is_refused(
+    worlds: Any, done: Any, step: str, text: str
+):
+    world = worlds()
+    world.run(*done)
+    with pytest.raises(ClusterError, match=text):
+        world.run(step)
+
+
+def test_nothing_is_begun_without_v1_or_without_a_file(worlds: Any):
+    world = worlds()
+    with pytest.raises(ClusterError, match="backup: give the file to write"):
+        world.run("back_up", backup=None)
+    del world.cluster.stored["daemonsets", "purelb", "lbnodeagent"]
+    with pytest.raises(ClusterError, match="no DaemonSet purelb/lbnodeagent: give namespace"):
+        world.run("back_up")
+    assert world.cluster.writes == []
+
+
+def test_what_is_to_be_decided_stops_it(worlds: Any):
+    world = worlds()
+    far = {"v4pool": {"pool": "10.7.0.0/28", "subnet": "10.7.0.0/24"}}
+    both = {"v4pool": NEAR, "v6pool": {"pool": "fd07::/124", "subnet": "fd07::/64"}}
+    world.put(obj("ServiceGroup", "mixed", spec={"local": both}))
+    world.put(obj("ServiceGroup", "far", spec={"local": far}))
+    (review,) = world.run("review")
+    assert review["failed"]
+    assert "ServiceGroup purelb/mixed" in review["msg"]
+    with pytest.raises(ClusterError, match="comes after review"):
+        world.run("back_up")
+    (accepted,) = world.run("review", accept=True)
+    assert "failed" not in accepted
+    world.put(obj("ServiceGroup", "bad", spec={"local": {"v4pool": {"pool": "x"}}}))
+    (review,) = world.run("review", accept=True)
+    assert "ServiceGroup purelb/bad" in review["msg"]
+    assert world.cluster.writes == []
+
+
+def test_chosen_services_go_first_and_the_others_stay_with_v1(worlds: Any):
+    world = worlds()
+    world.run(*THERE[:3])
+    (handed,) = world.run("hand_over", services=["default/web"])
+    assert handed["remaining"] == ["default/shop"]
+    assert handed["phase"] == "backedUp"
+    assert world.v1_agents_run()
+    world.run(*THERE[3:])
+    is_migrated(world)
+
+
+def test_a_service_that_is_not_there_is_named(worlds: Any):
+    world = worlds()
+    world.run(*THERE[:3])
+    with pytest.raises(ClusterError, match="there is no Service default/typo: write namespace/na"):
+        world.run("hand_over", services=["default/typo"])
+
+
+def test_addresses_that_changed_are_named(worlds: Any):
+    world = worlds()
+    world.run(*THERE[:4])
+    web = world.cluster.stored["services", "default", "web"]
+    web["status"]["loadBalancer"]["ingress"][0]["ip"] = "10.0.0.209"
+    world.react(web)
+    with pytest.raises(ClusterError, match="other addresses than before: Service default/web"):
+        world.run("verify")
+
+
+def test_what_somebody_else_changed_is_named_after_the_way_back(worlds: Any):
+    world = worlds()
+    world.run(*THERE[:5])
+    world.run("roll_back")
+    shop = world.cluster.stored["services", "default", "shop"]
+    shop["metadata"]["annotations"]["purelb.io/allocated-from"] = "other"
+    with pytest.raises(ClusterError, match="not as before: Service default/shop"):
+        world.run("forget")
+
+
+def test_a_dry_run_writes_nothing(worlds: Any):
+    world = worlds()
+    results = world.run("look", "review", "back_up", check_mode=True)
+    assert [one["changed"] for one in results] == [False, False, True]
+    assert world.cluster.writes == []
+    assert not world.path.exists()
