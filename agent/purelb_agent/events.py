@@ -12,7 +12,7 @@ import asyncio
 import secrets
 from collections import deque
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.times import format_time
 
@@ -29,6 +29,30 @@ _API_VERSIONS = {
 # Events about what is in no namespace are kept in this one, as those of the kubelet are.
 _OF_CLUSTER = "default"
 _PER_SECOND = 20
+# All that is ever told, each explained in docs/operate.md.
+EventReason = Literal[
+    "AddressAssigned",
+    "AddressConflict",
+    "AddressOutsidePool",
+    "AddressesDrained",
+    "AddressesNotDrained",
+    "AddressesRestored",
+    "AllocationFailed",
+    "AnnouncingLocal",
+    "AnnouncingNonLocal",
+    "ExternalTrafficPolicyChanged",
+    "InvalidConfiguration",
+    "InvalidSpec",
+    "LeaderElected",
+    "MultiPoolPartial",
+    "NoEligibleNodes",
+    "NodeDraining",
+    "NodeDrainingFailed",
+    "OutageHeld",
+    "PoolOverlaps",
+    "Unreachable",
+    "Withdrawn",
+]
 # What nobody could send for so long is old news.
 _WAITING = 1000
 
@@ -53,7 +77,9 @@ class Events:
         self._waiting: deque[dict[str, Any]] = deque(maxlen=_WAITING)
         self._work = asyncio.Event()
 
-    def tell(self, about: About, reason: str, message: str, *, kind: str = "Normal") -> None:
+    def tell(
+        self, about: About, reason: EventReason, message: str, *, kind: str = "Normal"
+    ) -> None:
         """Leave an event to be sent; its time is now."""
         moment = format_time(clock.wall_time())
         namespace = about.namespace or _OF_CLUSTER

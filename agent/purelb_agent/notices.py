@@ -22,7 +22,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model im
     ServiceKey,
 )
 
-from .events import About, Events
+from .events import About, EventReason, Events
 from .store import NodeStore
 
 # A rollout or a restart leaves an address without a candidate for a moment; that is no news.
@@ -63,7 +63,9 @@ class Notices:
             interface = verdict.link.name if verdict.link else ""
             grouped[key, verdict.vip.pool_type, interface].append(str(address))
         for (key, pool_type, interface), addresses in grouped.items():
-            reason = "AnnouncingLocal" if pool_type is PoolType.LOCAL else "AnnouncingNonLocal"
+            reason: EventReason = (
+                "AnnouncingLocal" if pool_type is PoolType.LOCAL else "AnnouncingNonLocal"
+            )
             listed = ", ".join(addresses)
             self._service(key, reason, f"Node {self._node} announces {listed} on {interface}")
 
@@ -79,7 +81,9 @@ class Notices:
             listed = ", ".join(addresses)
             self._service(key, "Withdrawn", f"Node {self._node} withdrew {listed} ({why})")
 
-    def _service(self, key: ServiceKey, reason: str, message: str, kind: str = "Normal") -> None:
+    def _service(
+        self, key: ServiceKey, reason: EventReason, message: str, kind: str = "Normal"
+    ) -> None:
         service = self._store.services.records.get(key)
         if service is not None:
             about = About("Service", key.name, key.namespace, service.uid)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.errors import ObjectError
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.group_status import (
     Condition,
+    Problem,
     Use,
     exhausted,
     ready,
@@ -38,7 +39,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.times im
 
 from . import clock, log
 from .elsewhere import Elsewhere
-from .events import About, Events
+from .events import About, EventReason, Events
 from .groupstatus import GroupStatus
 from .metrics import AllocatorMetrics
 from .store import Json, group_table
@@ -220,7 +221,7 @@ class Pools:
     def _strays_of(self, name: str) -> dict[ServiceKey, tuple[Address, ...]]:
         return {key: stray for key, (group, stray) in self._strays.items() if group == name}
 
-    def _overlap(self, overlap: Overlap | None) -> tuple[str, str] | None:
+    def _overlap(self, overlap: Overlap | None) -> tuple[Problem, str] | None:
         """Tell of an overlap on both groups, once; reason and sentence for the later one."""
         if overlap is None:
             return None
@@ -254,6 +255,6 @@ class Pools:
         self._wrong[name] = text
         return self._wrong_before.get(name) != text
 
-    def _event(self, group: ServiceGroup, reason: str, message: str) -> None:
+    def _event(self, group: ServiceGroup, reason: EventReason, message: str) -> None:
         about = About("ServiceGroup", group.name, group.namespace, group.uid)
         self._events.tell(about, reason, message, kind="Warning")

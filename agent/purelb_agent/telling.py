@@ -18,7 +18,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.outcomes
 )
 
 from . import log
-from .events import About, Events
+from .events import About, EventReason, Events
 
 
 class Telling:
@@ -66,6 +66,8 @@ class Telling:
         log.warning("refused", service=service.key, reason=reason, message=refusal.message)
         self._event(service, "AllocationFailed", f"{reason}: {refusal.message}", kind="Warning")
 
-    def _event(self, service: Service, reason: str, message: str, *, kind: str = "Normal") -> None:
+    def _event(
+        self, service: Service, reason: EventReason, message: str, *, kind: str = "Normal"
+    ) -> None:
         about = About("Service", service.key.name, service.key.namespace, service.uid)
         self._events.tell(about, reason, message, kind=kind)

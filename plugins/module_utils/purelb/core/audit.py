@@ -20,6 +20,7 @@ from typing import (
     FrozenSet,
     Iterable,
     List,
+    Literal,
     Mapping,
     Optional,
     Sequence,
@@ -39,6 +40,45 @@ from .vips import Vip, vips_of
 MAX_CANDIDATES = 5
 # `map`, or whoever does the same on several processors.
 Spread = Callable[[Callable[[Vip], Decision], Sequence[Vip]], Iterable[Decision]]
+
+
+# All that is ever found, here and by whoever looks further; docs/operate.md explains each.
+FindingCode = Literal[
+    "addressTwice",
+    "answeredTwice",
+    "clockAhead",
+    "dadFailed",
+    "interfaceDown",
+    "leaseExpired",
+    "leaseHolder",
+    "leaseMalformed",
+    "leaseWithoutSubnets",
+    "lockAbsent",
+    "lockExpired",
+    "lockFlapping",
+    "lockFree",
+    "lockUnreadable",
+    "metricsUnreachable",
+    "noAnswer",
+    "noEligibleNodes",
+    "noLease",
+    "noLocalInterface",
+    "noService",
+    "nodeAddress",
+    "nodeNotObserved",
+    "nodeUnread",
+    "notAnnounced",
+    "notHeld",
+    "outlivesLease",
+    "staleAnnouncer",
+    "subnetsDiffer",
+    "tentative",
+    "wrongAnnouncer",
+    "wrongAnswer",
+    "wrongHolder",
+    "wrongInterface",
+    "wrongPrefix",
+]
 
 
 class Severity(str, Enum):
@@ -62,7 +102,7 @@ class Finding:
     """Something that is not as it should be, and what to do about it."""
 
     severity: Severity
-    code: str
+    code: FindingCode
     object: str
     message: str
     mend: str

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Tuple
+from typing import Any, Dict, FrozenSet, Iterable, List, Literal, Mapping, Optional, Tuple, Union
 
 from .ipam import Stats
 from .ledger import Ledger
@@ -18,15 +18,21 @@ Json = Mapping[str, Any]
 _MOST = 2**63 - 1
 # A message names so many of a kind; who wants all asks the API.
 _NAMED = 5
+# What may keep a group from giving out addresses, and every reason that a condition may have.
+Problem = Literal["InvalidSpec", "PoolOverlaps", "Unreachable"]
+ConditionReason = Union[
+    Problem, Literal["Accepted", "AddressesFree", "AllInPool", "KeptByServices", "NoAddressFree"]
+]
+ConditionType = Literal["AddressesOutsidePool", "Exhausted", "Ready"]
 
 
 @dataclass(frozen=True)
 class Condition:
     """One aspect of a group, as the field writes conditions."""
 
-    type: str
+    type: ConditionType
     is_true: bool
-    reason: str
+    reason: ConditionReason
     message: str
 
 
@@ -63,7 +69,7 @@ def use_elsewhere(stats: Stats) -> Use:
     return Use(in_use, free, has_pool)
 
 
-def ready(problem: Optional[Tuple[str, str]] = None) -> Condition:
+def ready(problem: Optional[Tuple[Problem, str]] = None) -> Condition:
     """Whether addresses are given out; `problem` is the reason and the sentence if not."""
     if problem is None:
         return Condition("Ready", True, "Accepted", "Addresses are given out.")

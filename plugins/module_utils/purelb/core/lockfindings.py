@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Iterable, Iterator
 
-from .audit import Finding, Severity
+from .audit import Finding, FindingCode, Severity
 from .locks import LockReport, LockState
 
 # A lock that was given up is taken within a second, where somebody stands by.
@@ -41,7 +41,7 @@ def lock_findings(locks: Iterable[LockReport]) -> Iterator[Finding]:
             yield _warning(lock, "lockFlapping", _flapping(lock), f"{_PODS}: why do they end?")
 
 
-def _warning(lock: LockReport, code: str, message: str, mend: str) -> Finding:
+def _warning(lock: LockReport, code: FindingCode, message: str, mend: str) -> Finding:
     return Finding(Severity.WARNING, code, str(lock.name), message, mend)
 
 

@@ -12,7 +12,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import AbstractSet, Iterable, Iterator, Mapping, Sequence, Tuple
 
-from .audit import Finding, LeaseReport, Report, Severity, VipReport, in_order
+from .audit import (
+    Finding,
+    FindingCode,
+    LeaseReport,
+    Report,
+    Severity,
+    VipReport,
+    in_order,
+)
 from .evidence import Answer, Evidence, Holding, format_mac, holdings_of, world_of
 from .interfaces import lease_subnets, place_for
 from .model import Address, InterfaceAddress, Network, PoolType, Reason
@@ -160,7 +168,7 @@ def _winner_findings(
 ) -> Iterator[Finding]:
     place = place_for(report.vip.address, world.segments)
     if not right:
-        code = Reason.NO_LOCAL_INTERFACE.value if place is None else "notHeld"
+        code: FindingCode = Reason.NO_LOCAL_INTERFACE.value if place is None else "notHeld"
         yield Finding(
             Severity.ERROR,
             code,
@@ -190,7 +198,7 @@ def _state_findings(
 ) -> Iterator[Finding]:
     """What can be wrong with an address where it should be."""
     held, look = one.held, f"look at the lbnodeagent log on {one.node}"
-    problems = (
+    problems: Tuple[Tuple[bool, Severity, FindingCode, str, str], ...] = (
         (
             held.dad_failed,
             Severity.ERROR,

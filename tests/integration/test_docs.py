@@ -1,0 +1,190 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Every command of README.md, docs/ and the roles' READMEs, run as it stands there.
+
+A page is followed in the cluster that the README makes: with PureLB, a ServiceGroup `default` and a
+Service `web`; unless `BEFORE` names what it begins with. Whatever it leaves behind is undone.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from docpages import PAGES, Run, read, steps
+from following import IMAGE, SUBNETS, Reader, is_left_out
+from labkit.lab import Lab
+from watching import DAEMON_SET, addresses_of, agents_ready, eventually
+from watching import IMAGE as OWN_IMAGE
+
+pytestmark = pytest.mark.timeout(600)
+
+FOLLOWED = [
+    page
+    for page in PAGES
+    if any(isinstance(step, Run) and not is_left_out(step) for step in steps(read(page)))
+]
+# The fixture that makes what a page begins with, where that is not `at_work`.
+BEFORE = {"README.md": "nothing", "docs/install.md": "nothing"}
+GROUP = {
+    "apiVersion": "purelb.io/v2",
+    "kind": "ServiceGroup",
+    "metadata": {"name": "default", "namespace": "purelb-system"},
+    "spec": {
+        "local": {
+            "v4pool": {"subnet": "192.168.1.0/24", "pool": "192.168.1.240-192.168.1.250"},
+            "v6pool": {"subnet": "fd00:1::/64", "pool": "fd00:1::100-fd00:1::1ff"},
+        }
+    },
+}
+WEB = {
+    "apiVersion": "v1",
+    "kind": "Service",
+    "metadata": {"name": "web", "namespace": "default"},
+    "spec": {
+        "type": "LoadBalancer",
+        "ipFamilyPolicy": "RequireDualStack",
+        "selector": {"app": "web"},
+        "ports": [{"port": 80, "targetPort": 8080}],
+    },
+}
+# On which a page may keep what it is asked to keep.
+VOLUME: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolume",
+    "metadata": {"name": "of-the-pages"},
+    "spec": {
+        "accessModes": ["ReadWriteMany"],
+        "capacity": {"storage": "1Mi"},
+        "persistentVolumeReclaimPolicy": "Retain",
+    },
+}
+POOLS = "/apis/purelb.io/v2/namespaces/purelb-system"
+# What a page may leave behind, first what depends on what comes after.
+COLLECTIONS = (
+    "/api/v1/namespaces/default/services",
+    f"{POOLS}/servicegroups",
+    f"{POOLS}/lbnodeagents",
+    "/api/v1/namespaces/purelb-system/secrets",
+    "/api/v1/namespaces/purelb-system/configmaps",
+    "/api/v1/namespaces/purelb-system/persistentvolumeclaims",
+    "/api/v1/persistentvolumes",
+    "/api/v1/namespaces",
+)
+_CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+INSTALLED = (
+    DAEMON_SET,
+    "/apis/apps/v1/namespaces/purelb-system/deployments/allocator",
+    f"{_CRDS}/servicegroups.purelb.io",
+    f"{_CRDS}/lbnodeagents.purelb.io",
+)
+NODES = "/api/v1/nodes"
+
+
+def names_in(lab: Lab, path: str) -> set[str]:
+    return {item["metadata"]["name"] for item in lab.api.items(path)}
+
+
+def installed(lab: Lab) -> list[tuple[str, int]]:
+    """Changes with every change of the installation."""
+    found = [(lab.api.find(path) or {}).get("metadata", {}) for path in INSTALLED]
+    return [(meta.get("uid", ""), meta.get("generation", 0)) for meta in found]
+
+
+@pytest.fixture(scope="module")
+def addressed(cluster: Lab) -> Iterator[Lab]:
+    """The lab in the subnets that the pages speak of, without the pool of the other tests."""
+    own = cluster.api.get(f"{POOLS}/servicegroups/default")
+    cluster.api.delete(f"{POOLS}/servicegroups/default")
+    added = [
+        (host, pattern.format(first + number))
+        for number, host in enumerate((*cluster.nodes, "client"))
+        for pattern, first in SUBNETS.items()
+    ]
+    for host, address in added:
+        cluster.run_in(host, ["ip", "addr", "add", address, "dev", "eth0", "nodad"])
+    yield cluster
+    for host, address in added:
+        cluster.run_in(host, ["ip", "addr", "del", address, "dev", "eth0"])
+    cluster.api.apply({**GROUP, "spec": own["spec"]})
+
+
+@pytest.fixture(scope="module")
+def image(addressed: Lab, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The image that the pages speak of is where the nodes can pull it."""
+    folder = tmp_path_factory.mktemp("builder")
+    someone = Reader(addressed, folder)
+    someone.run(f"podman build --file agent/Dockerfile --tag {IMAGE} .; podman push {IMAGE}")
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def undone(addressed: Lab, playbook: Callable[..., object]) -> Iterator[None]:
+    """Whatever a page does is undone after it."""
+    before = installed(addressed)
+    known = {path: names_in(addressed, path) for path in COLLECTIONS}
+    yield
+    if installed(addressed) != before:
+        playbook("purelb.purelb.install", "-e", f"purelb_install_image={OWN_IMAGE}")
+    for path, names in known.items():
+        for name in names_in(addressed, path) - names:
+            addressed.api.delete(f"{path}/{name}")
+    for node in addressed.nodes:
+        restore(addressed, node)
+    eventually(lambda: agents_ready(addressed), "an agent ready on every node", seconds=60)
+
+
+def restore(lab: Lab, node: str) -> None:
+    """Have a node back without taints of a page, and open for pods."""
+    found = lab.api.find(f"{NODES}/{node}")
+    if found is None:
+        lab.kill(node, "kubelet")
+        lab.start(node, "kubelet")
+        lab.api.wait(f"{NODES}/{node}", what=f"node {node}", seconds=30)
+    elif found["spec"].get("taints"):
+        lab.api.merge_patch(f"{NODES}/{node}", {"spec": {"taints": None, "unschedulable": None}})
+
+
+@pytest.fixture
+def nothing(undone: None, playbook: Callable[..., object]) -> None:
+    """A cluster that never had PureLB."""
+    gone = "purelb_install_state=absent purelb_install_remove_crds=true"
+    playbook("purelb.purelb.install", "-e", gone)
+
+
+@pytest.fixture
+def at_work(undone: None, addressed: Lab, tmp_path: Path) -> None:
+    """The cluster that the README makes, and a volume for who claims one."""
+    addressed.api.apply(GROUP)
+    service = addressed.api.path_of(addressed.api.create(WEB))
+    folder = tmp_path / "volume"
+    folder.mkdir()
+    folder.chmod(0o777)
+    volume = {**VOLUME, "spec": {**VOLUME["spec"], "hostPath": {"path": str(folder)}}}
+    addressed.api.apply(volume)
+    addresses_of(addressed, service)
+
+
+@pytest.fixture
+def reader(
+    request: pytest.FixtureRequest, addressed: Lab, page: str, tmp_path: Path
+) -> Iterator[Reader]:
+    """Somebody who has done what is to be done before a page."""
+    someone = Reader(addressed, tmp_path)
+    text = read(page)
+    if "podman push" not in text:
+        request.getfixturevalue("image")
+    if "ansible-galaxy collection install" not in text:
+        someone.run("ansible-galaxy collection install .")
+    request.getfixturevalue(BEFORE.get(page, "at_work"))
+    yield someone
+    shutil.rmtree(tmp_path)
+
+
+@pytest.mark.parametrize("page", FOLLOWED)
+def test_a_page_can_be_followed_to_the_letter(reader: Reader, page: str):
+    reader.follow(page)
