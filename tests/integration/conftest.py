@@ -117,6 +117,12 @@ def cluster(lab: Lab) -> Lab:
     return lab
 
 
+@pytest.fixture(scope="session")
+def provide(lab: Lab) -> Callable[[], None]:
+    """Installs again what `cluster` promises."""
+    return partial(_provide, lab)
+
+
 @pytest.fixture(scope="module")
 def bare(lab: Lab) -> Iterator[Lab]:
     """The lab with the image and the web server, but without PureLB, for the tests of one file."""
