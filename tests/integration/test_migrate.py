@@ -211,7 +211,7 @@ THERE = [
     "Let v2 serve every Service",
     "See that everything works",
 ]
-BACK = ["Bring back v1", "Remove the rest of v2", "See that everything is as it was"]
+BACK = ["Bring back v1", "Remove the programs and wait until their Pods are gone"]
 
 
 def test_a_run_that_is_cut_off_anywhere_is_gone_on_with(bare, first, migrate, tmp_path):
