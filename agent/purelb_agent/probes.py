@@ -50,7 +50,7 @@ class Probes:
     async def _readyz(self, _request: web.Request) -> web.Response:
         if self._is_ready():
             return web.Response(text="ok\n")
-        return web.Response(status=503, text="not ready: nothing has been applied yet\n")
+        return web.Response(status=503, text="not ready: the log says what was done last\n")
 
     async def __aenter__(self) -> Self:
         """Listen; SettingError if the port is taken."""

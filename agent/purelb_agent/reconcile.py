@@ -31,9 +31,9 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.judge im
 )
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.plan import (
     Plan,
-    Put,
     plan,
 )
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.readiness import Readiness
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.world import (
     World,
     electorate_of,
@@ -77,7 +77,7 @@ class Reconciler:
         ask_again: Callable[[], None],
     ) -> None:
         """`ask_again` lists the Leases anew; it is asked when one seems to have ended."""
-        self.is_ready = False
+        self._readiness = Readiness()
         self._interfaces = hands.interfaces
         self._announcer = hands.announcer
         self._verdicts = hands.verdicts
@@ -91,6 +91,14 @@ class Reconciler:
         self._choice = Choice(SelectorState.DEFAULT, NodeConfig())
         self._judgement: Judgement | None = None
         self._leaving = False
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the node does its part: then another one may leave.
+
+        Not while it has no right to any address, because its Lease could not be renewed.
+        """
+        return self._store.right is not None and self._readiness.is_ready(clock.now())
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
@@ -122,7 +130,7 @@ class Reconciler:
         if world.right and not self._store.leases.membership.counts(self._node, now):
             # Somebody deleted the own Lease, so others have taken over: write it anew at once.
             self._renewer.hurry()
-        if world.right is None and not self.is_ready:
+        if world.right is None and not self._readiness.has_acted:
             # Before its first Lease a node cannot know what is its own: what an earlier agent left
             # is kept or removed by the first plan, and ends by its lifetime if none comes.
             return now + RESYNC
@@ -132,11 +140,12 @@ class Reconciler:
         self._announce(world, made, now)
         self._verdicts.note(self._judgement)
         self._reporter.report(self._judgement, self._interfaces.held, done=done)
-        self.is_ready = True
         if self._judgement.lacks_dummy and self._config.dummy_interface:
             if self._interfaces.make_dummy(self._config.dummy_interface):
                 return now
             done = False
+        held = self._interfaces.held
+        self._readiness = self._readiness.after(made, held, world.addresses, now=now)
         return self._wake_at(world, made, now, done=done)
 
     def _choose(self) -> bool:
@@ -191,7 +200,7 @@ class Reconciler:
 
     def _announce(self, world: World, made: Plan, now: float) -> None:
         """Announce on real interfaces; nobody is behind the dummy one."""
-        fresh = {(p.link, p.address) for p in made.puts if p.is_new and _usable_at_once(p)}
+        fresh = {(p.link, p.address) for p in made.puts if p.is_new and p.usable_at_once}
         usable = self._interfaces.usable(fresh)
         on_wire = frozenset(place for place in usable if place[0] not in world.dummies)
         links = self._interfaces.links
@@ -217,8 +226,3 @@ class Reconciler:
         self._leaving = True
         self._cycle()
         self._interfaces.remove_dummies()
-
-
-def _usable_at_once(put: Put) -> bool:
-    """IPv4 knows no duplicate address detection in the kernel."""
-    return put.address.version == 4 or put.no_dad  # noqa: PLR2004 - the IP version

@@ -83,16 +83,18 @@ def load(at: Places, archive: Path, nodes: Sequence[Host]) -> None:
 
 
 def _import(at: Places, archive: Path, node: Host) -> None:
+    ctr(at, node, "images", "import", "--local", str(archive.absolute()))
+
+
+def ctr(at: Places, node: Host, *arguments: str) -> str:
+    """Run the client of a node's containerd, for the images and containers of Kubernetes."""
     keeper = daemons.mount_keeper(at, node)
-    ctr = ["nsenter", f"--mount=/proc/{keeper}/ns/mnt", "--", str(programs(at).ctr)]
-    done = subprocess.run(
-        [*ctr, "-n", "k8s.io", "images", "import", "--local", str(archive.absolute())],
-        text=True,
-        capture_output=True,
-        check=False,
-    )
+    client = ["nsenter", f"--mount=/proc/{keeper}/ns/mnt", "--", str(programs(at).ctr)]
+    command = [*client, "--namespace", "k8s.io", *arguments]
+    done = subprocess.run(command, text=True, capture_output=True, check=False)
     if done.returncode:
-        raise StepFailed(f"import of {archive.name} on {node.name}", done.stderr)
+        raise StepFailed(f"ctr {' '.join(arguments)} on {node.name}", done.stderr)
+    return done.stdout
 
 
 def wait_for_runtime(at: Places, node: Host, *, seconds: float = 30) -> None:

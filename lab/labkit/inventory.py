@@ -13,7 +13,9 @@ import sys
 from pathlib import Path
 
 from labkit.namespaces import inside
+from labkit.nodes import BINDS, SOCKET
 from labkit.places import Places
+from labkit.programs import programs
 from labkit.topology import Host, Topology
 
 
@@ -34,12 +36,18 @@ def inventory(at: Places, topology: Topology) -> str:
 
 
 def _variables(at: Places, host: Host) -> dict[str, str | bool]:
-    return {
+    variables: dict[str, str | bool] = {
         "ansible_connection": "local",
         "ansible_python_interpreter": str(_python(at, host)),
         # Whoever has a lab is root.
         "ansible_become": False,
     }
+    if host.is_node:
+        # A node's containerd has its socket in a mount namespace of its own; this is the same file.
+        socket = at.run / host.name / BINDS["/run/containerd"] / Path(SOCKET).name
+        client = [str(programs(at).ctr), "--address", str(socket)]
+        variables["purelb_install_ctr"] = shlex.join(client)
+    return variables
 
 
 def _python(at: Places, host: Host) -> Path:

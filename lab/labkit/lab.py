@@ -102,6 +102,10 @@ class Lab:
         chosen = [self.topology.node(n) for n in nodes] or list(self.topology.nodes)
         containers.load(self.at, archive, chosen)
 
+    def ctr(self, node: str, *arguments: str) -> str:
+        """Run the client of a node's containerd; return what it printed."""
+        return containers.ctr(self.at, self.topology.node(node), *arguments)
+
     def cut(self, node: str) -> None:
         """Unplug all cables of a host at the switch."""
         faults.set_ports(self.topology, node, up=False)

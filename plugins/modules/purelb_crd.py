@@ -24,6 +24,7 @@ description:
 extends_documentation_fragment:
   - purelb.purelb.connection
   - purelb.purelb.presence
+  - purelb.purelb.writing
 options:
   definitions:
     description:
@@ -51,12 +52,6 @@ options:
     type: int
     default: 120
 attributes:
-  check_mode:
-    support: full
-    description: By a dry run in the API server, with its validation.
-  diff_mode:
-    support: full
-    description: Without the API server's bookkeeping.
   action:
     support: full
     description: An action plugin reads the definitions on the controller.

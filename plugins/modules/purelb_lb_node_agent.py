@@ -25,6 +25,7 @@ extends_documentation_fragment:
   - purelb.purelb.namespace
   - purelb.purelb.presence
   - purelb.purelb.metadata
+  - purelb.purelb.writing
 options:
   node_selector:
     description:
@@ -137,13 +138,6 @@ options:
               - How addresses are added to the interface for remote addresses.
             type: dict
             suboptions: *lifetimes
-attributes:
-  check_mode:
-    support: full
-    description: By a dry run in the API server, with its validation.
-  diff_mode:
-    support: full
-    description: Without the API server's bookkeeping.
 seealso:
   - module: purelb.purelb.purelb_service_group
   - module: purelb.purelb.purelb_objects

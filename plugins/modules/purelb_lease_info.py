@@ -44,13 +44,7 @@ options:
 extends_documentation_fragment:
   - purelb.purelb.connection
   - purelb.purelb.namespace
-attributes:
-  check_mode:
-    support: full
-    description: Never changes anything.
-  diff_mode:
-    support: N/A
-    description: Never changes anything.
+  - purelb.purelb.reading
 seealso:
   - module: purelb.purelb.purelb_objects
 notes:

@@ -17,6 +17,7 @@ description:
   - A kind that the cluster does not serve has no objects; that is no error.
 extends_documentation_fragment:
   - purelb.purelb.connection
+  - purelb.purelb.reading
 options:
   api_version:
     description:
@@ -41,13 +42,6 @@ options:
       - Labels that the objects must have, all of them.
     type: dict
     default: {}
-attributes:
-  check_mode:
-    support: full
-    description: Never changes anything.
-  diff_mode:
-    support: N/A
-    description: Never changes anything.
 seealso:
   - module: purelb.purelb.purelb_objects
 notes:

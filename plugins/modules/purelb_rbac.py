@@ -22,6 +22,7 @@ extends_documentation_fragment:
   - purelb.purelb.connection
   - purelb.purelb.namespace
   - purelb.purelb.presence
+  - purelb.purelb.writing
 options:
   draining:
     description:
@@ -34,9 +35,6 @@ attributes:
     support: full
     description: By a dry run in the API server, with its validation. Objects whose namespace is not there yet
       count as created.
-  diff_mode:
-    support: full
-    description: Without the API server's bookkeeping.
 seealso:
   - plugin: purelb.purelb.permissions
     plugin_type: filter
@@ -64,32 +62,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 results:
-  description: What became of each object, in the order in which they were dealt with.
+  description: What became of each object, in the order in which they were dealt with; each as in
+    RV(purelb.purelb.purelb_objects#module:results[]).
   returned: success
   type: list
   elements: dict
-  contains:
-    kind:
-      description: Kind of the object.
-      type: str
-      returned: success
-      sample: ClusterRole
-    name:
-      description: Name of the object.
-      type: str
-      returned: success
-      sample: purelb:purelb-system:allocator
-    namespace:
-      description: Namespace of the object, or null.
-      type: str
-      returned: success
-      sample: purelb-system
-    action:
-      description: One of C(created), C(changed), C(unchanged), C(deleted) and C(absent); in check mode what it
-        would be.
-      type: str
-      returned: success
-      sample: created
+  sample: [{kind: ClusterRole, name: "purelb:purelb-system:allocator", namespace: null, action: created}]
 """
 
 from ansible.module_utils.basic import AnsibleModule

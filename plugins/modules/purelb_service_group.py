@@ -24,6 +24,7 @@ extends_documentation_fragment:
   - purelb.purelb.namespace
   - purelb.purelb.presence
   - purelb.purelb.metadata
+  - purelb.purelb.writing
 options:
   local:
     description:
@@ -152,13 +153,6 @@ options:
       - Seconds to wait.
     type: int
     default: 60
-attributes:
-  check_mode:
-    support: full
-    description: By a dry run in the API server, with its validation.
-  diff_mode:
-    support: full
-    description: Without the API server's bookkeeping.
 seealso:
   - module: purelb.purelb.purelb_lb_node_agent
   - module: purelb.purelb.purelb_objects

@@ -24,6 +24,7 @@ description:
 extends_documentation_fragment:
   - purelb.purelb.connection
   - purelb.purelb.namespace
+  - purelb.purelb.reading
 options:
   nodes:
     description:
@@ -60,13 +61,6 @@ options:
     type: str
     choices: [error, warning, never]
     default: error
-attributes:
-  check_mode:
-    support: full
-    description: Never changes anything.
-  diff_mode:
-    support: N/A
-    description: Never changes anything.
 seealso:
   - module: purelb.purelb.purelb_vip_info
   - module: purelb.purelb.purelb_wire_info
@@ -101,138 +95,17 @@ EXAMPLES = r"""
 
 RETURN = r"""
 leases:
-  description: The Leases of the node agents, by node.
+  description: The Leases of the node agents, by node; each as in RV(purelb.purelb.purelb_lease_info#module:leases[]).
   returned: always
   type: list
   elements: dict
-  contains:
-    node:
-      description: Node that the Lease is for.
-      type: str
-      returned: always
-      sample: worker-1
-    holder:
-      description: Node that the Lease says holds it; the same as RV(leases[].node) if all is well.
-      type: str
-      returned: always
-      sample: worker-1
-    instance:
-      description: UID of the Pod that renews the Lease.
-      type: str
-      returned: always
-      sample: 6f2c0d4e-5f0c-4f0a-9a53-2b7a3c1d9e10
-    subnets:
-      description: Subnets of the node, for whose addresses it is a candidate.
-      type: list
-      elements: str
-      returned: always
-      sample: [192.168.1.0/24]
-    duration:
-      description: Seconds that the Lease counts after a renewal.
-      type: float
-      returned: always
-      sample: 10.0
-    age:
-      description: Seconds since the last renewal, or null if there was none.
-      type: float
-      returned: always
-      sample: 2.415
-    live:
-      description: Whether the node takes part in elections.
-      type: bool
-      returned: always
-      sample: true
-    reason:
-      description: Why. One of C(live), C(expired), C(neverRenewed) and C(fromTheFuture).
-      type: str
-      returned: always
-      sample: live
-    outage:
-      description: The last outage of the API through which the node kept its addresses, because no node could renew its
-        Lease, or null.
-      type: dict
-      returned: always
-      contains:
-        begin:
-          description: When the node had last renewed its Lease before.
-          type: str
-          returned: always
-          sample: "2026-11-21T10:00:00.000000Z"
-        end:
-          description: When it renewed it again.
-          type: str
-          returned: always
-          sample: "2026-11-21T10:03:00.000000Z"
-        seconds:
-          description: How long that was.
-          type: float
-          returned: always
-          sample: 180.0
 vips:
-  description: The addresses that PureLB gave to Services.
+  description: The addresses that PureLB gave to Services; each as in
+    RV(purelb.purelb.purelb_lease_info#module:vips[]), and with what was seen of it.
   returned: always
   type: list
   elements: dict
   contains:
-    address:
-      description: The address.
-      type: str
-      returned: always
-      sample: 192.168.1.240
-    family:
-      description: C(IPv4) or C(IPv6).
-      type: str
-      returned: always
-      sample: IPv4
-    services:
-      description: The Services that have the address, as C(namespace/name); several if they share it.
-      type: list
-      elements: str
-      returned: always
-      sample: [default/web]
-    pool_type:
-      description: C(local) if the address lives on one node, C(remote) if on every node.
-      type: str
-      returned: always
-      sample: local
-    candidates:
-      description: The first five nodes that may have the address, the winner first, then who would follow; of a
-        remote address the first five, by name, that should have it.
-      type: list
-      elements: str
-      returned: always
-      sample: [worker-2, worker-1]
-    candidate_count:
-      description: How many nodes may have the address; of a remote address, should have it.
-      type: int
-      returned: always
-      sample: 2
-    winner:
-      description: Node that should announce the address, or null.
-      type: str
-      returned: always
-      sample: worker-2
-    reason:
-      description: Why, in the word that the agents' logs, metrics and events use.
-      type: str
-      returned: always
-      sample: electionWon
-    announcing:
-      description: Nodes that say on the Service that they announce the address.
-      type: list
-      elements: dict
-      returned: always
-      contains:
-        node:
-          description: The node.
-          type: str
-          returned: always
-          sample: worker-2
-        interface:
-          description: The interface that has the address.
-          type: str
-          returned: always
-          sample: eth0
     holders:
       description: Nodes that have the address on an interface, as far as O(nodes) tells.
       type: list
@@ -262,36 +135,11 @@ vips:
       returned: always
       sample: ["02:00:00:00:00:02"]
 findings:
-  description: What is not as it should be, errors first.
+  description: What is not as it should be, errors first; each as in
+    RV(purelb.purelb.purelb_lease_info#module:findings[]).
   returned: always
   type: list
   elements: dict
-  contains:
-    severity:
-      description: C(error) if an address does not work as it should, otherwise C(warning).
-      type: str
-      returned: always
-      sample: error
-    code:
-      description: One word for the kind of finding.
-      type: str
-      returned: always
-      sample: notAnnounced
-    object:
-      description: What the finding is about.
-      type: str
-      returned: always
-      sample: 192.168.1.240 (default/web)
-    message:
-      description: What is the case.
-      type: str
-      returned: always
-      sample: worker-2 wins the election and does not say that it announces it
-    mend:
-      description: What to do about it.
-      type: str
-      returned: always
-      sample: look at the lbnodeagent log on worker-2
 error_count:
   description: How many findings are errors.
   type: int

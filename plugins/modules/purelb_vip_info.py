@@ -37,13 +37,8 @@ options:
         on each node.
     type: list
     elements: str
-attributes:
-  check_mode:
-    support: full
-    description: Never changes anything.
-  diff_mode:
-    support: N/A
-    description: Never changes anything.
+extends_documentation_fragment:
+  - purelb.purelb.reading
 seealso:
   - module: purelb.purelb.purelb_verify
   - module: purelb.purelb.purelb_wire_info

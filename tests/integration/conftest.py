@@ -123,10 +123,20 @@ def provide(lab: Lab) -> Callable[[], None]:
     return partial(_provide, lab)
 
 
-@pytest.fixture(scope="session")
-def provide_web(lab: Lab) -> Callable[[], None]:
-    """Lets the web server run on every node, without PureLB."""
-    return partial(_provide_web, lab)
+@pytest.fixture(scope="module")
+def bare(lab: Lab) -> Iterator[Lab]:
+    """The lab with the image and the web server, but without PureLB, for the tests of one file."""
+    lab.load_image(ARCHIVE)
+    _remove(lab)
+    _provide_web(lab)
+    yield lab
+    _remove(lab)
+    _provide(lab)
+
+
+def _remove(lab: Lab) -> None:
+    gone = ("purelb_install_state=absent", "purelb_install_remove_crds=true")
+    run_playbook(lab, "purelb.purelb.install", *(part for one in gone for part in ("-e", one)))
 
 
 def _provide(lab: Lab) -> None:

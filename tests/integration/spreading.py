@@ -19,6 +19,7 @@ LONGEST = {
     "test_docs.py": 400,
     "test_outage.py": 350,
     "test_versions.py": 250,
+    "test_upgrade.py": 220,
     "test_failover.py": 170,
     "test_api_faults.py": 160,
     "test_verify.py": 120,

@@ -25,7 +25,6 @@ SPLIT["v6pool"] = {**SPLIT["v6pool"], "pool": "fd28:100:9::100/124"}
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 APPS = "/apis/apps/v1/namespaces/purelb"
 MARK = "/api/v1/namespaces/purelb/configmaps/purelb-migration"
-ARCHIVE = ROOT / ".cache/image.tar"
 GROUPS = "/apis/purelb.io/{}/namespaces/{}/servicegroups"
 # Seconds that two nodes may have an address: none, but for what their kernels take to tell of it.
 ON_TWO = 0.3
@@ -41,31 +40,15 @@ COUNTERS = ("deprecated.daemonset.template.generation", "deployment.kubernetes.i
 
 
 @pytest.fixture(scope="module")
-def place(lab, playbook, provide, provide_web):
-    """The lab without PureLB; with it again after the tests."""
-    lab.load_image(ARCHIVE)
-    remove_all(lab, playbook)
-    provide_web()
-    yield lab
-    remove_all(lab, playbook)
-    provide()
-
-
-def remove_all(lab, playbook):
-    gone = ("-e", "purelb_install_state=absent", "-e", "purelb_install_remove_crds=true")
-    playbook("purelb.purelb.install", *gone)
-    firstgeneration.remove(lab)
-
-
-@pytest.fixture(scope="module")
-def first(place):
+def first(bare):
     """A first generation that serves two Services; the paths of these.
 
     Each test but the last leaves all of it as it was.
     """
-    services = firstgeneration.provide(place, IMAGE)
-    eventually(lambda: all(answers(place, vip) for vip in WEB + SHOP), "v1 service", seconds=60)
-    return services
+    services = firstgeneration.provide(bare, IMAGE)
+    eventually(lambda: all(answers(bare, vip) for vip in WEB + SHOP), "v1 service", seconds=60)
+    yield services
+    firstgeneration.remove(bare)
 
 
 def variables(folder, *more):
@@ -168,47 +151,47 @@ def cut_off(lab, folder, task, *more):
     pytest.fail(f"no task {task!r} in:\n" + "".join(seen))
 
 
-def test_it_says_what_becomes_what_and_stops_until_all_is_decided(place, first, migrate):
+def test_it_says_what_becomes_what_and_stops_until_all_is_decided(bare, first, migrate):
     group = firstgeneration.old("ServiceGroup", "split", {"local": SPLIT})
-    path = place.api.path_of(place.api.create(group))
-    before = state(place, first)
+    path = bare.api.path_of(bare.api.create(group))
+    before = state(bare, first)
     done = migrate(check=False)
     assert done.returncode != 0
     assert "Nothing is changed" in done.stdout
     assert "ServiceGroup purelb/split" in done.stdout
     assert "Keep what is" not in done.stdout
-    is_as_before(place, first, before)
+    is_as_before(bare, first, before)
     dry = migrate("purelb_migrate_accept=true", "--check")
     assert "outsideNodeSubnets" in dry.stdout or "hostRoute" in dry.stdout
     assert "changed=0" in dry.stdout
-    is_as_before(place, first, before)
-    place.api.delete(path)
+    is_as_before(bare, first, before)
+    bare.api.delete(path)
 
 
-def test_a_failure_leaves_all_as_it_was(place, first, migrate):
-    before = state(place, first)
+def test_a_failure_leaves_all_as_it_was(bare, first, migrate):
+    before = state(bare, first)
     wrong = "purelb_install_image=localhost/none:1"
     timeout = "purelb_install_wait_timeout=15"
     done = migrate(wrong, timeout, "purelb_install_image_pull_policy=Never", check=False)
     assert done.returncode != 0
     assert "Everything is as it was before." in done.stdout, done.stdout
-    is_as_before(place, first, before)
+    is_as_before(bare, first, before)
 
 
-def test_services_go_one_by_one_and_come_back(place, first, migrate, figure):
-    before = state(place, first)
+def test_services_go_one_by_one_and_come_back(bare, first, migrate, figure):
+    before = state(bare, first)
     web, shop = first
     keep = "purelb_migrate_remove_v1=false"
-    with Prober(place, *WEB, *SHOP) as prober, sampling(place, *WEB, *SHOP) as holders:
+    with Prober(bare, *WEB, *SHOP) as prober, sampling(bare, *WEB, *SHOP) as holders:
         start = time.monotonic()
         done = migrate(keep, '{"purelb_migrate_services": ["default/old-web"]}')
         assert "v1 still serves default/old-shop." in done.stdout
-        assert place.api.get(web)["spec"]["loadBalancerClass"] == "purelb.io/purelbv2"
+        assert bare.api.get(web)["spec"]["loadBalancerClass"] == "purelb.io/purelbv2"
         # v1 goes on with the other one.
         assert all(holders.sequence(vip) == [{"n1"}] for vip in SHOP)
-        assert all(len(place.holders(vip)) == 1 for vip in WEB)
+        assert all(len(bare.holders(vip)) == 1 for vip in WEB)
         migrate(keep, "purelb_migrate_one_by_one=true")
-        is_served(place, first)
+        is_served(bare, first)
         assert all(holders.longest_doubled(vip) < ON_TWO for vip in WEB + SHOP)
         figure(f"no answer while going one by one: {gaps(prober, start)}")
         back = time.monotonic()
@@ -216,8 +199,8 @@ def test_services_go_one_by_one_and_come_back(place, first, migrate, figure):
         for vip in WEB + SHOP:
             prober.wait_for_answer(vip, after=time.monotonic(), seconds=30)
         figure(f"no answer while going back: {gaps(prober, back)}")
-    assert "migration" not in str(place.api.get(shop)["metadata"]["annotations"])
-    is_as_before(place, first, before)
+    assert "migration" not in str(bare.api.get(shop)["metadata"]["annotations"])
+    is_as_before(bare, first, before)
 
 
 # Where a run is killed, and again the next one, until it is through.
@@ -231,23 +214,23 @@ THERE = [
 BACK = ["Bring back v1", "Remove the rest of v2", "See that everything is as it was"]
 
 
-def test_a_run_that_is_cut_off_anywhere_is_gone_on_with(place, first, migrate, tmp_path):
-    before = state(place, first)
+def test_a_run_that_is_cut_off_anywhere_is_gone_on_with(bare, first, migrate, tmp_path):
+    before = state(bare, first)
     for task in THERE:
-        cut_off(place, tmp_path / "backup", task)
+        cut_off(bare, tmp_path / "backup", task)
     migrate("purelb_migrate_remove_v1=false")
-    is_served(place, first)
+    is_served(bare, first)
     for task in BACK:
-        cut_off(place, tmp_path / "backup", task, "purelb_migrate_state=rolled_back")
+        cut_off(bare, tmp_path / "backup", task, "purelb_migrate_state=rolled_back")
     done = migrate(check=False)
     assert (
         "An earlier run was cut off while it went back to v1. That is complete now." in done.stdout
     )
-    is_as_before(place, first, before)
+    is_as_before(bare, first, before)
 
 
-def test_services_keep_their_addresses(place, first, migrate, figure):
-    with Prober(place, *WEB, *SHOP) as prober, sampling(place, *WEB, *SHOP) as holders:
+def test_services_keep_their_addresses(bare, first, migrate, figure):
+    with Prober(bare, *WEB, *SHOP) as prober, sampling(bare, *WEB, *SHOP) as holders:
         start = time.monotonic()
         migrate()
         for vip in WEB + SHOP:
@@ -257,8 +240,8 @@ def test_services_keep_their_addresses(place, first, migrate, figure):
             assert prober.longest_gap(vip, since=start) < 20
             # An agent that restarts for the last settings gives its addresses to another one.
             assert holders.longest_doubled(vip) < ON_TWO
-    is_served(place, first)
-    is_migrated(place)
+    is_served(bare, first)
+    is_migrated(bare)
     again = migrate()
     assert "changed=0" in again.stdout
     assert "All of it is migrated." in again.stdout

@@ -10,6 +10,7 @@ import json
 import ssl
 import subprocess
 from functools import partial
+from itertools import count
 
 import pytest
 
@@ -358,6 +359,27 @@ class TestTheRole:
         assert done.returncode != 0
         assert "stored as purelb.io/v1" in done.stdout
         assert both.api.get(crd)["spec"]["conversion"]["strategy"] == "Webhook"
+
+    def test_it_writes_anew_what_is_stored_as_v1(self, both, install, make):
+        crd = f"{CRDS}/servicegroups.purelb.io"
+        versions = both.api.get(crd)["spec"]["versions"]
+        before = [{**one, "storage": one["name"] == "v1"} for one in versions]
+        both.api.merge_patch(crd, {"spec": {"versions": before}})
+        path = make(
+            "ServiceGroup", "of-before", {"local": {"v4pool": V4, "v6pool": V6}}, version="v2"
+        )
+        times = count()
+
+        def is_of_v1():
+            label = {"written": str(next(times))}
+            both.api.merge_patch(path.format("v2"), {"metadata": {"labels": label}})
+            return stored(both, "ServiceGroup", "of-before")["apiVersion"] == "purelb.io/v1"
+
+        eventually(is_of_v1, "storage as v1", seconds=30)
+        install(*WITH_V1)
+        assert stored(both, "ServiceGroup", "of-before")["apiVersion"] == "purelb.io/v2"
+        assert both.api.get(crd)["status"]["storedVersions"] == ["v2"]
+        assert "changed=0" in install(*WITH_V1).stdout
 
     @pytest.mark.timeout(180)
     def test_it_is_switched_off_and_on(self, both, install, make):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Set
 
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.errors import (
     NOT_FOUND,
@@ -190,12 +190,16 @@ class Keeper:
         if kind is None:
             raise ClusterError(f"{reference(obj)}: its kind is no longer served")
         body = self._placed(obj, kind)
-        deadline = time.monotonic() + self._timeout
+        # What is said for the first time is progress: many Pods may take as long as they need.
+        said: Set[str] = set()
         while True:
             found = self._find(body, kind)
             state = progress(found)
             if state.done and self._is_served(body):
                 return
+            if state.reason not in said:
+                said.add(state.reason)
+                deadline = time.monotonic() + self._timeout
             if time.monotonic() >= deadline:
                 raise ClusterError(
                     f"{reference(body)} is not ready after {self._timeout} s: {state.reason}"

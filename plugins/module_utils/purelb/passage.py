@@ -26,6 +26,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.objects impor
     Keeper,
 )
 
+NEW = f"{names.API_GROUP}/{names.API_VERSION}"
 OLD = f"{names.API_GROUP}/{names.OLD_API_VERSION}"
 CRDS = ("servicegroups.purelb.io", "lbnodeagents.purelb.io")
 MARK = "purelb-migration"
@@ -227,9 +228,9 @@ class Passage:
                 self._note((one.before, None))
 
     def drop(self, obj: Object) -> None:
-        """Delete an object that owns nothing, without the garbage collector.
+        """Delete an object that owns nothing, at once.
 
-        That one loses sight of kinds whose definitions change.
+        Waiting for what it owns would write it once more, in the version that is stored then.
         """
         meta = obj["metadata"]
         namespace, name = meta.get("namespace"), meta["name"]

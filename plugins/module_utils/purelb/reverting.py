@@ -17,7 +17,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.passage impor
     ALLOCATOR,
     DONE,
     MARK,
-    OLD,
+    NEW,
     ROLLING_BACK,
     Passage,
 )
@@ -39,6 +39,7 @@ def roll_back(passage: Passage, _params: Dict[str, Any]) -> Dict[str, Any]:
     # They take their addresses away with them. From here until v1 is ready nobody answers.
     passage.remove(passage.new(ALLOCATOR))
     passage.remove(passage.new(AGENT))
+    _remove_configuration(passage)
     _restore_definitions(passage, kept)
     _restore_services(passage, kept)
     for obj in kept.of("DaemonSet", "Deployment"):
@@ -65,19 +66,26 @@ def forget(passage: Passage, _params: Dict[str, Any]) -> Dict[str, Any]:
     return {}
 
 
+def _remove_configuration(passage: Passage) -> None:
+    """Remove the objects of v2 while they are stored as such: nobody has to convert them."""
+    for name in ("ServiceGroup", "LBNodeAgent"):
+        kind = passage.cluster.kind(NEW, name)
+        if kind is not None:
+            head = {"apiVersion": NEW, "kind": name}
+            found = passage.cluster.read_all(kind, namespace=passage.target, convert=dict)
+            for obj in found:
+                passage.drop({**head, **obj})
+
+
 def _restore_definitions(passage: Passage, kept: backup.Backup) -> None:
     """Bring back the definitions with their objects.
 
-    What is stored as v2 can only be read, and so be removed or written as v1, while v2 is among the
-    versions; each as it is, as there is nobody to convert.
+    What is stored as v2 can only be read, and so be written as v1, while v2 is among the versions;
+    as it is, because there is nobody to convert.
     """
     for definition in passage.definitions():
         if "v2" in _versions(definition):
             passage.patch(definition, _stores_v1(definition))
-    everything = passage.insist(partial(_in_v1, passage))
-    for obj in everything:
-        if obj["metadata"]["namespace"] == passage.target:
-            passage.insist(partial(passage.drop, obj))
     for obj in kept.of("ServiceGroup", "LBNodeAgent"):
         # First as it is, so that it is stored as v1 even where nothing has to change.
         passage.insist(partial(_rewrite, passage, obj))
@@ -104,16 +112,6 @@ def _stores_v1(definition: Object) -> Object:
     ]
     conversion = {"strategy": "None", "webhook": None}
     return {"spec": {"conversion": conversion, "versions": versions}}
-
-
-def _in_v1(passage: Passage) -> List[Object]:
-    found: List[Object] = []
-    for name in ("ServiceGroup", "LBNodeAgent"):
-        kind = passage.cluster.kind(OLD, name)
-        if kind is not None:
-            head = {"apiVersion": OLD, "kind": name}
-            found += [{**head, **obj} for obj in passage.cluster.read_all(kind, convert=dict)]
-    return found
 
 
 def _rewrite(passage: Passage, obj: Object) -> None:

@@ -7,8 +7,6 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import ssl
-import subprocess
 import time
 
 import pytest
@@ -19,7 +17,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.leader i
 from purelb_agent import clock, fenced, kube
 from purelb_agent.elector import Elector, LeadershipLostError, Lock
 from purelb_agent.fenced import FencedKube
-from purelb_agent.kube import Access, ApiError, Kube
+from purelb_agent.kube import ApiError, Kube
 from purelb_agent.metrics import AllocatorMetrics
 from purelb_agent.watch import Watcher
 
@@ -95,21 +93,8 @@ class ApiServer:
         return web.json_response({"query": dict(request.query)})
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tls")
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
-         "-nodes", "-subj", "/CN=api", "-addext", "subjectAltName=IP:127.0.0.1",
-         "-keyout", "key", "-out", "crt"],
-        cwd=folder, check=True, capture_output=True,
-    )  # fmt: skip
-    (folder / "token").write_text("token")
-    return folder
-
-
 @pytest.fixture
-async def api(certificate):
+async def api(serve):
     server, app = ApiServer(), web.Application()
     app.router.add_get(LOCK.collection, server.list_or_watch)
     app.router.add_post(LOCK.collection, server.create)
@@ -117,17 +102,10 @@ async def api(certificate):
     app.router.add_patch(LOCK.path, server.patch)
     app.router.add_get(SERVICE, server.read_service)
     app.router.add_patch(SERVICE, server.write_service)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    tls.load_cert_chain(certificate / "crt", certificate / "key")
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
-    port = runner.addresses[0][1]
-    server.access = Access(f"https://127.0.0.1:{port}", certificate / "crt", certificate / "token")
+    server.access = await serve(app)
     # As the installation makes it.
     server.store({"metadata": {"name": LOCK.name}})
-    yield server
-    await runner.cleanup()
+    return server
 
 
 @pytest.fixture

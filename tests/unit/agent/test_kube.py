@@ -4,13 +4,12 @@
 
 from __future__ import annotations
 
-import ssl
-import subprocess
+from dataclasses import replace
 
 import pytest
 from aiohttp import web
 
-from purelb_agent.kube import Access, ApiError, Kube
+from purelb_agent.kube import ApiError, Kube
 
 pytestmark = pytest.mark.parametrize("host", ["127.0.0.1", "::1"], ids=["v4", "v6"])
 PATH = "/api/v1/services"
@@ -30,30 +29,12 @@ class Server:
         return web.Response(body=b'{"type": "ADDED", "object": {}}\n')
 
 
-@pytest.fixture(scope="module")
-def pki(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("pki")
-    names = "subjectAltName=IP:127.0.0.1,IP:::1"
-    made = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-x509"]
-    argv = ["openssl", "req", *made, "-subj", "/CN=api", "-addext", names]
-    files = ["-keyout", folder / "key", "-out", folder / "crt"]
-    subprocess.run([*argv, *files], check=True, capture_output=True)
-    return folder
-
-
 @pytest.fixture
-async def server(host, pki):
+async def server(host, serve):
     server, app = Server("first"), web.Application()
     app.router.add_get(PATH, server.handle)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    tls.load_cert_chain(pki / "crt", pki / "key")
-    site = web.TCPSite(runner, host, 0, ssl_context=tls)
-    await site.start()
-    server.port = runner.addresses[0][1]
-    yield server
-    await runner.cleanup()
+    server.access = await serve(app, host=host)
+    return server
 
 
 @pytest.fixture
@@ -64,9 +45,8 @@ def token_file(tmp_path):
 
 
 @pytest.fixture
-async def kube(host, server, pki, token_file):
-    name = f"[{host}]" if ":" in host else host
-    async with Kube(Access(f"https://{name}:{server.port}", pki / "crt", token_file)) as opened:
+async def kube(server, token_file):
+    async with Kube(replace(server.access, token_file=token_file)) as opened:
         yield opened
 
 

@@ -5,8 +5,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
-import subprocess
 from collections import deque
 from itertools import pairwise
 
@@ -15,7 +13,7 @@ from aiohttp import web
 
 from purelb_agent import preempting
 from purelb_agent.events import Events
-from purelb_agent.kube import Access, Kube
+from purelb_agent.kube import Kube
 from purelb_agent.preempting import Preempting
 
 SPOT = "cloudprovider.azure.microsoft.com/draining"
@@ -87,34 +85,14 @@ class ApiServer:
         assert len(self.asked(method)) == count, self.requests
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tls")
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
-         "-nodes", "-subj", "/CN=api", "-addext", "subjectAltName=IP:127.0.0.1",
-         "-keyout", "key", "-out", "crt"],
-        cwd=folder, check=True, capture_output=True,
-    )  # fmt: skip
-    (folder / "token").write_text("token")
-    return folder
-
-
 @pytest.fixture
-async def api(certificate):
+async def api(serve):
     server = ApiServer()
     app = web.Application()
     app.router.add_patch("/api/v1/nodes/{name}", server.patch)
     app.router.add_post("/api/v1/namespaces/default/events", server.create_event)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    tls.load_cert_chain(certificate / "crt", certificate / "key")
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
-    port = runner.addresses[0][1]
-    server.access = Access(f"https://127.0.0.1:{port}", certificate / "crt", certificate / "token")
-    yield server
-    await runner.cleanup()
+    server.access = await serve(app)
+    return server
 
 
 @pytest.fixture

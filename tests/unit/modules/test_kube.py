@@ -241,3 +241,13 @@ def test_a_patch_is_merged_into_an_object_or_a_part_of_it(part: str, path: str):
     assert pool.asked == [
         f"PATCH https://api:6443/api/v1/namespaces/lab{path}?fieldManager=purelb.purelb"
     ]
+
+
+@pytest.mark.parametrize(
+    ("with_owned", "policy"), [(True, "Foreground"), (False, "Background")], ids=["waits", "alone"]
+)
+def test_a_deletion_says_whether_what_is_owned_goes_first(with_owned: Any, policy: str):
+    cluster, pool = cluster_with((200, {}))
+    cluster.delete(SERVICES, namespace="lab", name="a", dry_run=True, with_owned=with_owned)
+    path = "https://api:6443/api/v1/namespaces/lab/services/a"
+    assert pool.asked == [f"DELETE {path}?propagationPolicy={policy}&dryRun=All"]

@@ -39,6 +39,11 @@ class Put:
     no_dad: bool
     is_new: bool
 
+    @property
+    def usable_at_once(self) -> bool:
+        """IPv4 knows no duplicate address detection in the kernel."""
+        return self.address.version == 4 or self.no_dad  # noqa: PLR2004 - the IP version
+
 
 @dataclass(frozen=True)
 class Remove:

@@ -1,0 +1,46 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""A server that speaks TLS, as the API server does, for what a test lets it answer."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+
+import pytest
+from aiohttp import web
+
+from purelb_agent.kube import Access
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory):
+    """The folder of a server's key and certificate, and of a client's token."""
+    folder = tmp_path_factory.mktemp("tls")
+    names = "subjectAltName=IP:127.0.0.1,IP:::1"
+    made = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-x509"]
+    argv = ["openssl", "req", *made, "-subj", "/CN=api", "-addext", names]
+    files = ["-keyout", folder / "key", "-out", folder / "crt"]
+    subprocess.run([*argv, *files], check=True, capture_output=True)
+    (folder / "token").write_text("token\n")
+    return folder
+
+
+@pytest.fixture
+async def serve(certificate):
+    """Serve an application until the test is over; how clients get at it."""
+    runners = []
+
+    async def begin(app, *, host="127.0.0.1"):
+        runners.append(runner := web.AppRunner(app, shutdown_timeout=0.1))
+        await runner.setup()
+        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        tls.load_cert_chain(certificate / "crt", certificate / "key")
+        await web.TCPSite(runner, host, 0, ssl_context=tls).start()
+        name = f"[{host}]" if ":" in host else host
+        url = f"https://{name}:{runner.addresses[0][1]}"
+        return Access(url, certificate / "crt", certificate / "token")
+
+    yield begin
+    for runner in runners:
+        await runner.cleanup()
