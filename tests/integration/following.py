@@ -9,6 +9,7 @@ and `GIVEN`. What is not run at all is in `NOT_RUN`.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -18,6 +19,7 @@ from pathlib import Path
 import yaml
 
 from docpages import ROOT, Run, Write, commands, is_shown, read, steps
+from labkit.inventory import inventory
 from labkit.lab import Lab
 from labkit.programs import programs
 
@@ -33,7 +35,11 @@ NOT_RUN = {
 # The lab's nodes have names of their own.
 NAMES = {"worker-1": "n1", "worker-2": "n2", "worker-3": "n3"}
 # Hosts of the pages' inventories, as `NAMES` leaves them, and the host of the lab that each one is.
-HOSTS = {"n1": "n1", "n2": "n2", "n3": "n3", "n3.example.com": "n3", "gateway": "client"}
+HOSTS = {
+    **{name: name for name in NAMES.values()},
+    **{f"{name}.example.com": name for name in NAMES.values()},
+    "gateway": "client",
+}
 # The pages' pools are in these; each host gets an address in them, counted from the number.
 SUBNETS = {"192.168.1.{}/24": 10, "fd00:1::{:x}/64": 16}
 
@@ -54,6 +60,9 @@ build)
     exec {lab} image build --file "$3" --tag "$5" --context . --output "$(archive "$5")" \
         --build-arg BASE_IMAGE=localhost/lab/python:1 \
         --build-arg BUILD_IMAGE=localhost/lab/python-build:1 ;;
+save)
+    [ "$2" = --output ] || exit 64
+    exec cp "$(archive "$4")" "$3" ;;
 push)
     exec {lab} load "$(archive "$2")" ;;
 *)
@@ -148,12 +157,9 @@ def _copy_checkout(target: Path) -> None:
 
 
 def _reach_hosts(lab: Lab, folder: Path) -> None:
-    """Say beside a page's inventory how its hosts are reached: in their network namespaces."""
+    """Say beside a page's inventory how its hosts are reached: as those of the lab's own."""
+    groups = json.loads(inventory(lab.at, lab.topology)).values()
+    variables = {host: of for group in groups for host, of in group["hosts"].items()}
     folder.mkdir()
     for name, host in HOSTS.items():
-        variables = {
-            "ansible_connection": "local",
-            "ansible_python_interpreter": str(lab.at.run / f"python-{host}"),
-            "ansible_become": False,
-        }
-        (folder / f"{name}.yml").write_text(yaml.safe_dump(variables))
+        (folder / f"{name}.yml").write_text(yaml.safe_dump(variables[host]))

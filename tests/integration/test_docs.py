@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import firstgeneration
 import pytest
 
 from docpages import PAGES, Run, read, steps
@@ -29,7 +31,12 @@ FOLLOWED = [
     if any(isinstance(step, Run) and not is_left_out(step) for step in steps(read(page)))
 ]
 # The fixture that makes what a page begins with, where that is not `at_work`.
-BEFORE = {"README.md": "nothing", "docs/install.md": "nothing"}
+BEFORE = {
+    "README.md": "nothing",
+    "docs/install.md": "nothing",
+    "docs/migrate.md": "first_generation",
+    "roles/purelb_migrate/README.md": "first_generation",
+}
 GROUP = {
     "apiVersion": "purelb.io/v2",
     "kind": "ServiceGroup",
@@ -123,13 +130,13 @@ def image(addressed: Lab, tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture
-def undone(addressed: Lab, playbook: Callable[..., object]) -> Iterator[None]:
+def undone(addressed: Lab, provide: Callable[[], None]) -> Iterator[None]:
     """Whatever a page does is undone after it."""
     before = installed(addressed)
     known = {path: names_in(addressed, path) for path in COLLECTIONS}
     yield
     if installed(addressed) != before:
-        playbook("purelb.purelb.install", "-e", f"purelb_install_image={OWN_IMAGE}")
+        provide()
     for path, names in known.items():
         for name in names_in(addressed, path) - names:
             addressed.api.delete(f"{path}/{name}")
@@ -150,10 +157,23 @@ def restore(lab: Lab, node: str) -> None:
 
 
 @pytest.fixture
-def nothing(undone: None, playbook: Callable[..., object]) -> None:
-    """A cluster that never had PureLB."""
+def nothing(undone: None, playbook: Callable[..., object]) -> Callable[[], object]:
+    """A cluster that never had PureLB; answers what makes it so again."""
     gone = "purelb_install_state=absent purelb_install_remove_crds=true"
-    playbook("purelb.purelb.install", "-e", gone)
+    remove = partial(playbook, "purelb.purelb.install", "-e", gone)
+    remove()
+    return remove
+
+
+@pytest.fixture
+def first_generation(nothing: Callable[[], object], addressed: Lab) -> Iterator[None]:
+    """A cluster with a PureLB of v1 that serves two Services."""
+    services = firstgeneration.provide(addressed, OWN_IMAGE)
+    for path in services:
+        addresses_of(addressed, path)
+    yield
+    nothing()
+    firstgeneration.remove(addressed)
 
 
 @pytest.fixture
