@@ -68,6 +68,7 @@ ROWS: list[tuple[str, Any, str, tuple[Any, ...], Any]] = [
     ("renew_deadline", "20s", AGENT, (*PROGRAM, "env", "PURELB_RENEW_DEADLINE"), "20s"),
     ("retry_period", "4s", AGENT, (*PROGRAM, "env", "PURELB_RETRY_PERIOD"), "4s"),
     ("unclassed", False, ALLOCATOR, (*PROGRAM, "env", "PURELB_UNCLASSED"), "off"),
+    ("unclassed", False, AGENT, (*PROGRAM, "env", "PURELB_UNCLASSED"), "off"),
     ("outage_hold", False, AGENT, (*PROGRAM, "env", "PURELB_OUTAGE_HOLD"), "off"),
     ("outage_hold", False, AGENT, (*POD, "volumes"), None),
     (
