@@ -33,11 +33,12 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.manifests imp
 # Of the classes that v2 claims, the one that a Service gets.
 CLASS = "purelb.io/purelbv2"
 _OURS = f"{names.API_GROUP}/"
-# What the API server takes from a Service that is no load balancer any more.
+# What a Service that is no load balancer cannot have; the API server takes most of it away.
 _OF_BALANCERS = (
     "externalTrafficPolicy",
     "allocateLoadBalancerNodePorts",
     "healthCheckNodePort",
+    "loadBalancerSourceRanges",
 )
 
 
@@ -114,7 +115,11 @@ def leaving(service: Object) -> Object:
         marks[names.ADDRESSES_ANNOTATION] = ",".join(addresses_of(service))
     return {
         "metadata": {"annotations": marks},
-        "spec": {"type": "NodePort" if has_ports else "ClusterIP"},
+        # Sources it does not take away by itself, but refuses.
+        "spec": {
+            "type": "NodePort" if has_ports else "ClusterIP",
+            "loadBalancerSourceRanges": None,
+        },
     }
 
 
