@@ -123,7 +123,7 @@ def service(number: int, winner: str) -> dict[str, Any]:
         },
         "spec": {
             "type": "LoadBalancer",
-            "loadBalancerClass": "bench/nobody",
+            "loadBalancerClass": "purelb.io/purelb-v2",
             # There are fewer node ports than Services.
             "allocateLoadBalancerNodePorts": False,
             "ports": [{"port": 80}],

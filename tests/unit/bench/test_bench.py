@@ -13,6 +13,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core import (
     codec,
     customresources,
 )
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.claims import is_served
 from benchkit import auditing, bed, crowd, failover, idle, planning
 from benchkit.__main__ import PARTS, parser
 from benchkit.figures import Figure, table
@@ -111,7 +112,7 @@ def test_each_request_of_an_agent_is_counted_once():
 def test_the_services_of_an_audit_are_ours_and_no_proxy_serves_them():
     body = auditing.service(7, "n0001")
     read = codec.service_of(body)
-    assert (read.allocated_by_us, [str(one) for one in read.addresses]) == (True, ["10.1.0.7"])
+    assert (is_served(read), [str(one) for one in read.addresses]) == (True, ["10.1.0.7"])
     assert read.announcing[4][0].node == "n0001"
     assert "service.kubernetes.io/service-proxy-name" in body["metadata"]["labels"]
     lease = codec.lease_of(auditing.lease("n0001"))
