@@ -213,7 +213,8 @@ def test_services_go_one_by_one_and_come_back(bare, first, migrate, figure):
 # Where a run is killed, and again the next one, until it is through.
 THERE = [
     "Keep what is",
-    "Apply the programs and their permissions",
+    "Apply the permissions and the allocator",
+    "Apply the node agents",
     "Hand over",
     "Let v2 serve every Service",
     "See that everything works",
