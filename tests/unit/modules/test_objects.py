@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -130,6 +131,31 @@ def test_a_time_out_names_the_object_and_what_its_pods_wait_for(cluster: Any, na
         manage(cluster, agent)
     assert "DaemonSet lab/lbnodeagent is not ready after 0 s" in str(error.value)
     assert "Pod a, container main: ErrImagePull: not found" in str(error.value)
+
+
+def test_a_rollout_that_comes_further_may_take_longer_than_one_step_of_it(
+    cluster: Any, namespace: Object, monkeypatch: pytest.MonkeyPatch
+):
+    manage(cluster, namespace)
+    agent = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "lbnodeagent", "namespace": "lab"},
+    }
+    began, stored = time.monotonic(), cluster.get
+
+    def get(kind: Any, **where: Any) -> Any:
+        found = stored(kind, **where)
+        if found and found["kind"] == "DaemonSet":
+            updated = min(5, int((time.monotonic() - began) / 0.2))
+            status = {"desiredNumberScheduled": 5, "currentNumberScheduled": 5}
+            found["status"] = {**status, "updatedNumberScheduled": updated, "numberAvailable": 5}
+        return found
+
+    monkeypatch.setattr(cluster, "get", get)
+    monkeypatch.setattr(objects, "POLL_INTERVAL", 0.02)
+    manage(cluster, agent, wait_timeout=0.5)
+    assert time.monotonic() - began >= 1
 
 
 @pytest.mark.parametrize(
