@@ -3,8 +3,8 @@
 """What the pages of the documentation ask a reader to do, as steps that a test can do.
 
 A fence says what its text is: ```sh are commands, ```yaml is a file, whose name is the comment in
-its first line, and ```text is what the commands before it print, or a drawing. There are no others,
-so nothing can look like a command and not be run. Reads Markdown, runs nothing.
+its first line, and ```text is what the commands right before it print, or else a drawing. There are
+no others, so nothing can look like a command and not be run. Reads Markdown, runs nothing.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ PROGRAMS = (
     "kubectl", "lab/lab", "make", "pip", "podman", "promtool",
 )  # fmt: skip
 ANYTHING = "…"
+# From one fence to the next with an empty line between them.
+_RIGHT_AFTER = 2
 
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\S*)$")
 _FILE_NAME = re.compile(r"# ([\w./-]+\.ya?ml)$")
@@ -94,7 +96,7 @@ def steps(text: str) -> Iterator[Write | Run]:
     """What a reader of a page does, in order."""
     waiting: Run | None = None
     for block in blocks(text):
-        if block.language == "text" and waiting:
+        if block.language == "text" and waiting and block.line - _end(waiting) == _RIGHT_AFTER:
             yield Run(waiting.line, waiting.script, tuple(block.text.splitlines()))
             waiting = None
             continue
@@ -107,6 +109,11 @@ def steps(text: str) -> Iterator[Write | Run]:
             yield Write(block.line, file_name(block), block.text)
     if waiting:
         yield waiting
+
+
+def _end(run: Run) -> int:
+    """The line of the fence that ends the commands."""
+    return run.line + run.script.count("\n") + 1
 
 
 def is_shown(expected: str, output: str) -> bool:

@@ -60,6 +60,11 @@ def test_a_page_is_files_and_commands_with_what_they_print():
     assert list(mentioned(SAMPLE)) == ["kubectl get nodes"]
 
 
+def test_output_that_is_shown_later_is_of_something_else():
+    (run,) = steps("```sh\nkubectl get nodes\n```\nWhen it fails:\n\n```text\nno\n```\n")
+    assert run.output == ()
+
+
 @pytest.mark.parametrize(
     ("line", "is_so"),
     [
