@@ -74,7 +74,9 @@ options:
 attributes:
   check_mode:
     support: partial
-    description: Of the writes until the first one that another one needs; nothing is waited for, and no file is written.
+    description: By dry runs in the API server. Nothing is waited for, and no file is written.
+    details:
+      - What can only be written after something else was is left out, such as the new class of a Service.
   diff_mode:
     support: full
     description: Without the API server's bookkeeping.

@@ -140,6 +140,8 @@ def _move(passage: Passage, service: Object, *, delay: float) -> None:
     now = service
     if not handover.is_moving(now):
         now = passage.patch(now, handover.leaving(now))
+    if passage.check_mode:
+        return  # the Service has not left, so it cannot arrive
     if not handover.is_balancer(now):
         # v1 sees it as soon as we do, and says nothing when it has let go.
         passage.sleep(delay)

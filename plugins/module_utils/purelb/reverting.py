@@ -132,6 +132,8 @@ def _restore_service(passage: Passage, service: Object, before: Optional[Object]
     wanted = handover.class_of(before) if before is not None else None
     if before is not None and handover.is_balancer(now) and handover.class_of(now) != wanted:
         now = passage.patch(now, handover.leaving(now))
+        if passage.check_mode:
+            return  # the Service has not left, so it cannot arrive
     if handover.is_moving(now) and not handover.is_balancer(now):
         now = passage.patch(now, handover.arriving(now, wanted))
     patch = handover.restoring(now, before)

@@ -405,9 +405,24 @@ def test_what_somebody_else_changed_is_named_after_the_way_back(worlds: Any):
         world.run("forget")
 
 
-def test_a_dry_run_writes_nothing(worlds: Any):
+def test_a_dry_run_begins_nothing(worlds: Any):
     world = worlds()
     results = world.run("look", "review", "back_up", check_mode=True)
     assert [one["changed"] for one in results] == [False, False, True]
     assert world.cluster.writes == []
     assert not world.path.exists()
+
+
+@pytest.mark.parametrize(
+    ("done", "step"),
+    [(3, "hand_over"), (4, "verify"), (5, "remove_v1"), (5, "finish"), (5, "roll_back")],
+)
+def test_a_dry_run_of_a_step_foretells_that_it_changes_something(worlds: Any, done: int, step: str):
+    world = worlds()
+    world.run(*THERE[:done], one_by_one=True)
+    before, writes = deepcopy(world.content()), len(world.cluster.writes)
+    (foretold,) = world.run(step, check_mode=True, one_by_one=True)
+    assert foretold["changed"]
+    assert len(world.cluster.writes) == writes
+    if step != "hand_over":  # before which v2 is installed
+        assert world.content() == before
