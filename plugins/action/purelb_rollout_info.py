@@ -24,7 +24,7 @@ class ActionModule(ActionBase):
         """Run the module until all nodes are done."""
         result: Dict[str, Any] = super().run(tmp, task_vars)
         arguments = dict(self._task.args)
-        waits = boolean(arguments.get("wait", False))
+        waits = boolean(arguments.get("wait", False)) and not self._task.check_mode
         known = set(arguments.get("known") or ())
         while True:
             answer = self._execute_module(

@@ -44,7 +44,7 @@ options:
 attributes:
   check_mode:
     support: full
-    description: Never changes anything.
+    description: Never changes anything. With O(wait) it returns at once, as there is no rollout to wait for.
   diff_mode:
     support: N/A
     description: Never changes anything.

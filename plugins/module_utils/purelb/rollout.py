@@ -146,26 +146,33 @@ def _is_ready(pod: Object) -> bool:
     )
 
 
-def rollout_info(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Dict[str, Any]:  # noqa: ARG001, FBT001 - reading is the same in check mode
+def rollout_info(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Dict[str, Any]:  # noqa: FBT001 - run() calls it so
     """The work of the module purelb_rollout_info."""
+    if check_mode and params["wait"]:
+        # What was only foretold is not there, and will not come.
+        return _answer(Rollout(complete=False, reason="nothing is rolled out in check mode"))
     known = set(params["known"])
     seconds: int = params["wait_timeout"]
     deadline = time.monotonic() + seconds
     while True:
         rollout = look(cluster, namespace=params["namespace"])
         if rollout.complete or not params["wait"] or not known.issuperset(rollout.done):
-            return {
-                "changed": False,
-                "complete": rollout.complete,
-                "reason": rollout.reason,
-                "done": rollout.done,
-                "nodes": [asdict(state) for state in rollout.nodes],
-            }
+            return _answer(rollout)
         if time.monotonic() >= deadline:
             raise ClusterError(rollout.complaint(seconds))
         # One that is restarted once more is news again when it is done.
         known &= set(rollout.done)
         time.sleep(POLL_INTERVAL)
+
+
+def _answer(rollout: Rollout) -> Dict[str, Any]:
+    return {
+        "changed": False,
+        "complete": rollout.complete,
+        "reason": rollout.reason,
+        "done": rollout.done,
+        "nodes": [asdict(state) for state in rollout.nodes],
+    }
 
 
 def look(cluster: Cluster, *, namespace: str) -> Rollout:

@@ -7,7 +7,10 @@ import pytest
 
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.audit import audit
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import Lease
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.rollout import judge
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.rollout import (
+    judge,
+    rollout_info,
+)
 
 NOW = 1_000_000.0
 NODES = ("n1", "n2", "n3")
@@ -165,3 +168,11 @@ def test_before_the_first_node_all_are_named():
     said = rollout.complaint(5)
     assert "n1: it has the agent of before" in said
     assert "Not touched" not in said
+
+
+def test_nothing_is_waited_for_in_check_mode():
+    params = {"known": [], "wait": True, "wait_timeout": 60, "namespace": "lab"}
+    nobody = object()  # it is not even asked
+    answer = rollout_info(nobody, params, check_mode=True)
+    assert not answer["complete"]
+    assert answer["nodes"] == []
