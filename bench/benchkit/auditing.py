@@ -217,12 +217,14 @@ def _figures(
 ) -> Iterator[Figure]:
     spent, base = tuple(spent), tuple(base)
 
-    def figure(what: str, unit: str, pick: Callable[[Spent], float], aim: float) -> Figure:
+    def figure(
+        what: str, unit: str, pick: Callable[[Spent], float], aim: float | None = None
+    ) -> Figure:
         values, baseline = tuple(map(pick, spent)), tuple(map(pick, base))
         return Figure(case, f"{module}: {what}", unit, values, baseline, aim)
 
     yield figure("duration", "s", lambda one: one.seconds, AIM_SECONDS)
-    yield figure("processor", "s", lambda one: one.cpu, AIM_SECONDS)
+    yield figure("processor", "s", lambda one: one.cpu)
     yield figure("memory", "MB", lambda one: one.megabytes, AIM_MB)
 
 
