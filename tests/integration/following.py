@@ -16,6 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import running
 import yaml
 
 from docpages import ROOT, Run, Write, commands, is_shown, read, steps
@@ -115,10 +116,9 @@ class Reader:
 
     def run(self, script: str, *, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a script as bash does for somebody who stops at the first command that fails."""
-        done = subprocess.run(
-            ["setpriv", "--pdeathsig", "TERM", "--", "bash", "-euo", "pipefail", "-c", script],
-            cwd=self.checkout, env=self._environ(), text=True, check=False, timeout=300,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        done = running.run(
+            ["bash", "-euo", "pipefail", "-c", script],
+            cwd=self.checkout, env=self._environ(), stderr=subprocess.STDOUT, timeout=300,
         )  # fmt: skip
         assert not check or done.returncode == 0, f"{script}:\n{done.stdout}"
         return done

@@ -5,19 +5,17 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import firstgeneration
 import pytest
+import running
 from firstgeneration import FAR, NEAR, SHOP, WEB
 
 from labkit.prober import Prober
-from labkit.processes import descendants
 from sampler import sampling
 from watching import IMAGE, ROOT, answers, eventually, ingress, lease_info
 
@@ -139,21 +137,14 @@ def cut_off(lab, folder, task, *more):
     """Run the playbook and kill it, with all its processes, as soon as a task has begun."""
     program = str(Path(sys.executable).with_name("ansible-playbook"))
     environ = {**os.environ, "KUBECONFIG": str(lab.kubeconfig), "ANSIBLE_NOCOLOR": "1"}
-    # A test that is killed takes it with it.
-    until_killed = ["setpriv", "--pdeathsig", "TERM", "--"]
-    with subprocess.Popen(
-        [*until_killed, program, "purelb.purelb.migrate", *variables(folder, *more)],
-        cwd=ROOT, env=environ, text=True, stdout=subprocess.PIPE,
-    ) as process:  # fmt: skip
+    argv = [program, "purelb.purelb.migrate", *variables(folder, *more)]
+    with running.start(argv, cwd=ROOT, env=environ, stderr=subprocess.STDOUT) as process:
         seen = []
         for line in process.stdout:
             seen.append(line)
             if line.startswith("TASK") and task in line:
                 time.sleep(0.7)
-                # Ansible's workers have sessions of their own, and wait for ever without it.
-                for pid in (process.pid, *descendants([process.pid])):
-                    with suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
+                running.end(process)
                 return
     pytest.fail(f"no task {task!r} in:\n" + "".join(seen))
 

@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import running
 
 from labkit.inventory import inventory
 from labkit.lab import Lab
@@ -37,14 +37,7 @@ def molecule_environ(bare: Lab, tmp_path_factory: pytest.TempPathFactory) -> dic
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_scenario_runs_from_nothing_to_nothing(scenario: str, molecule_environ: dict[str, str]):
-    # A test that is killed takes it with it.
     molecule = str(Path(sys.executable).with_name("molecule"))
-    done = subprocess.run(
-        ["setpriv", "--pdeathsig", "TERM", "--", molecule, "test", "--scenario-name", scenario],
-        cwd=ROOT / "extensions",
-        env=molecule_environ,
-        text=True,
-        capture_output=True,
-        check=False,
-    )
+    argv = [molecule, "test", "--scenario-name", scenario]
+    done = running.run(argv, cwd=ROOT / "extensions", env=molecule_environ)
     assert done.returncode == 0, done.stdout + done.stderr

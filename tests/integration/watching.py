@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
+import running
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 
@@ -209,14 +210,9 @@ def run_ansible(
     *arguments: str, check: bool = True, **variables: str
 ) -> subprocess.CompletedProcess[str]:
     """Run ansible-playbook with the collection under test, and these in its environment."""
-    # Tests that are killed take their playbook with them.
-    until_killed = ["setpriv", "--pdeathsig", "TERM", "--"]
     playbook = str(Path(sys.executable).with_name("ansible-playbook"))
-    command = [*until_killed, playbook, *arguments]
     environ = {**os.environ, "ANSIBLE_NOCOLOR": "1", **variables}
-    done = subprocess.run(
-        command, cwd=ROOT, env=environ, text=True, capture_output=True, check=False, timeout=300
-    )
+    done = running.run([playbook, *arguments], cwd=ROOT, env=environ, timeout=300)
     assert not check or done.returncode == 0, done.stdout + done.stderr
     return done
 
