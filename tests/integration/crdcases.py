@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects that the API server must accept or refuse: the field that it names, and its words.
 
-What one can read as an object is in the table of the molecule scenario crds, which asks through the
-module. Here are the limits: one valid object with one value put into it.
+What one can read as an object is in the table beside this. Here are the limits: one valid object with
+one value put into it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 Json = dict[str, Any]
-TABLE = Path(__file__).resolve().parents[2] / "extensions/molecule/crds/vars/cases.yml"
+TABLE = Path(__file__).with_name("crdcases.yml")
 # As a value: the field is left out.
 ABSENT = object()
 

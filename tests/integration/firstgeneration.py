@@ -202,7 +202,12 @@ def programs(image: str, holder: str) -> list[dict[str, Any]]:
             {"name": "NODE", "valueFrom": node},
             {"name": "HOLDER", "value": holder},
         ],
-        "readinessProbe": {"exec": {"command": ["test", "-e", _READY]}, "periodSeconds": 1},
+        # No readiness probe: a command each second, on every node, would be most of the work here.
+        "startupProbe": {
+            "exec": {"command": ["test", "-e", _READY]},
+            "periodSeconds": 1,
+            "failureThreshold": 60,
+        },
         "securityContext": {"runAsUser": 0, "capabilities": {"add": ["NET_ADMIN", "NET_RAW"]}},
     }
     return [
