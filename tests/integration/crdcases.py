@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects that the API server must accept or refuse: the field that it names, and its words.
 
-What one can read as an object is in the table beside this. Here are the limits: one valid object with
-one value put into it.
+What one can read as an object is in the table beside this. Here are the limits: one valid object
+with one value put into it.
 """
 
 from __future__ import annotations
