@@ -65,7 +65,7 @@ def test_clients_notice_nothing_of_an_outage(cluster, make_service, figure, seco
     control = Prober(cluster, *homes, port=node_port)
     winners = {vip: holder(cluster, vip) for vip in vips}
     before = {node: held_outages(cluster, node) for node in cluster.nodes}
-    with Prober(cluster, *vips) as prober, control, sampling(cluster, *vips) as holders:
+    with control, Prober(cluster, *vips) as prober, sampling(cluster, *vips) as holders:
         for vip in vips:
             prober.wait_for_answer(vip, after=0, seconds=5)
         for home in homes:
