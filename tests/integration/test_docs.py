@@ -187,6 +187,16 @@ def at_work(undone: None, addressed: Lab, tmp_path: Path) -> None:
     volume = {**VOLUME, "spec": {**VOLUME["spec"], "hostPath": {"path": str(folder)}}}
     addressed.api.apply(volume)
     addresses_of(addressed, service)
+    # Two nodes may announce one family each, and write so one after the other.
+    eventually(
+        lambda: len(announced(addressed, service)) == len(SUBNETS), "both families announced"
+    )
+
+
+def announced(lab: Lab, path: str) -> list[str]:
+    """The annotations of a Service by which nodes say that they announce its addresses."""
+    annotations = lab.api.get(path)["metadata"].get("annotations", {})
+    return [key for key in annotations if key.startswith("purelb.io/announcing-")]
 
 
 @pytest.fixture
