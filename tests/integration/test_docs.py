@@ -135,13 +135,14 @@ def undone(addressed: Lab, provide: Callable[[], None]) -> Iterator[None]:
     before = installed(addressed)
     known = {path: names_in(addressed, path) for path in COLLECTIONS}
     yield
+    # The nodes first: the web server has a pod on each.
+    for node in addressed.nodes:
+        restore(addressed, node)
     if installed(addressed) != before:
         provide()
     for path, names in known.items():
         for name in names_in(addressed, path) - names:
             addressed.api.delete(f"{path}/{name}")
-    for node in addressed.nodes:
-        restore(addressed, node)
     eventually(lambda: agents_ready(addressed), "an agent ready on every node", seconds=60)
 
 
