@@ -21,7 +21,8 @@ def make_group(cluster):
     made = []
 
     def make(source, *, kind="local", **spec):
-        name = f"g{next(_names)}"
+        # Groups of one second are ordered by name, so names have an order, too.
+        name = f"g{next(_names):03}"
         body = {
             "apiVersion": "purelb.io/v2",
             "kind": "ServiceGroup",
