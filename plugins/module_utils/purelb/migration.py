@@ -9,7 +9,6 @@ programs hold one address: what v1 serves is left alone by v2 until v1 has let g
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, List, Tuple
 
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb import (
@@ -35,9 +34,6 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.reverting imp
     forget,
     roll_back,
 )
-
-# As many as the client keeps connections open for.
-_AT_ONCE = 4
 
 
 def manage(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Dict[str, Any]:  # noqa: FBT001 - run() calls it so
@@ -163,8 +159,7 @@ def _is_announced(service: Object) -> bool:
 def _take_the_rest(passage: Passage, services: List[Object], becomes: Tuple[Object, ...]) -> None:
     groups = handover.readable(becomes)
     # v1 has gone: until this is written nobody announces them.
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        list(pool.map(lambda one: passage.patch(one, handover.typed(one, groups)), services))
+    passage.patch_all(services, lambda one: handover.typed(one, groups))
 
 
 def _verify(passage: Passage, _params: Dict[str, Any]) -> Dict[str, Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from copy import deepcopy
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -254,59 +255,61 @@ def is_back(world: World) -> None:
     assert ("configmaps", "purelb", "purelb-migration") not in stored
 
 
-@pytest.mark.parametrize("one_by_one", [False, True], ids=["all at once", "one by one"])
+def killed_at_each_write(
+    worlds: Any, done: tuple[str, ...], steps: tuple[str, ...], **params: Any
+) -> Iterator[tuple[World, int | None]]:
+    """Worlds in which a run of some steps ended at its first write, its second, and so on.
+
+    With each comes the number of its writes; None for the last, in which the run came through.
+    """
+    for writes in count():
+        world = worlds()
+        world.run(*done, **params)
+        world.writes_left = writes
+        is_killed = False
+        try:
+            world.run(*steps, **params)
+        except KilledError:
+            is_killed = True
+        world.writes_left = None
+        yield world, writes if is_killed else None
+        if not is_killed:
+            return
+
+
+WAYS = pytest.mark.parametrize("one_by_one", [False, True], ids=["all at once", "one by one"])
+
+
+@WAYS
 def test_a_run_that_is_killed_at_any_write_is_gone_on_with(worlds: Any, one_by_one: object):
-    writes = 0
-    while True:
-        world = worlds()
-        world.writes_left = writes
-        try:
+    kills = 0
+    for world, writes in killed_at_each_write(worlds, (), THERE, one_by_one=one_by_one):
+        if writes is not None:
             world.run(*THERE, one_by_one=one_by_one)
-            break
-        except KilledError:
-            world.writes_left = None
-        world.run(*THERE, one_by_one=one_by_one)
+            kills += 1
         is_migrated(world)
-        writes += 1
-    is_migrated(world)
-    assert writes > 10
+    assert kills > 10
 
 
-@pytest.mark.parametrize("one_by_one", [False, True], ids=["all at once", "one by one"])
+@WAYS
 def test_a_rollback_that_is_killed_at_any_write_is_gone_on_with(worlds: Any, one_by_one: object):
-    writes = 0
-    while True:
-        world = worlds()
-        world.run(*THERE[:5], one_by_one=one_by_one)
-        world.writes_left = writes
-        try:
+    kills = 0
+    for world, writes in killed_at_each_write(worlds, THERE[:5], BACK, one_by_one=one_by_one):
+        if writes is not None:
             world.run(*BACK)
-            break
-        except KilledError:
-            world.writes_left = None
-        world.run(*BACK)
+            kills += 1
         is_back(world)
-        writes += 1
-    is_back(world)
-    assert writes > 10
+    assert kills > 10
 
 
-@pytest.mark.parametrize("one_by_one", [False, True], ids=["all at once", "one by one"])
+@WAYS
 def test_a_run_that_is_killed_at_any_write_can_be_taken_back(worlds: Any, one_by_one: object):
-    writes = 0
-    while True:
-        world = worlds()
-        world.run(*THERE[:3])
-        world.writes_left = writes
-        try:
-            world.run(*THERE[3:5], one_by_one=one_by_one)
-            break
-        except KilledError:
-            world.writes_left = None
+    kills = 0
+    for world, writes in killed_at_each_write(worlds, THERE[:3], THERE[3:5], one_by_one=one_by_one):
         world.run(*BACK)
         is_back(world)
-        writes += 1
-    assert writes > 5
+        kills += writes is not None
+    assert kills > 5
 
 
 def test_a_step_that_is_done_changes_nothing(worlds: Any):
