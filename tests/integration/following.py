@@ -16,9 +16,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import running
 import yaml
 
+import running
 from docpages import ROOT, Run, Write, commands, is_shown, read, steps
 from labkit.inventory import inventory
 from labkit.lab import Lab

@@ -14,9 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import firstgeneration
 import pytest
 
+import firstgeneration
 from docpages import PAGES, Run, read, steps
 from following import IMAGE, SUBNETS, Reader, is_left_out
 from labkit.lab import Lab

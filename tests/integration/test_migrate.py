@@ -10,11 +10,11 @@ import sys
 import time
 from pathlib import Path
 
-import firstgeneration
 import pytest
+
+import firstgeneration
 import running
 from firstgeneration import FAR, NEAR, SHOP, WEB
-
 from labkit.prober import Prober
 from sampler import sampling
 from watching import IMAGE, ROOT, answers, eventually, ingress, lease_info

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import running
 
+import running
 from labkit.inventory import inventory
 from labkit.lab import Lab
 from watching import IMAGE, ROOT

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
-import running
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 
+import running
 from labkit.lab import Lab
 from labkit.namespaces import netns
 
