@@ -152,15 +152,18 @@ class Kube:
         seconds: float = 10.0,
     ) -> dict[str, Any]:
         """Send one request, a PATCH as a merge patch; ApiError if it does not succeed in time."""
-        kind = MERGE_PATCH if method == "PATCH" else "application/json"
+        data: Any = None
+        headers = {}
+        if body is not None:
+            encoded = json.dumps(body).encode()
+            data = self._payload(encoded)
+            headers["Content-Type"] = MERGE_PATCH if method == "PATCH" else "application/json"
+            # Head and body leave together, without an end that is sent apart.
+            headers["Content-Length"] = str(len(encoded))
+        timeout = aiohttp.ClientTimeout(total=seconds)
         try:
             async with self._send(
-                method,
-                path,
-                aiohttp.ClientTimeout(total=seconds),
-                params=params,
-                data=None if body is None else self._payload(json.dumps(body).encode()),
-                headers={} if body is None else {"Content-Type": kind},
+                method, path, timeout, params=params, data=data, headers=headers
             ) as answer:
                 text = await answer.text()
         except (TimeoutError, aiohttp.ClientError, OSError) as problem:

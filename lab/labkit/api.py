@@ -63,7 +63,7 @@ class Api:
         return Api(self._pki, self._address, token=token)
 
     def call(
-        self, method: str, path: str, body: Any = None, *, kind: str = "", timeout: float = 10
+        self, method: str, path: str, body: Any = None, *, kind: str = "", timeout: float = 30
     ) -> Any:
         """Make one request; the answer is parsed JSON, or text where it is none."""
         connection = http.client.HTTPSConnection(

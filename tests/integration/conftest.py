@@ -101,6 +101,8 @@ def _web(name: str) -> dict[str, Any]:
                             "image": IMAGE,
                             "imagePullPolicy": "Never",
                             "command": ["/opt/purelb/bin/python3", "-c", SERVER],
+                            # It answers while agents of the node are busy.
+                            "resources": {"requests": {"cpu": "50m"}},
                             "readinessProbe": {"tcpSocket": {"port": 8080}, "periodSeconds": 1},
                         }
                     ],

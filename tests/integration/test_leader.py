@@ -7,6 +7,7 @@ Whatever happens, no address is given twice, and a process that lost the lock wr
 
 from __future__ import annotations
 
+import http.client
 import json
 import time
 from collections import Counter
@@ -75,13 +76,17 @@ def served(lab, path, *, since, limit):
 
 
 def writes_of(lab, pod):
-    """What an allocator's pod wrote to the API server since it is there."""
+    """What an allocator's pod wrote to the API server since it is there.
+
+    A request whose head was sent when the process was frozen ends, refused, as it goes on.
+    """
     who = pod["metadata"]["name"]
     entries = map(json.loads, lab.audit_log.read_text().splitlines())
     return [
         entry["requestURI"]
         for entry in entries
         if entry["verb"] not in ("get", "list", "watch")
+        and entry["responseStatus"]["code"] < http.client.BAD_REQUEST
         and who in entry["user"].get("extra", {}).get("authentication.kubernetes.io/pod-name", ())
     ]
 

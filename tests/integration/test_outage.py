@@ -82,18 +82,21 @@ def test_clients_notice_nothing_of_an_outage(cluster, make_service, figure, seco
         resumed = time.monotonic() - back
         # Whoever was counted as dead would lose its addresses within a duration.
         time.sleep(12)
-        gap = max(prober.longest_gap(vip, since=start) for vip in vips)
+        gap, control_gap = (
+            max(one.longest_gap(address, since=start) for address in addresses)
+            for one, addresses in ((prober, vips), (control, homes))
+        )
         failed, control_failed = (
             share_of_failures([a for a in one.answers if a.sent > start])
             for one in (prober, control)
         )
     figure(
         f"longest time without an answer {gap:.2f} s, of 1,000 requests {failed * 1000:.1f} failed "
-        f"({control_failed * 1000:.1f} to the nodes' own addresses), renewed {resumed:.1f} s after "
-        "the API was back"
+        f"({control_gap:.2f} s, {control_failed * 1000:.1f} with the nodes' own addresses), "
+        f"renewed {resumed:.1f} s after the API was back"
     )
-    # Shorter than any failover.
-    assert gap < 1
+    # Shorter than any failover, but for what the machine does to every request.
+    assert gap < 1 + control_gap
     assert failed <= 2 * control_failed + NOISE
     assert {vip: holders.sequence(vip) for vip in vips} == {
         vip: [frozenset({node})] for vip, node in winners.items()

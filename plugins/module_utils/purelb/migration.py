@@ -17,7 +17,8 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb import (
     handover,
     observe,
 )
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core import audit, names
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core import names
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.findings import Severity
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.errors import ClusterError
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.kube import Cluster, Object
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.manifests import reference
@@ -180,7 +181,7 @@ def _await_health(passage: Passage) -> None:
     def look() -> List[str]:
         params = {"namespace": passage.target, "leader_locks": None}
         found = observe.lease_info(passage.cluster, params, check_mode=True)["findings"]
-        bad = [one for one in found if one["severity"] == audit.Severity.ERROR.value]
+        bad = [one for one in found if one["severity"] == Severity.ERROR.value]
         return [f"{one['object']}: {one['message']}: {one['mend']}" for one in bad]
 
     passage.await_nothing(look, "the audit finds errors")

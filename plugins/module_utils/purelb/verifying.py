@@ -16,13 +16,16 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core import a
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.addresses import (
     parse_address,
 )
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.audit import Severity
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.draining import NodeInfo
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.errors import PureLBError
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.evidence import (
     Answer,
     Evidence,
     format_mac,
+)
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.findings import (
+    Severity,
+    finding_dict,
 )
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.lockfindings import (
     lock_findings,
@@ -162,5 +165,5 @@ def as_dict(report: audit.Report, found: Verification, answers: Sequence[Answer]
         ]
         answer = heard.get(address)
         entry["macs"] = None if answer is None else list(map(format_mac, answer.macs))
-    result["findings"] = [audit.finding_dict(one) for one in found.findings]
+    result["findings"] = [finding_dict(one) for one in found.findings]
     return result

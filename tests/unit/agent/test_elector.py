@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import ssl
 import time
 
 import pytest
@@ -17,7 +18,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.leader i
 from purelb_agent import clock, fenced, kube
 from purelb_agent.elector import Elector, LeadershipLostError, Lock
 from purelb_agent.fenced import FencedKube
-from purelb_agent.kube import ApiError, Kube
+from purelb_agent.kube import Access, ApiError, Kube
 from purelb_agent.metrics import AllocatorMetrics
 from purelb_agent.watch import Watcher
 
@@ -273,6 +274,29 @@ async def test_a_write_whose_right_ended_while_it_connected_is_not_sent(api):
             await writer.request("PATCH", SERVICE, {"n": 1})
     await asyncio.sleep(0.05)
     assert api.written == []
+
+
+async def test_head_and_body_of_a_write_leave_together(certificate):
+    # Who is frozen between parts of a request would end it when he goes on.
+    parts = []
+
+    async def take(reader, writer):
+        parts.append(await reader.read(65536))
+        parts.append(await reader.read(65536))
+        writer.close()
+
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(certificate / "crt", certificate / "key")
+    server = await asyncio.start_server(take, "127.0.0.1", 0, ssl=tls)
+    port = server.sockets[0].getsockname()[1]
+    access = Access(f"https://127.0.0.1:{port}", certificate / "crt", certificate / "token")
+    async with server, FencedKube(access, Fence(5.0)) as writer:
+        with pytest.raises(ApiError):
+            await writer.request("PATCH", SERVICE, {"n": 1}, seconds=0.3)
+        await until(lambda: len(parts) == 2)
+    assert parts[0].startswith(b"PATCH ")
+    assert parts[0].endswith(b'\r\n\r\n{"n": 1}')
+    assert parts[1] == b""
 
 
 async def test_a_write_gets_no_longer_than_the_right_lasts(api):

@@ -16,7 +16,7 @@ import yaml
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.audit import FindingCode
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.findings import FindingCode
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.group_status import (
     ConditionReason,
     ConditionType,

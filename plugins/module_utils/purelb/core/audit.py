@@ -20,7 +20,6 @@ from typing import (
     FrozenSet,
     Iterable,
     List,
-    Literal,
     Mapping,
     Optional,
     Sequence,
@@ -30,9 +29,10 @@ from typing import (
 
 from .claims import is_served
 from .election import Decision, Electorate, Member, elect, prefer
+from .findings import Finding, Severity, finding_dict, in_order, lease_title, vip_title
 from .leases import is_drained
 from .model import Address, Lease, Outage, PoolType, Reason, Service, ServiceGroup, ServiceKey
-from .names import FAMILIES, lease_name
+from .names import FAMILIES
 from .times import format_time
 from .vips import Vip, vips_of
 
@@ -42,52 +42,6 @@ MAX_CANDIDATES = 5
 Spread = Callable[[Callable[[Vip], Decision], Sequence[Vip]], Iterable[Decision]]
 
 
-# All that is ever found, here and by whoever looks further; docs/operate.md explains each.
-FindingCode = Literal[
-    "addressTwice",
-    "answeredTwice",
-    "clockAhead",
-    "dadFailed",
-    "interfaceDown",
-    "leaseExpired",
-    "leaseHolder",
-    "leaseMalformed",
-    "leaseWithoutSubnets",
-    "lockAbsent",
-    "lockExpired",
-    "lockFlapping",
-    "lockFree",
-    "lockUnreadable",
-    "metricsUnreachable",
-    "noAnswer",
-    "noEligibleNodes",
-    "noLease",
-    "noLocalInterface",
-    "noService",
-    "nodeAddress",
-    "nodeNotObserved",
-    "nodeUnread",
-    "notAnnounced",
-    "notHeld",
-    "outlivesLease",
-    "staleAnnouncer",
-    "subnetsDiffer",
-    "tentative",
-    "wrongAnnouncer",
-    "wrongAnswer",
-    "wrongHolder",
-    "wrongInterface",
-    "wrongPrefix",
-]
-
-
-class Severity(str, Enum):
-    """How bad a finding is: an error is an address that does not work as it should."""
-
-    ERROR = "error"
-    WARNING = "warning"
-
-
 class LeaseState(str, Enum):
     """Why a Lease counts, or does not."""
 
@@ -95,17 +49,6 @@ class LeaseState(str, Enum):
     EXPIRED = "expired"
     NEVER_RENEWED = "neverRenewed"
     FROM_THE_FUTURE = "fromTheFuture"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Something that is not as it should be, and what to do about it."""
-
-    severity: Severity
-    code: FindingCode
-    object: str
-    message: str
-    mend: str
 
 
 @dataclass(frozen=True)
@@ -190,23 +133,6 @@ def audit(  # noqa: PLR0913 - all that is read of a cluster, and who holds the e
     live = frozenset(member.node for member in members)
     findings += [finding for vip in vips for finding in _vip_findings(vip, live)]
     return Report(lease_reports, vips, in_order(findings))
-
-
-def in_order(findings: Iterable[Finding]) -> Tuple[Finding, ...]:
-    """Errors first, then by code and by what they are about."""
-    return tuple(
-        sorted(findings, key=lambda f: (f.severity is not Severity.ERROR, f.code, f.object))
-    )
-
-
-def lease_title(node: str) -> str:
-    """What findings about a node's Lease are about."""
-    return f"Lease {lease_name(node)}"
-
-
-def vip_title(address: str, services: Iterable[str]) -> str:
-    """What findings about an address are about."""
-    return f"{address} ({', '.join(services)})"
 
 
 def _decide(
@@ -368,17 +294,6 @@ def as_dict(report: Report) -> Dict[str, Any]:
         "leases": [_lease_dict(one) for one in report.leases],
         "vips": [_vip_dict(one) for one in report.vips],
         "findings": [finding_dict(one) for one in report.findings],
-    }
-
-
-def finding_dict(finding: Finding) -> Dict[str, str]:
-    """A finding as plain data."""
-    return {
-        "severity": finding.severity.value,
-        "code": finding.code,
-        "object": finding.object,
-        "message": finding.message,
-        "mend": finding.mend,
     }
 
 

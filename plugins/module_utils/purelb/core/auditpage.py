@@ -16,9 +16,9 @@ from enum import Enum
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from .addresses import parse_address, parse_subnets, subnet_order
-from .audit import lease_title, vip_title
 from .customresources import service_group_of
 from .errors import ObjectError
+from .findings import lease_title, vip_title
 from .model import Address, AddressRange, PoolType, ServiceGroup
 from .names import FAMILIES
 

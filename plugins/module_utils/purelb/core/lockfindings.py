@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Iterable, Iterator
 
-from .audit import Finding, FindingCode, Severity
+from .findings import Finding, FindingCode, Severity
 from .locks import LockReport, LockState
 
 # A lock that was given up is taken within a second, where somebody stands by.

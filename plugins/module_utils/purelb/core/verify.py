@@ -12,16 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import AbstractSet, Iterable, Iterator, Mapping, Sequence, Tuple
 
-from .audit import (
-    Finding,
-    FindingCode,
-    LeaseReport,
-    Report,
-    Severity,
-    VipReport,
-    in_order,
-)
+from .audit import LeaseReport, Report, VipReport
 from .evidence import Answer, Evidence, Holding, format_mac, holdings_of, world_of
+from .findings import Finding, FindingCode, Severity, in_order
 from .interfaces import lease_subnets, place_for
 from .model import Address, InterfaceAddress, Network, PoolType, Reason
 from .names import lease_name
