@@ -33,10 +33,12 @@ options:
     description:
       - Namespace of the objects; all namespaces by default.
     type: str
-  name:
+  names:
     description:
-      - Name of the one object to read, instead of all.
-    type: str
+      - Names of the objects to read, instead of all; a name that no object has brings none.
+    type: list
+    elements: str
+    default: []
   labels:
     description:
       - Labels that the objects must have, all of them.
@@ -60,6 +62,13 @@ EXAMPLES = r"""
   ansible.builtin.debug:
     msg: "{{ item.metadata.name }}: {{ item.status.availableIPv4 | default('unknown') }}"
   loop: "{{ pools.objects }}"
+
+- name: Look whether the Prometheus Operator's kinds are defined
+  purelb.purelb.purelb_objects_info:
+    api_version: apiextensions.k8s.io/v1
+    kind: CustomResourceDefinition
+    names: [podmonitors.monitoring.coreos.com, prometheusrules.monitoring.coreos.com]
+  register: definitions
 """
 
 RETURN = r"""
@@ -87,7 +96,7 @@ def main() -> None:
                 "api_version": {"type": "str", "default": "purelb.io/v2"},
                 "kind": {"type": "str", "required": True},
                 "namespace": {"type": "str"},
-                "name": {"type": "str"},
+                "names": {"type": "list", "elements": "str", "default": []},
                 "labels": {"type": "dict", "default": {}},
             }
         )

@@ -96,11 +96,16 @@ def info(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Dict[str
     def convert(obj: Object) -> Object:
         return {**head, **without_managed_fields(obj)}
 
-    query = {"labelSelector": labels}
-    if params["name"]:
-        query["fieldSelector"] = f"metadata.name={params['name']}"
-    where = params["namespace"]
-    found = cluster.read_all(kind, namespace=where, convert=convert, **query) if kind else []
+    found: List[Object] = []
+    for only in [f"metadata.name={name}" for name in params["names"]] or [""]:
+        if kind:
+            found += cluster.read_all(
+                kind,
+                namespace=params["namespace"],
+                convert=convert,
+                labelSelector=labels,
+                fieldSelector=only,
+            )
     return {"changed": False, "served": kind is not None, "objects": found}
 
 

@@ -66,12 +66,20 @@ class FakeCluster:
         return [obj for key, obj in self.stored.items() if key[0] == kind.plural]
 
     def read_all(
-        self, kind: Kind, *, convert: Any, namespace: str | None = None, **_query: Any
+        self,
+        kind: Kind,
+        *,
+        convert: Any,
+        namespace: str | None = None,
+        fieldSelector: str = "",  # noqa: N803 - as the API calls it
+        **_query: Any,
     ) -> list[Any]:
         return [
             convert(obj)
-            for (plural, where, _name), obj in self.stored.items()
-            if plural == kind.plural and namespace in (None, where)
+            for (plural, where, name), obj in self.stored.items()
+            if plural == kind.plural
+            and namespace in (None, where)
+            and fieldSelector in ("", f"metadata.name={name}")
         ]
 
     def patch(

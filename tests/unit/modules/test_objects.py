@@ -29,6 +29,11 @@ def manage(cluster: Any, *wanted: Object, check_mode: bool = False, **params: An
     return objects.manage(cluster, {"objects": list(wanted), **defaults, **params}, check_mode)
 
 
+def read(cluster: Any, **asked: Any) -> Any:
+    defaults = {"api_version": "v1", "namespace": None, "names": [], "labels": {}}
+    return objects.info(cluster, {**defaults, **asked}, check_mode=True)
+
+
 def actions(result: Object) -> list[str]:
     return [entry["action"] for entry in result["results"]]
 
@@ -166,12 +171,19 @@ def test_a_rollout_that_comes_further_may_take_longer_than_one_step_of_it(
 def test_a_kind_that_is_not_served_has_no_objects_and_says_so(
     cluster: Any, api_version: str, kind: str, *, served: bool
 ):
-    asked = {
-        "api_version": api_version,
-        "kind": kind,
-        "namespace": None,
-        "name": None,
-        "labels": {},
-    }
-    found = objects.info(cluster, asked, check_mode=True)
+    found = read(cluster, api_version=api_version, kind=kind)
     assert (found["served"], found["objects"]) == (served, [])
+
+
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [([], ["settings", "tables"]), (["tables"], ["tables"]), (["tables", "gone"], ["tables"])],
+    ids=["all", "one", "one that is not there"],
+)
+def test_what_is_read_may_be_named(
+    cluster: Any, namespace: Object, config_map: Object, names: list[str], found: list[str]
+):
+    other = {**config_map, "metadata": {**config_map["metadata"], "name": "tables"}}
+    manage(cluster, namespace, config_map, other)
+    answer = read(cluster, kind="ConfigMap", names=names)
+    assert [obj["metadata"]["name"] for obj in answer["objects"]] == found
