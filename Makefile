@@ -20,7 +20,7 @@ IMAGE_SOURCES := agent/Dockerfile .dockerignore agent/requirements.txt $(wildcar
 # The tests' labs, one for each worker (lab/README.md); the first one is everybody's.
 LABS := $(shell first=$${LAB_NUMBER:-0}; echo $$first $$((first + 1)))
 each_lab = for number in $(LABS); do LAB_NUMBER=$$number lab/lab $(1); done
-SPREAD := --numprocesses $(words $(LABS)) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+SPREAD := --numprocesses $(words $(LABS)) --no-loadscope-reorder --max-worker-restart 0
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export ANSIBLE_HOME := $(CURDIR)/.ansible
@@ -29,7 +29,7 @@ export ANSIBLE_LOCALHOST_WARNING := false
 export ANSIBLE_INVENTORY_UNPARSED_WARNING := false
 export PYTHONPATH := $(CURDIR)/lab:$(CURDIR)/.cache/tree
 
-.PHONY: help setup packages demo bench test lint sanity molecule coverage unit integration netbox lab-up lab-down clean
+.PHONY: help setup packages demo bench test lint sanity molecule coverage shells unit integration netbox lab-up lab-down clean
 
 help: ## show this help
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -43,9 +43,9 @@ demo: setup ## bring up the lab, install, lose a pod and a node, audit
 bench: setup $(ARCHIVE) ## measure what a change costs, what clients notice, what an idle agent costs
 	@bench/bench
 
-# pytest comes last, and its closing line with it.
-test: setup lint sanity coverage $(ARCHIVE) ## run all checks and all tests
-	@$(PYTHON) -m pytest tests/unit --ignore tests/unit/core
+# What needs no lab goes side by side. pytest comes last, and its closing line with it.
+test: setup ## run all checks and all tests
+	@$(MAKE) --jobs 2 --output-sync=line lint sanity coverage shells $(ARCHIVE)
 	@trap '$(call each_lab,down || true) >/dev/null' EXIT; \
 	$(MAKE) lab-down; $(MAKE) integration
 
@@ -70,6 +70,9 @@ coverage: setup ## the core's own tests reach each of its branches
 	@echo "== coverage of the core"
 	@coverage run --data-file .cache/coverage -m pytest --quiet tests/unit/core
 	@coverage report --data-file .cache/coverage --fail-under 100 --skip-covered --show-missing
+
+shells: setup
+	@$(PYTHON) -m pytest tests/unit --ignore tests/unit/core
 
 unit: setup ## unit tests alone
 	@$(PYTHON) -m pytest tests/unit

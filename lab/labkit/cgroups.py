@@ -6,8 +6,9 @@
 Kubelets put their pods below it, so that a lab's containers are told from any other's by path.
 Works with version 1 (a hierarchy for each controller) and version 2 (one for all).
 
-All pods of a lab together weigh as much as one session of the machine does unless told otherwise:
-beside a busy one, nodes would be slow that are to be machines of their own.
+Hosts are to be machines of their own, so that a lab has a larger share of the processors than what
+runs beside it. Without that all its pods together weigh as much as one session, and do not answer
+for seconds when a few others are busy.
 """
 
 import contextlib
@@ -22,6 +23,7 @@ from labkit.processes import POLL
 _ROOT = Path("/sys/fs/cgroup")
 # The share of processor time, by version; sixteen times what is usual.
 _SHARES = {"cpu.shares": 16 * 1024, "cpu.weight": 16 * 100}
+_DAEMONS = "daemons"
 
 
 def hierarchies() -> list[Path]:
@@ -32,14 +34,23 @@ def hierarchies() -> list[Path]:
 
 
 def make(parent: str, nodes: Sequence[str]) -> None:
-    """Make the groups that the kubelets expect to find."""
+    """Make the groups that the kubelets expect to find, and that of the daemons."""
     for top in hierarchies():
-        for node in nodes:
-            (top / parent / node).mkdir(parents=True, exist_ok=True)
+        for name in (*nodes, _DAEMONS):
+            (top / parent / name).mkdir(parents=True, exist_ok=True)
         for name, share in _SHARES.items():
             file = top / parent / name
             if file.exists():
                 file.write_text(str(share))
+
+
+def join(parent: str, pid: int) -> None:
+    """Let a daemon have its part of the lab's share of the processors."""
+    for top in hierarchies():
+        if any((top / parent / name).exists() for name in _SHARES):
+            # Who has ended already is told to whoever waits for it.
+            with contextlib.suppress(ProcessLookupError):
+                (top / parent / _DAEMONS / "cgroup.procs").write_text(str(pid))
 
 
 def groups(parent: str) -> list[Path]:

@@ -9,7 +9,7 @@ any other program of the node still has that namespace open.
 
 from pathlib import Path
 
-from labkit import state
+from labkit import cgroups, state
 from labkit.errors import Problem, StepFailed
 from labkit.namespaces import inside, path_of
 from labkit.places import Places
@@ -60,6 +60,7 @@ def _start(at: Places, host: Host, name: str, argv: list[str], *, in_mounts: boo
         command = ["nsenter", f"--mount=/proc/{mount_keeper(at, host)}/ns/mnt", "--", *command]
     log = log_of(at, f"{host.name}.{name}")
     process = spawn(inside(host.netns, command), log=log, mark=str(at.run), cwd=at.run)
+    cgroups.join(at.cgroup, process.pid)
     daemon = Daemon(name=name, host=host.name, argv=argv, in_mounts=in_mounts, process=process)
     state.save_daemon(at, daemon)
     return daemon

@@ -45,6 +45,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(spreading.Figures(config))
 
 
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> spreading.Scheduling:
+    return spreading.Scheduling(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     spreading.put_longest_first(items)
 

@@ -70,7 +70,8 @@ def test_addresses_added_by_hand_where_they_do_not_belong_are_removed(cluster, v
         time.sleep(1)
     figure(f"gone after {seconds:.3f} s")
     assert longest(holders.longest_doubled, own) < 1
-    assert all(node in on for vip in own for on in holders.sequence(vip))
+    sequences = {vip: holders.sequence(vip) for vip in own}
+    assert all(node in on for sequence in sequences.values() for on in sequence), sequences
 
 
 @pytest.fixture

@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import os
+from collections import OrderedDict
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 import spreading
-from spreading import FIGURE, Figures
+from spreading import FIGURE, Figures, Scheduling
 
 
 @pytest.mark.parametrize(
@@ -59,6 +60,32 @@ def test_workers_begin_with_the_longest_files(
 def test_the_files_that_take_long_are_there():
     there = {path.name for path in Path(spreading.__file__).parent.rglob("test_*.py")}
     assert [name for name in spreading.LONGEST if name not in there] == []
+
+
+class Worker:
+    """Takes the numbers of the tests that it is to run."""
+
+    def __init__(self, name: str) -> None:
+        self.gateway, self.given = SimpleNamespace(id=name), []
+
+    def send_runtest_some(self, numbers: list[int]) -> None:
+        self.given += numbers
+
+
+@pytest.mark.parametrize(
+    ("name", "order"),
+    [("gw0", ["docs", "molecule", "outage", "a"]), ("gw1", ["outage", "a", "docs", "molecule"])],
+)
+def test_busy_files_are_the_first_workers_as_long_as_there_are_some(name: str, order: list[str]):
+    tests = [f"x/test_{file}.py::test_it" for file in ("docs", "outage", "molecule", "a")]
+    scheduling, worker = Scheduling.__new__(Scheduling), Worker(name)
+    scheduling.workqueue = OrderedDict((test.partition("::")[0], {test: False}) for test in tests)
+    scheduling.assigned_work, scheduling.registered_collections = {}, {worker: tests}
+    while scheduling.workqueue:
+        scheduling._assign_work_unit(worker)  # noqa: SLF001 - where xdist asks
+    assert [tests[number] for number in worker.given] == [
+        f"x/test_{file}.py::test_it" for file in order
+    ]
 
 
 class Terminal(list):
