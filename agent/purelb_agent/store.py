@@ -261,6 +261,7 @@ class NodeStore:
         self.taint: str | None = None
         self._node = node
         self._drains = drains
+        self._has_begun = False
         self._vips = VipIndex()
         self._endpoints = EndpointIndex()
 
@@ -276,8 +277,8 @@ class NodeStore:
         self.changed.set()
 
     def _slices_changed(self, keys: set[ServiceKey]) -> None:
-        if self._endpoints.change({key: self.slices.records.get(key) for key in keys}):
-            self.changed.set()
+        changes = {key: self.slices.records.get(key) for key in keys}
+        self._wake(is_news=self._endpoints.change(changes))
 
     def _nodes_changed(self, _names: set[str]) -> None:
         """Take from the Nodes what decisions need; their heartbeats change nothing of it."""
@@ -287,14 +288,14 @@ class NodeStore:
         own = self.nodes.records.get(self._node) or NodeInfo(self._node)
         taint = draining_taint(own.taints) if self._drains else None
         fresh = (known, drained, own.labels, own.uid, taint)
-        if fresh != (
-            self.known_addresses,
-            self.drained,
-            self.labels,
-            self.node_uid,
-            self.taint,
-        ):
-            self.known_addresses, self.drained, self.labels, self.node_uid, self.taint = fresh
+        before = (self.known_addresses, self.drained, self.labels, self.node_uid, self.taint)
+        self.known_addresses, self.drained, self.labels, self.node_uid, self.taint = fresh
+        self._wake(is_news=fresh != before)
+
+    def _wake(self, *, is_news: bool) -> None:
+        """Wake the loop for news; a list without any may still be the last that it waits for."""
+        if is_news or not self._has_begun:
+            self._has_begun = self.listed
             self.changed.set()
 
     @property

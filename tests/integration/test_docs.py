@@ -3,7 +3,8 @@
 """Every command of README.md, docs/ and the roles' READMEs, run as it stands there.
 
 A page is followed in the cluster that the README makes: with PureLB, a ServiceGroup `default` and a
-Service `web`; unless `BEFORE` names what it begins with. Whatever it leaves behind is undone.
+Service `web`; unless `BEFORE` names what it begins with, and then it comes after all others. What
+it leaves behind is undone; PureLB that it has removed is installed again after all of them.
 """
 
 from __future__ import annotations
@@ -25,18 +26,17 @@ from watching import IMAGE as OWN_IMAGE
 
 pytestmark = pytest.mark.timeout(600)
 
-FOLLOWED = [
-    page
-    for page in PAGES
-    if any(isinstance(step, Run) and not is_left_out(step) for step in steps(read(page)))
-]
 # The fixture that makes what a page begins with, where that is not `at_work`.
 BEFORE = {
     "README.md": "nothing",
     "docs/install.md": "nothing",
     "docs/migrate.md": "first_generation",
-    "roles/purelb_migrate/README.md": "first_generation",
 }
+FOLLOWED = [
+    page
+    for page in sorted(PAGES, key=BEFORE.__contains__)
+    if any(isinstance(step, Run) and not is_left_out(step) for step in steps(read(page)))
+]
 GROUP = {
     "apiVersion": "purelb.io/v2",
     "kind": "ServiceGroup",
@@ -93,17 +93,42 @@ NODES = "/api/v1/nodes"
 
 
 def names_in(lab: Lab, path: str) -> set[str]:
-    return {item["metadata"]["name"] for item in lab.api.items(path)}
+    """Names of the objects in a list; none where the kind is not defined."""
+    return {item["metadata"]["name"] for item in (lab.api.find(path) or {"items": ()})["items"]}
 
 
-def installed(lab: Lab) -> list[tuple[str, int]]:
-    """Changes with every change of the installation."""
-    found = [(lab.api.find(path) or {}).get("metadata", {}) for path in INSTALLED]
-    return [(meta.get("uid", ""), meta.get("generation", 0)) for meta in found]
+class Installation:
+    """PureLB as all tests have it, installed again only when it is needed and is not so."""
+
+    def __init__(self, lab: Lab, provide: Callable[[], None], remove: Callable[[], object]) -> None:
+        """Take it as it is, and what installs and removes it."""
+        self._lab, self._provide, self.remove = lab, provide, remove
+        self._usual = self._seen()
+
+    def _seen(self) -> list[tuple[str, int]]:
+        """Changes with every change of what is installed."""
+        found = [(self._lab.api.find(path) or {}).get("metadata", {}) for path in INSTALLED]
+        return [(meta.get("uid", ""), meta.get("generation", 0)) for meta in found]
+
+    def ensure(self) -> None:
+        """Install it unless it is as it was, and nobody's work on it is under way."""
+        if self._seen() != self._usual:
+            self._provide()
+            self._usual = self._seen()
+        eventually(lambda: agents_ready(self._lab), "an agent ready on every node", seconds=60)
 
 
 @pytest.fixture(scope="module")
-def addressed(cluster: Lab) -> Iterator[Lab]:
+def installation(
+    cluster: Lab, provide: Callable[[], None], playbook: Callable[..., object]
+) -> Installation:
+    """What the pages change."""
+    gone = "purelb_install_state=absent purelb_install_remove_crds=true"
+    return Installation(cluster, provide, partial(playbook, "purelb.purelb.install", "-e", gone))
+
+
+@pytest.fixture(scope="module")
+def addressed(cluster: Lab, installation: Installation) -> Iterator[Lab]:
     """The lab in the subnets that the pages speak of, without the pool of the other tests."""
     own = cluster.api.get(f"{POOLS}/servicegroups/default")
     cluster.api.delete(f"{POOLS}/servicegroups/default")
@@ -117,6 +142,7 @@ def addressed(cluster: Lab) -> Iterator[Lab]:
     yield cluster
     for host, address in added:
         cluster.run_in(host, ["ip", "addr", "del", address, "dev", "eth0"])
+    installation.ensure()
     cluster.api.apply({**GROUP, "spec": own["spec"]})
 
 
@@ -129,21 +155,24 @@ def image(addressed: Lab, tmp_path_factory: pytest.TempPathFactory) -> None:
     shutil.rmtree(folder)
 
 
+@pytest.fixture(autouse=True)
+def _whole() -> None:
+    """Of itself no page begins with PureLB: `BEFORE` tells which one does not."""
+
+
 @pytest.fixture
-def undone(addressed: Lab, provide: Callable[[], None]) -> Iterator[None]:
-    """Whatever a page does is undone after it."""
-    before = installed(addressed)
+def undone(addressed: Lab, installation: Installation) -> Iterator[None]:
+    """Whatever a page does is undone after it; PureLB that it has removed stays away."""
     known = {path: names_in(addressed, path) for path in COLLECTIONS}
     yield
     # The nodes first: the web server has a pod on each.
     for node in addressed.nodes:
         restore(addressed, node)
-    if installed(addressed) != before:
-        provide()
+    if addressed.api.exists(DAEMON_SET):
+        installation.ensure()
     for path, names in known.items():
         for name in names_in(addressed, path) - names:
             addressed.api.delete(f"{path}/{name}")
-    eventually(lambda: agents_ready(addressed), "an agent ready on every node", seconds=60)
 
 
 def restore(lab: Lab, node: str) -> None:
@@ -158,22 +187,19 @@ def restore(lab: Lab, node: str) -> None:
 
 
 @pytest.fixture
-def nothing(undone: None, playbook: Callable[..., object]) -> Callable[[], object]:
-    """A cluster that never had PureLB; answers what makes it so again."""
-    gone = "purelb_install_state=absent purelb_install_remove_crds=true"
-    remove = partial(playbook, "purelb.purelb.install", "-e", gone)
-    remove()
-    return remove
+def nothing(installation: Installation, undone: None) -> None:
+    """A cluster that never had PureLB."""
+    installation.remove()
 
 
 @pytest.fixture
-def first_generation(nothing: Callable[[], object], addressed: Lab) -> Iterator[None]:
+def first_generation(nothing: None, installation: Installation, addressed: Lab) -> Iterator[None]:
     """A cluster with a PureLB of v1 that serves two Services."""
     services = firstgeneration.provide(addressed, OWN_IMAGE)
     for path in services:
         addresses_of(addressed, path)
     yield
-    nothing()
+    installation.remove()
     firstgeneration.remove(addressed)
 
 
