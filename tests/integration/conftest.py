@@ -124,8 +124,8 @@ def cluster(lab: Lab) -> Lab:
 
 
 @pytest.fixture(scope="session")
-def provide(lab: Lab) -> Callable[[], None]:
-    """Installs again what `cluster` promises."""
+def provide(lab: Lab) -> Callable[..., None]:
+    """Installs again what `cluster` promises, also with another name of the image."""
     return partial(_provide, lab)
 
 
@@ -145,9 +145,9 @@ def _remove(lab: Lab) -> None:
     run_playbook(lab, "purelb.purelb.install", *(part for one in gone for part in ("-e", one)))
 
 
-def _provide(lab: Lab) -> None:
+def _provide(lab: Lab, image: str = IMAGE) -> None:
     lab.load_image(ARCHIVE)
-    run_playbook(lab, "purelb.purelb.install", "-e", f"purelb_install_image={IMAGE}")
+    run_playbook(lab, "purelb.purelb.install", "-e", f"purelb_install_image={image}")
     lab.api.apply(
         {
             "apiVersion": "purelb.io/v2",

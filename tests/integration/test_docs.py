@@ -98,12 +98,15 @@ def names_in(lab: Lab, path: str) -> set[str]:
 
 
 class Installation:
-    """PureLB as all tests have it, installed again only when it is needed and is not so."""
+    """PureLB with the image that the pages speak of, installed again only when it was changed."""
 
-    def __init__(self, lab: Lab, provide: Callable[[], None], remove: Callable[[], object]) -> None:
-        """Take it as it is, and what installs and removes it."""
+    def __init__(
+        self, lab: Lab, provide: Callable[..., None], remove: Callable[[], object]
+    ) -> None:
+        """Take what installs and removes it; install it."""
         self._lab, self._provide, self.remove = lab, provide, remove
-        self._usual = self._seen()
+        self._usual: list[tuple[str, int]] = []
+        self.ensure()
 
     def _seen(self) -> list[tuple[str, int]]:
         """Changes with every change of what is installed."""
@@ -111,26 +114,29 @@ class Installation:
         return [(meta.get("uid", ""), meta.get("generation", 0)) for meta in found]
 
     def ensure(self) -> None:
-        """Install it unless it is as it was, and nobody's work on it is under way."""
+        """Install it unless it is as it was, and wait until every node has its agent."""
         if self._seen() != self._usual:
-            self._provide()
+            self._provide(IMAGE)
             self._usual = self._seen()
         eventually(lambda: agents_ready(self._lab), "an agent ready on every node", seconds=60)
 
 
 @pytest.fixture(scope="module")
 def installation(
-    cluster: Lab, provide: Callable[[], None], playbook: Callable[..., object]
-) -> Installation:
-    """What the pages change."""
+    cluster: Lab,
+    image: None,
+    provide: Callable[..., None],
+    playbook: Callable[..., object],
+) -> Iterator[Installation]:
+    """What the pages change; other tests find theirs as it was."""
     gone = "purelb_install_state=absent purelb_install_remove_crds=true"
-    return Installation(cluster, provide, partial(playbook, "purelb.purelb.install", "-e", gone))
+    yield Installation(cluster, provide, partial(playbook, "purelb.purelb.install", "-e", gone))
+    provide()
 
 
 @pytest.fixture(scope="module")
 def addressed(cluster: Lab, installation: Installation) -> Iterator[Lab]:
     """The lab in the subnets that the pages speak of, without the pool of the other tests."""
-    own = cluster.api.get(f"{POOLS}/servicegroups/default")
     cluster.api.delete(f"{POOLS}/servicegroups/default")
     added = [
         (host, pattern.format(first + number))
@@ -142,15 +148,13 @@ def addressed(cluster: Lab, installation: Installation) -> Iterator[Lab]:
     yield cluster
     for host, address in added:
         cluster.run_in(host, ["ip", "addr", "del", address, "dev", "eth0"])
-    installation.ensure()
-    cluster.api.apply({**GROUP, "spec": own["spec"]})
 
 
 @pytest.fixture(scope="module")
-def image(addressed: Lab, tmp_path_factory: pytest.TempPathFactory) -> None:
+def image(cluster: Lab, tmp_path_factory: pytest.TempPathFactory) -> None:
     """The image that the pages speak of is where the nodes can pull it."""
     folder = tmp_path_factory.mktemp("builder")
-    someone = Reader(addressed, folder)
+    someone = Reader(cluster, folder)
     someone.run(f"podman build --file agent/Dockerfile --tag {IMAGE} .; podman push {IMAGE}")
     shutil.rmtree(folder)
 
@@ -233,8 +237,6 @@ def reader(
     """Somebody who has done what is to be done before a page."""
     someone = Reader(addressed, tmp_path)
     text = read(page)
-    if "podman push" not in text:
-        request.getfixturevalue("image")
     if "ansible-galaxy collection install" not in text:
         someone.run("ansible-galaxy collection install .")
     request.getfixturevalue(BEFORE.get(page, "at_work"))
