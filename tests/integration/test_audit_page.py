@@ -108,6 +108,18 @@ def made_up(*, nodes, services, mark=""):
     return audit.audit(leases, made, wall_time=NOW)
 
 
+@pytest.fixture
+def stray_group(cluster):
+    """A group from which nothing comes: it is in another namespace than the allocator."""
+    meta = {"name": "stray", "namespace": "default"}
+    spec = {"remote": {"v4pool": {"pool": "192.0.2.0/28", "subnet": "192.0.2.0/24"}}}
+    body = {"apiVersion": "purelb.io/v2", "kind": "ServiceGroup", "metadata": meta, "spec": spec}
+    made = cluster.api.create(body)
+    yield
+    cluster.api.delete(cluster.api.path_of(made))
+
+
+@pytest.mark.usefixtures("stray_group")
 def test_the_page_of_a_cluster_shows_what_the_module_returns(
     cluster, playbook, make_service, page, tmp_path
 ):
