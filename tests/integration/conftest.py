@@ -21,13 +21,13 @@ import spreading
 from labkit.lab import Lab
 from watching import (
     IMAGE,
-    LEASES,
     ROOT,
     VIPS_V4,
     VIPS_V6,
     Logs,
     addresses_of,
     agents_ready,
+    calm_lock,
     crashes,
     eventually,
     holder,
@@ -210,8 +210,7 @@ def _whole(request: pytest.FixtureRequest) -> Iterator[None]:
     lab: Lab = request.getfixturevalue("cluster")
     eventually(lambda: agents_ready(lab), "an agent ready on every node", seconds=60)
     wait_for_web(lab)
-    # Tests let the allocators' lock change hands as often as one that flaps: an audit would say so.
-    lab.api.merge_patch(f"{LEASES}/purelb-allocator", {"spec": {"leaseTransitions": 0}})
+    calm_lock(lab)
     yield
     for node in lab.nodes:
         lab.mend(node)

@@ -21,7 +21,7 @@ import firstgeneration
 from docpages import PAGES, Run, read, steps
 from following import IMAGE, SUBNETS, Reader, is_left_out
 from labkit.lab import Lab
-from watching import DAEMON_SET, addresses_of, agents_ready, eventually
+from watching import DAEMON_SET, addresses_of, agents_ready, calm_lock, eventually
 from watching import IMAGE as OWN_IMAGE
 
 pytestmark = pytest.mark.timeout(600)
@@ -210,6 +210,7 @@ def first_generation(nothing: None, installation: Installation, addressed: Lab) 
 @pytest.fixture
 def at_work(undone: None, addressed: Lab, tmp_path: Path) -> None:
     """The cluster that the README makes, and a volume for who claims one."""
+    calm_lock(addressed)
     addressed.api.apply(GROUP)
     service = addressed.api.path_of(addressed.api.create(WEB))
     folder = tmp_path / "volume"

@@ -50,6 +50,11 @@ def eventually(look: Callable[[], T], what: str, *, seconds: float = 15.0) -> T:
         time.sleep(0.05)
 
 
+def calm_lock(lab: Lab) -> None:
+    """Forget how often the allocators' lock changed hands: tests let it seem to flap."""
+    lab.api.merge_patch(f"{LEASES}/purelb-allocator", {"spec": {"leaseTransitions": 0}})
+
+
 def agents_ready(lab: Lab) -> bool:
     """Whether every node has a ready agent and every agent a Lease."""
     status = lab.api.get(DAEMON_SET)["status"]
