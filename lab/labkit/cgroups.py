@@ -7,8 +7,9 @@ Kubelets put their pods below it, so that a lab's containers are told from any o
 Works with version 1 (a hierarchy for each controller) and version 2 (one for all).
 
 Hosts are to be machines of their own, so that a lab has a larger share of the processors than what
-runs beside it. Without that all its pods together weigh as much as one session, and do not answer
-for seconds when a few others are busy.
+runs beside it, and in it a node's pods, and clients that measure them, than all its daemons.
+Without that all its pods together weigh as much as one session, and do not answer for seconds when
+a few others are busy.
 """
 
 import contextlib
@@ -21,9 +22,10 @@ from labkit.errors import StepFailed
 from labkit.processes import POLL
 
 _ROOT = Path("/sys/fs/cgroup")
-# The share of processor time, by version; sixteen times what is usual.
-_SHARES = {"cpu.shares": 16 * 1024, "cpu.weight": 16 * 100}
-_DAEMONS = "daemons"
+# What is usual as a share of processor time, by version, and how much more it is here.
+_SHARES = {"cpu.shares": 1024, "cpu.weight": 100}
+_OF_THE_MACHINE, _OF_THE_LAB = 16, 4
+DAEMONS, CLIENTS = "daemons", "clients"
 
 
 def hierarchies() -> list[Path]:
@@ -34,23 +36,28 @@ def hierarchies() -> list[Path]:
 
 
 def make(parent: str, nodes: Sequence[str]) -> None:
-    """Make the groups that the kubelets expect to find, and that of the daemons."""
+    """Make the groups that the kubelets expect to find, and those of daemons and clients."""
     for top in hierarchies():
-        for name in (*nodes, _DAEMONS):
+        for name in (*nodes, DAEMONS, CLIENTS):
             (top / parent / name).mkdir(parents=True, exist_ok=True)
-        for name, share in _SHARES.items():
-            file = top / parent / name
-            if file.exists():
-                file.write_text(str(share))
+        _weigh(top / parent, _OF_THE_MACHINE)
+        for name in (*nodes, CLIENTS):
+            _weigh(top / parent / name, _OF_THE_LAB)
 
 
-def join(parent: str, pid: int) -> None:
-    """Let a daemon have its part of the lab's share of the processors."""
+def _weigh(group: Path, times: int) -> None:
+    for name, usual in _SHARES.items():
+        if (group / name).exists():
+            (group / name).write_text(str(times * usual))
+
+
+def join(parent: str, name: str, pid: int) -> None:
+    """Let a process have its part of the lab's share of the processors."""
     for top in hierarchies():
-        if any((top / parent / name).exists() for name in _SHARES):
+        if any((top / parent / file).exists() for file in _SHARES):
             # Who has ended already is told to whoever waits for it.
             with contextlib.suppress(ProcessLookupError):
-                (top / parent / _DAEMONS / "cgroup.procs").write_text(str(pid))
+                (top / parent / name / "cgroup.procs").write_text(str(pid))
 
 
 def groups(parent: str) -> list[Path]:

@@ -60,7 +60,7 @@ def _start(at: Places, host: Host, name: str, argv: list[str], *, in_mounts: boo
         command = ["nsenter", f"--mount=/proc/{mount_keeper(at, host)}/ns/mnt", "--", *command]
     log = log_of(at, f"{host.name}.{name}")
     process = spawn(inside(host.netns, command), log=log, mark=str(at.run), cwd=at.run)
-    cgroups.join(at.cgroup, process.pid)
+    cgroups.join(at.cgroup, cgroups.DAEMONS, process.pid)
     daemon = Daemon(name=name, host=host.name, argv=argv, in_mounts=in_mounts, process=process)
     state.save_daemon(at, daemon)
     return daemon

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from labkit import containers, daemons, faults, routing, state
+from labkit import cgroups, containers, daemons, faults, routing, state
 from labkit.api import Api
 from labkit.containers import Container
 from labkit.errors import Problem
@@ -74,7 +74,10 @@ class Lab:
     def popen_in(self, host: str, argv: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
         """Start a command in a host's network namespace; options are those of Popen."""
         command = inside(self.topology.host(host).netns, argv)
-        return subprocess.Popen(command, **options)
+        process = subprocess.Popen(command, **options)
+        # What it measures is the lab, not how much of a processor its starter leaves it.
+        cgroups.join(self.at.cgroup, cgroups.CLIENTS, process.pid)
+        return process
 
     def addresses(self, host: str) -> list[dict[str, Any]]:
         """Return the parsed `ip -json addr` of a host."""

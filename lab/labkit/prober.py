@@ -47,10 +47,7 @@ class Prober:
     def __init__(self, lab: "Lab", *addresses: str, host: str = "client", port: int = 80) -> None:
         """Ask from a host of the lab."""
         argv = [sys.executable, "-I", str(Path(__file__)), str(port), *addresses]
-        # Of a session of its own, it shares no processor time with what else its starter started.
-        self._process = lab.popen_in(
-            host, argv, stdout=subprocess.PIPE, text=True, start_new_session=True
-        )
+        self._process = lab.popen_in(host, argv, stdout=subprocess.PIPE, text=True)
         self._answers: list[Answer] = []
         self._reader = threading.Thread(target=self._read, args=[self._process.stdout], daemon=True)
 
