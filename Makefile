@@ -71,7 +71,7 @@ coverage: setup ## the core's own tests reach each of its branches
 	@coverage run --data-file .cache/coverage -m pytest --quiet tests/unit/core
 	@coverage report --data-file .cache/coverage --fail-under 100 --skip-covered --show-missing
 
-shells: setup
+shells: setup ## unit tests of all but the core
 	@$(PYTHON) -m pytest tests/unit --ignore tests/unit/core
 
 unit: setup ## unit tests alone

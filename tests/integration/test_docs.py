@@ -161,7 +161,7 @@ def image(cluster: Lab, tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.fixture(autouse=True)
 def _whole() -> None:
-    """Of itself no page begins with PureLB: `BEFORE` tells which one does not."""
+    """Instead of what tests of `cluster` begin with: `BEFORE` tells which page needs no PureLB."""
 
 
 @pytest.fixture

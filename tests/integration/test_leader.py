@@ -7,7 +7,6 @@ Whatever happens, no address is given twice, and a process that lost the lock wr
 
 from __future__ import annotations
 
-import http.client
 import json
 import time
 from collections import Counter
@@ -76,17 +75,13 @@ def served(lab, path, *, since, limit):
 
 
 def writes_of(lab, pod):
-    """What an allocator's pod wrote to the API server since it is there.
-
-    A request whose head was sent when the process was frozen ends, refused, as it goes on.
-    """
+    """What an allocator's pod sent to be written since it is there, and the answers to it."""
     who = pod["metadata"]["name"]
     entries = map(json.loads, lab.audit_log.read_text().splitlines())
     return [
-        entry["requestURI"]
+        (entry["requestURI"], entry["responseStatus"]["code"])
         for entry in entries
         if entry["verb"] not in ("get", "list", "watch")
-        and entry["responseStatus"]["code"] < http.client.BAD_REQUEST
         and who in entry["user"].get("extra", {}).get("authentication.kubernetes.io/pod-name", ())
     ]
 

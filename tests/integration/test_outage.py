@@ -95,8 +95,8 @@ def test_clients_notice_nothing_of_an_outage(cluster, make_service, figure, seco
         f"({control_gap:.2f} s, {control_failed * 1000:.1f} with the nodes' own addresses), "
         f"renewed {resumed:.1f} s after the API was back"
     )
-    # Shorter than any failover, but for what the machine does to every request.
-    assert gap < 1 + control_gap
+    # Shorter than any failover.
+    assert gap < 1
     assert failed <= 2 * control_failed + NOISE
     assert {vip: holders.sequence(vip) for vip in vips} == {
         vip: [frozenset({node})] for vip, node in winners.items()

@@ -96,16 +96,15 @@ def info(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Dict[str
     def convert(obj: Object) -> Object:
         return {**head, **without_managed_fields(obj)}
 
-    found: List[Object] = []
-    for only in [f"metadata.name={name}" for name in params["names"]] or [""]:
-        if kind:
-            found += cluster.read_all(
-                kind,
-                namespace=params["namespace"],
-                convert=convert,
-                labelSelector=labels,
-                fieldSelector=only,
-            )
+    def read(fields: str) -> List[Object]:
+        if kind is None:
+            return []
+        where = params["namespace"]
+        query = {"labelSelector": labels, "fieldSelector": fields}
+        return cluster.read_all(kind, namespace=where, convert=convert, **query)
+
+    each = [f"metadata.name={name}" for name in params["names"]] or [""]
+    found = [obj for fields in each for obj in read(fields)]
     return {"changed": False, "served": kind is not None, "objects": found}
 
 
