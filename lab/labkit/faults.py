@@ -19,6 +19,7 @@ from labkit.processes import Process, wait_until
 from labkit.topology import Host, Topology
 
 _TABLE = "inet lab_partition"
+_GONE = 30.0  # seconds for a killed program to leave the kernel; long, as the machine may be busy
 
 
 def set_ports(topology: Topology, host: str, *, up: bool) -> None:
@@ -85,8 +86,8 @@ def kill(at: Places, topology: Topology, host: str, what: str, *, signal: str = 
     process = _find(at, topology.host(host), what)
     if not process.send(number):
         raise Problem(f"{what} does not run on {host}: start it with 'lab start {host} {what}'")
-    if number == signals.SIGKILL:
-        wait_until(lambda: not process.is_alive, seconds=5)
+    if number == signals.SIGKILL and not wait_until(lambda: not process.is_alive, seconds=_GONE):
+        raise StepFailed(what, f"killed, but not gone after {_GONE:.0f} s (pid {process.pid})")
     return process
 
 

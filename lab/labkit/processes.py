@@ -34,7 +34,7 @@ class Process:
 
     @property
     def is_alive(self) -> bool:
-        """Whether this very process still runs (a zombie does not)."""
+        """Whether this very process still runs (a zombie without other threads does not)."""
         return _start_time(self.pid) == self.start
 
     def send(self, number: int) -> bool:
@@ -58,7 +58,9 @@ def _stat(pid: int) -> list[str]:
 
 def _start_time(pid: int) -> int | None:
     fields = _stat(pid)
-    return None if not fields or fields[0] in "ZX" else int(fields[19])
+    # A killed program's first thread may be a zombie while others still hold its files and ports.
+    is_gone = not fields or fields[0] == "X" or (fields[0] == "Z" and int(fields[17]) <= 1)
+    return None if is_gone else int(fields[19])
 
 
 def parent_of(pid: int) -> int:

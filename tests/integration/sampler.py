@@ -26,24 +26,27 @@ from labkit.namespaces import netns
 _LOOPBACK = 1  # the index of lo in every network namespace
 _GROUPS = 0x10 | 0x100  # RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR
 _NLMSG_DONE, _RTM_NEWADDR, _RTM_DELADDR, _RTM_GETADDR = 3, 20, 21, 22
-_REQUEST_DUMP = 0x301
+_REQUEST_DUMP, _DUMP_INTR = 0x301, 0x10  # NLM_F_DUMP_INTR: something changed meanwhile
 _IFA_ADDRESS, _IFA_LOCAL = 1, 2
 # So that no news is lost; if some were, the read fails, and the test with it.
 _BUFFER = 8 << 20
 _SO_RCVBUFFORCE = 33
 _READ = 1 << 16
 _STOP_MS = 50  # how often the reader looks whether it is to stop
+# A kernel tells of a change after it made it: on a busy machine a while after. Lost news stay away.
+_NEWS_SECONDS = 2.0
 _HEADER, _IFADDRMSG, _ATTRIBUTE = (struct.Struct(f) for f in ("=IHHII", "=BBBBI", "=HH"))
 
 Place = tuple[int, int, bytes]
 """Interface, prefix length, address."""
 
 
-def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
+def _messages(data: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """Yield kind, flags and body of each."""
     offset = 0
     while offset < len(data):
-        length, kind, *_rest = _HEADER.unpack_from(data, offset)
-        yield kind, data[offset + _HEADER.size : offset + length]
+        length, kind, flags, *_rest = _HEADER.unpack_from(data, offset)
+        yield kind, flags, data[offset + _HEADER.size : offset + length]
         offset += (length + 3) & ~3
 
 
@@ -80,14 +83,23 @@ class _Node:
         return {packed for index, _length, packed in self._places if index != _LOOPBACK}
 
     def _dump(self) -> set[Place]:
+        while True:
+            places, is_whole = self._dump_once()
+            if is_whole:
+                return places
+
+    def _dump_once(self) -> tuple[set[Place], bool]:
+        """Ask for all addresses; tell whether none may have been passed over by a change."""
         body = bytes(_IFADDRMSG.size)
         size = _HEADER.size + len(body)
         self._requests.send(_HEADER.pack(size, _RTM_GETADDR, _REQUEST_DUMP, 0, 0) + body)
         places: set[Place] = set()
+        is_whole = True
         while True:
-            for kind, answer in _messages(self._requests.recv(_READ)):
+            for kind, flags, answer in _messages(self._requests.recv(_READ)):
+                is_whole = is_whole and not flags & _DUMP_INTR
                 if kind == _NLMSG_DONE:
-                    return places
+                    return places, is_whole
                 places.add(_place(answer))
 
     def read(self) -> None:
@@ -97,17 +109,17 @@ class _Node:
                 data = self.news.recv(_READ, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 return
-            for kind, body in _messages(data):
+            for kind, _flags, body in _messages(data):
                 if kind == _RTM_NEWADDR:
                     self._places.add(_place(body))
                 elif kind == _RTM_DELADDR:
                     self._places.discard(_place(body))
 
-    def agrees(self) -> bool:
-        """Whether the news has led to what is there."""
+    def disagreement(self) -> set[Place]:
+        """In what the news has not led to what is there."""
         there = self._dump()
         self.read()
-        return there == self._places
+        return there ^ self._places
 
     def close(self) -> None:
         """Stop listening."""
@@ -203,15 +215,18 @@ class _Reader(threading.Thread):
         self._finished.set()
         self.join()
         self._holders.ended = time.monotonic()
-        # A change between the two looks would be no news missed: then look again.
-        missed = [
-            name
-            for name, node in self._nodes.items()
-            if not any(node.agrees() for _attempt in range(3))
-        ]
+        missed = {name: places for name, node in self._nodes.items() if (places := _missed(node))}
         for node in self._nodes.values():
             node.close()
-        assert not missed, f"the addresses of {missed} are not what their kernels told"
+        assert not missed, f"the kernels did not tell of {missed} (interface, length, address)"
+
+
+def _missed(node: _Node) -> set[Place]:
+    """Where a node's news and its addresses still differ after the news has had time to come."""
+    deadline = time.monotonic() + _NEWS_SECONDS
+    while (places := node.disagreement()) and time.monotonic() < deadline:
+        time.sleep(_STOP_MS / 1000)
+    return places
 
 
 @contextmanager

@@ -63,7 +63,8 @@ def converts(lab):
         path = f"{GROUPS.format('v1')}?dryRun=All"
         lab.api.call("POST", path, {**body, "spec": {"local": {"v4pool": V4}}})
     except ApiError as error:
-        if "conversion webhook for purelb.io/v1" not in str(error):
+        # Of v1 for what is written, of v2 for the answer; the next Pod asked may be an ended one.
+        if "conversion webhook for purelb.io/v" not in str(error):
             raise
         return False
     return True
