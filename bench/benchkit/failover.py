@@ -26,6 +26,7 @@ FAMILIES = ("IPv4", "IPv6")
 _AGENTS = f"/api/v1/namespaces/{bed.NAMESPACE}/pods"
 # Of each family, by HTTP: a request costs a hundred times what a ping does.
 _ASKED = 2
+_PAUSE = 0.02
 _LEASE = f"{bed.LEASES}/{lease_name(VICTIM)}"
 # In seconds, of the worst that may be expected.
 _AIMS = {"agent pod deleted": 5.0, "cable cut": 15.0}
@@ -76,7 +77,7 @@ class Measure:
         for lose in (self._lose_agent, lambda: self._lose_node(phase)):
             asked = [vip for family in FAMILIES for vip in self._moving_of(family)[:_ASKED]]
             pinger = Pinger(self._lab, *self._vips, every=pace(len(self._vips)))
-            with pinger, Prober(self._lab, *asked) as prober:
+            with pinger, Prober(self._lab, *asked, pause=_PAUSE) as prober:
                 time.sleep(1)
                 windows = lose()
                 times = pinger.stop()

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 # A request that takes longer has met a dead address; a new one finds the next holder sooner than
 # the kernel's repeated SYN would.
 _TIMEOUT = 0.2
-_PAUSE = 0.02
+# Seconds between an answer and the next question to the same address: what is to be noticed lasts
+# several times as long, and more questions would be a load of their own on a small machine.
+_PAUSE = 0.05
 
 
 @dataclass(frozen=True)
@@ -44,9 +46,16 @@ class Answer:
 class Prober:
     """Asks `http://<address>:<port>/` for each address until closed; a context manager."""
 
-    def __init__(self, lab: "Lab", *addresses: str, host: str = "client", port: int = 80) -> None:
-        """Ask from a host of the lab."""
-        argv = [sys.executable, "-I", str(Path(__file__)), str(port), *addresses]
+    def __init__(
+        self,
+        lab: "Lab",
+        *addresses: str,
+        host: str = "client",
+        port: int = 80,
+        pause: float = _PAUSE,
+    ) -> None:
+        """Ask from a host of the lab; pause for so many seconds after each answer."""
+        argv = [sys.executable, "-I", str(Path(__file__)), str(port), str(pause), *addresses]
         self._process = lab.popen_in(host, argv, stdout=subprocess.PIPE, text=True)
         self._answers: list[Answer] = []
         self._reader = threading.Thread(target=self._read, args=[self._process.stdout], daemon=True)
@@ -107,7 +116,7 @@ async def _fetch(address: str, port: int) -> str:
     return answer.decode(errors="replace").partition("\r\n\r\n")[2].strip()
 
 
-async def _ask(address: str, port: int) -> None:
+async def _ask(address: str, port: int, pause: float) -> None:
     while True:
         sent, body, error = time.monotonic(), "", "no body"
         try:
@@ -123,14 +132,14 @@ async def _ask(address: str, port: int) -> None:
             "error": "" if body else error,
         }
         print(json.dumps(record), flush=True)
-        await asyncio.sleep(_PAUSE)
+        await asyncio.sleep(pause)
 
 
-async def _ask_all(port: int, addresses: list[str]) -> None:
-    await asyncio.gather(*(_ask(address, port) for address in addresses))
+async def _ask_all(port: int, pause: float, addresses: list[str]) -> None:
+    await asyncio.gather(*(_ask(address, port, pause) for address in addresses))
 
 
 if __name__ == "__main__":
     # Whoever reads this may be killed: then end, and say nothing.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    asyncio.run(_ask_all(int(sys.argv[1]), sys.argv[2:]))
+    asyncio.run(_ask_all(int(sys.argv[1]), float(sys.argv[2]), sys.argv[3:]))

@@ -27,6 +27,14 @@ options:
     type: list
     elements: dict
     required: true
+  initial:
+    description:
+      - Objects that are created where they are missing and otherwise left as they are, whoever wrote them; a key
+        that is made once, say. For O(state=present).
+      - They come after the Namespaces of O(objects), and before the rest of them.
+    type: list
+    elements: dict
+    default: []
   namespace:
     description:
       - Namespace of the objects that need one and name none.
@@ -82,6 +90,18 @@ EXAMPLES = r"""
     objects: "{{ lookup('ansible.builtin.file', 'manifests.yaml') | from_yaml_all | select | list }}"
     wait: true
     wait_timeout: 300
+
+- name: Make a key once, and a program that reads it
+  purelb.purelb.purelb_objects:
+    initial:
+      - apiVersion: v1
+        kind: Secret
+        metadata:
+          name: key
+          namespace: default
+        stringData:
+          key: "{{ lookup('ansible.builtin.password', '/dev/null', length=64) }}"
+    objects: "{{ lookup('ansible.builtin.file', 'deployment.yaml') | from_yaml_all | list }}"
 
 - name: Remove the pool
   purelb.purelb.purelb_objects:
@@ -143,6 +163,7 @@ def main() -> None:
             argspec.ArgumentSpec(
                 {
                     "objects": {"type": "list", "elements": "dict", "required": True},
+                    "initial": {"type": "list", "elements": "dict", "default": []},
                     "namespace": {"type": "str"},
                     "wait": {"type": "bool", "default": False},
                     "wait_timeout": {"type": "int", "default": 120},
@@ -152,7 +173,8 @@ def main() -> None:
     )
     # no_log keeps the objects, which may be Secrets, out of the managed machine's system log.
     module = AnsibleModule(**spec.arguments(), supports_check_mode=True, no_log=True)
-    module.no_log_values.update(manifests.secrets(module.params["objects"]))
+    for option in ("objects", "initial"):
+        module.no_log_values.update(manifests.secrets(module.params[option]))
     run.run(module, objects.manage)
 
 

@@ -63,7 +63,7 @@ def manage(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Dict[s
     if not definitions:
         raise ClusterError("definitions: empty: leave the option out for those of the collection")
     for position, obj in enumerate(definitions):
-        check(obj, position=position)
+        check(obj, where=f"definitions[{position}]")
         if obj["kind"] != "CustomResourceDefinition":
             raise ObjectError(
                 f"definitions[{position}]", "kind", "must be CustomResourceDefinition"

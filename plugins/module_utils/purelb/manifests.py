@@ -35,14 +35,14 @@ def reference(obj: Object) -> str:
     return f"{obj.get('kind', '?')} {namespace}{metadata.get('name', '?')}"
 
 
-def check(obj: Object, *, position: int) -> None:
-    """Raise an error unless it is an object that can be applied or deleted."""
+def check(obj: Object, *, where: str) -> None:
+    """Raise an error, with where it was given, unless it can be applied or deleted."""
     for field in ("apiVersion", "kind"):
         if not isinstance(obj.get(field), str):
-            raise ObjectError(f"objects[{position}]", field, "missing")
+            raise ObjectError(where, field, "missing")
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict) or not metadata.get("name"):
-        raise ObjectError(f"objects[{position}]", "metadata.name", "missing")
+        raise ObjectError(where, "metadata.name", "missing")
 
 
 def clean(obj: Object) -> Object:

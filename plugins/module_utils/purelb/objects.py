@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Set
+from typing import Any, Dict, List, Optional, Sequence, Set
 
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.errors import (
     NOT_FOUND,
@@ -70,11 +70,16 @@ class Outcome:
 def manage(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Dict[str, Any]:  # noqa: FBT001 - run() calls it so
     """The work of the module purelb_objects."""
     objects: List[Object] = params["objects"]
-    for position, obj in enumerate(objects):
-        check(obj, position=position)
+    initial: List[Object] = params["initial"]
+    for option, given in (("objects", objects), ("initial", initial)):
+        for position, obj in enumerate(given):
+            check(obj, where=f"{option}[{position}]")
     keeper = Keeper(cluster, params, check_mode=check_mode)
-    outcomes = keeper.apply(objects) if params["state"] == "present" else keeper.delete(objects)
-    return result_of(outcomes)
+    if params["state"] == "present":
+        return result_of(keeper.apply(objects, initial))
+    if initial:
+        raise ClusterError("initial goes with state=present: name in objects what is to be deleted")
+    return result_of(keeper.delete(objects))
 
 
 def result_of(outcomes: List[Outcome]) -> Dict[str, Any]:
@@ -119,14 +124,13 @@ class Keeper:
         self._waits: bool = params["wait"] and not check_mode
         self._timeout: int = params["wait_timeout"]
 
-    def apply(self, objects: List[Object]) -> List[Outcome]:
-        """Apply in the order given."""
-        outcomes = []
-        for obj in objects:
-            outcomes.append(self._apply(obj))
-            # What comes next may be of this kind or in this namespace.
-            if self._waits and obj["kind"] in ("CustomResourceDefinition", "Namespace"):
-                self.await_ready(obj)
+    def apply(self, objects: List[Object], initial: Sequence[Object] = ()) -> List[Outcome]:
+        """Apply in the order given; after the last Namespace create what is missing of initial."""
+        ends = (end for end, obj in enumerate(objects, 1) if obj["kind"] == "Namespace")
+        first = max(ends, default=0)
+        outcomes = self._apply_each(objects[:first])
+        outcomes += [self._create(obj) for obj in initial]
+        outcomes += self._apply_each(objects[first:])
         if self._waits:
             for obj in objects:
                 self.await_ready(obj)
@@ -139,6 +143,20 @@ class Keeper:
             for outcome in outcomes:
                 self._await_gone(outcome)
         return outcomes
+
+    def _apply_each(self, objects: List[Object]) -> List[Outcome]:
+        outcomes = []
+        for obj in objects:
+            outcomes.append(self._apply(obj))
+            # What comes next may be of this kind or in this namespace.
+            if self._waits and obj["kind"] in ("CustomResourceDefinition", "Namespace"):
+                self.await_ready(obj)
+        return outcomes
+
+    def _create(self, obj: Object) -> Outcome:
+        kind = self._kind(obj)
+        there = self._find(self._placed(obj, kind), kind) if kind else None
+        return Outcome(there, there, obj) if there else self._apply(obj)
 
     def _apply(self, obj: Object) -> Outcome:
         kind = self._kind(obj)

@@ -89,4 +89,4 @@ def test_texts_of_secrets_are_found_for_hiding(secret: Object, config_map: Objec
 )
 def test_an_incomplete_object_is_named_by_its_place(obj: Any, words: str):
     with pytest.raises(ObjectError, match=rf"objects\[2\]: {words}"):
-        manifests.check(obj, position=2)
+        manifests.check(obj, where="objects[2]")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb import objects
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.errors import ObjectError
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.errors import (
     ClusterError,
     RefusedError,
@@ -18,9 +19,20 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.manifests imp
 CUSTOM = {"apiVersion": "purelb.io/v2", "kind": "ServiceGroup", "metadata": {"name": "default"}}
 
 
+@pytest.fixture
+def key() -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "key", "namespace": "lab"},
+        "stringData": {"key": "first"},
+    }
+
+
 def manage(cluster: Any, *wanted: Object, check_mode: bool = False, **params: Any) -> Any:
     defaults = {
         "state": "present",
+        "initial": [],
         "namespace": None,
         "force_conflicts": False,
         "wait": True,
@@ -81,6 +93,41 @@ def test_a_missing_namespace_is_an_error_outside_check_mode(cluster: Any, config
 def test_an_unknown_kind_says_what_to_apply_first(cluster: Any):
     with pytest.raises(ClusterError, match="apply its CustomResourceDefinition first"):
         manage(cluster, CUSTOM)
+
+
+class TestInitial:
+    def test_what_is_missing_comes_after_the_namespace_and_before_the_rest(
+        self, cluster: Any, namespace: Object, config_map: Object, key: Object
+    ):
+        result = manage(cluster, namespace, config_map, initial=[key])
+        assert cluster.writes == ["apply lab", "apply key", "apply settings"]
+        assert actions(result) == ["created", "created", "created"]
+
+    def test_what_is_there_stays_as_it_is(self, cluster: Any, namespace: Object, key: Object):
+        manage(cluster, namespace, initial=[key])
+        other = {**key, "stringData": {"key": "another"}}
+        result = manage(cluster, namespace, initial=[other], force_conflicts=True)
+        assert actions(result) == ["unchanged", "unchanged"]
+        assert not result["changed"]
+        assert cluster.stored["secrets", "lab", "key"]["stringData"] == {"key": "first"}
+
+    def test_check_mode_creates_nothing(self, cluster: Any, namespace: Object, key: Object):
+        result = manage(cluster, namespace, initial=[key, CUSTOM], check_mode=True)
+        assert actions(result) == ["created", "created", "created"]
+        assert cluster.writes == []
+
+    def test_what_it_shows_of_a_secret_is_not_its_value(
+        self, cluster: Any, namespace: Object, key: Object
+    ):
+        assert "first" not in str(manage(cluster, namespace, initial=[key])["diff"])
+
+    def test_it_does_not_go_with_deletion(self, cluster: Any, key: Object):
+        with pytest.raises(ClusterError, match="initial goes with state=present"):
+            manage(cluster, initial=[key], state="absent")
+
+    def test_what_is_no_object_is_named_by_its_place(self, cluster: Any, key: Object):
+        with pytest.raises(ObjectError, match=r"initial\[1\].*kind: missing"):
+            manage(cluster, initial=[key, {"apiVersion": "v1"}])
 
 
 def test_objects_without_a_namespace_get_the_one_of_the_call(
