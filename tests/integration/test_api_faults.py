@@ -18,7 +18,7 @@ import pytest
 from labkit.api import ApiError
 from labkit.prober import Prober
 from sampler import sampling
-from watching import CRASH, LEASES, addresses_of, eventually, ingress, leader
+from watching import CRASH, GRACEFUL, LEASES, addresses_of, eventually, ingress, leader
 
 pytestmark = pytest.mark.timeout(240)
 # The contract's aim for the recovery from a partition, in seconds; 30 is its worst case.
@@ -177,7 +177,7 @@ def test_a_node_whose_watches_are_too_old_sees_new_services_at_once(
     doubled = max(holders.longest_doubled(vip) for vip in everything)
     figure(f"announced {recovery:.2f} s after the healing, on two {doubled:.2f} s")
     assert doubled < 1
-    assert recovery < 3
+    assert recovery < GRACEFUL
 
 
 @pytest.mark.usefixtures("control_plane")
