@@ -3,12 +3,14 @@
 """The program allocator: puts its parts together, starts them, and ends them.
 
 Of several replicas one leads. The others follow the lock and do nothing else: what is taken is read
-anew by whoever gets it. At the end what was sent is awaited before the lock is given up.
+anew by whoever gets it. At the end what was sent is awaited before the lock is given up, and the
+API server is answered until it has heard of the end.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import uuid
 from collections.abc import Mapping
@@ -50,6 +52,10 @@ from .tasks import Tasks
 from .telling import Telling
 from .watch import Watcher
 
+_CONVERT = "convert"
+# For so long an API server may still send conversions to a Pod that was told to end: until the
+# controller has taken it out of the endpoints, and the API server has heard of it.
+_STILL_ASKED_SECONDS = 3.0
 _ENVIRONMENT = """\
   PURELB_NAMESPACE   namespace of the ServiceGroups and of the lock (purelb-system)
   PURELB_UNCLASSED   on: Services without a loadBalancerClass are ours, too; or off (on)
@@ -165,7 +171,7 @@ async def _work(options: argparse.Namespace) -> None:
             async with Probes(registry, port=options.metrics_port, is_ready=is_ready):
                 log.info("started", version=__version__, identity=identity)
                 if setting.has_conversion:
-                    tasks.start("convert", Conversion(ConversionMetrics(registry)).run())
+                    tasks.start(_CONVERT, Conversion(ConversionMetrics(registry)).run())
                 only = {"fieldSelector": f"metadata.name={lock.name}"}
                 follower = Watcher(kube, lock.collection, elector, params=only)
                 tasks.start("watch-lock", follower.run())
@@ -178,8 +184,11 @@ async def _work(options: argparse.Namespace) -> None:
                         await leading.allocating.finish()
                 finally:
                     await writer.settle()
-                    await tasks.stop()
+                    await tasks.stop(*tasks.names - {_CONVERT})
                     await elector.release()
+                    if setting.has_conversion and stop.is_set():
+                        await asyncio.sleep(_STILL_ASKED_SECONDS)
+                    await tasks.stop()
     log.info("stopped")
 
 

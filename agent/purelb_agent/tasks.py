@@ -29,6 +29,11 @@ class Tasks:
     def __init__(self) -> None:
         self._tasks: dict[str, asyncio.Task[Any]] = {}
 
+    @property
+    def names(self) -> set[str]:
+        """Of the tasks that run."""
+        return set(self._tasks)
+
     def start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         """Start a task that runs until `stop`."""
         self._tasks[name] = asyncio.create_task(work, name=name)

@@ -9,6 +9,8 @@ import http.client
 import json
 import ssl
 import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import count
 
@@ -17,7 +19,7 @@ import pytest
 from labkit.api import ApiError
 from labkit.control import ETCD
 from labkit.programs import programs
-from watching import addresses_of, eventually
+from watching import addresses_of, allocator_pods, eventually
 
 pytestmark = pytest.mark.timeout(120)
 GROUPS = "/apis/purelb.io/{}/namespaces/purelb-system/servicegroups"
@@ -292,6 +294,34 @@ def test_an_address_of_a_group_written_in_v1_is_served(both, make, make_service)
     first, second = sorted(addresses_of(both, path), key=len)
     assert first.startswith("172.28.1.10")
     assert second.startswith("fd28:0:0:1::10")
+
+
+def test_clients_of_v1_notice_nothing_when_what_converts_is_replaced(both, figure):
+    written, ended = [], threading.Event()
+
+    def write():
+        while not ended.wait(0.02):
+            written.append(converts(both))
+
+    with ThreadPoolExecutor(1) as pool:
+        client = pool.submit(write)
+        try:
+            pods = {pod["metadata"]["uid"] for pod in allocator_pods(both)}
+            stamp = {"annotations": {"kubectl.kubernetes.io/restartedAt": "now"}}
+            after = both.api.merge_patch(DEPLOYMENT, {"spec": {"template": {"metadata": stamp}}})
+            both.api.wait(DEPLOYMENT, partial(is_rolled_out, after), what="rollout", seconds=60)
+            gone = partial(is_gone, both, pods)
+            eventually(gone, "end of the old Pods", seconds=30)
+        finally:
+            ended.set()
+        client.result()
+    figure(f"{written.count(False)} of {len(written)} writes as v1 refused")
+    assert all(written)
+
+
+def is_gone(lab, pods):
+    """Whether none of these is there any more, not even on its way out."""
+    return pods.isdisjoint(pod["metadata"]["uid"] for pod in allocator_pods(lab))
 
 
 class TestWithoutTheConversion:
