@@ -4,8 +4,8 @@
 """A client that asks the same addresses again and again, and remembers when it got an answer.
 
 The asking is done by a process of its own in the host's network namespace (this file, run as a
-script); `Prober` starts it and reads what it saw. Times are of the monotonic clock, which all
-processes of a machine share.
+script: port, pause, addresses); `Prober` starts it and reads what it saw. Times are of the
+monotonic clock, which all processes of a machine share.
 """
 
 import asyncio

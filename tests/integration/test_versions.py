@@ -369,18 +369,16 @@ class TestTheRole:
         assert "changed=0" in done.stdout, done.stdout
         assert both.api.get(SECRET) == before
 
-    @pytest.mark.parametrize("way", [WITH_V1, ()], ids=["with v1", "without"])
-    def test_a_folder_of_manifests_is_accepted(self, both, playbook, tmp_path, way):
+    def test_a_folder_of_manifests_is_accepted(self, both, playbook, tmp_path):
         folder = ("-e", f"purelb_install_manifests_dir={tmp_path}")
-        playbook("purelb.purelb.install", *folder, *WITH_V1)
-        playbook("purelb.purelb.install", *folder, *way)
-        again = playbook("purelb.purelb.install", *folder, *way)
-        assert "changed=0" in again.stdout
-        names = {path.name for path in tmp_path.iterdir()}
-        assert ("conversion-secret.yaml" in names) == ("conversion.yaml" in names) == bool(way)
-        # As whoever installed it: what another one has set nobody else takes away.
-        apply = ("apply", "--server-side", "--field-manager=purelb.purelb", "--force-conflicts")
-        kubectl(both, *apply, "--dry-run=server", "-k", tmp_path)
+        for way in (WITH_V1, ()):
+            playbook("purelb.purelb.install", *folder, *way)
+            assert "changed=0" in playbook("purelb.purelb.install", *folder, *way).stdout
+            names = {path.name for path in tmp_path.iterdir()}
+            assert ("conversion-secret.yaml" in names) == ("conversion.yaml" in names) == bool(way)
+            # As whoever installed it: what another one has set nobody else takes away.
+            apply = ("apply", "--server-side", "--field-manager=purelb.purelb", "--force-conflicts")
+            kubectl(both, *apply, "--dry-run=server", "-k", tmp_path)
 
     def test_it_does_not_make_v1_objects_unreadable(self, both, install):
         crd = f"{CRDS}/servicegroups.purelb.io"

@@ -74,11 +74,18 @@ class Worker:
 
 @pytest.mark.parametrize(
     ("name", "order"),
-    [("gw0", ["docs", "molecule", "outage", "a"]), ("gw1", ["outage", "a", "docs", "molecule"])],
+    [
+        ("gw0", ["docs", "molecule", "outage", "a"]),
+        ("gw1", ["docs", "molecule", "outage", "a"]),
+        ("gw2", ["outage", "a", "docs", "molecule"]),
+    ],
 )
-def test_busy_files_are_the_first_workers_as_long_as_there_are_some(name: str, order: list[str]):
+def test_files_that_wait_are_the_last_workers_as_long_as_there_are_some(
+    name: str, order: list[str]
+):
     tests = [f"x/test_{file}.py::test_it" for file in ("docs", "outage", "molecule", "a")]
     scheduling, worker = Scheduling.__new__(Scheduling), Worker(name)
+    scheduling.numnodes = 3
     scheduling.workqueue = OrderedDict((test.partition("::")[0], {test: False}) for test in tests)
     scheduling.assigned_work, scheduling.registered_collections = {}, {worker: tests}
     while scheduling.workqueue:
