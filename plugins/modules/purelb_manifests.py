@@ -41,8 +41,6 @@ attributes:
   diff_mode:
     support: full
     description: Of each file that changes.
-extends_documentation_fragment:
-  - ansible.builtin.action_common_attributes
 seealso:
   - module: purelb.purelb.purelb_objects
 """
