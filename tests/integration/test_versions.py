@@ -10,6 +10,7 @@ import json
 import ssl
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import count
 
@@ -38,6 +39,7 @@ FAR_V4 = {"pool": "10.100.9.0/28", "subnet": "10.100.9.0/24", "aggregation": "/3
 FAR_V6 = {"pool": "fd28:100:9::/124", "subnet": "fd28:100:9::/64", "aggregation": "/128"}
 # Seconds after which a Pod that ends is still among the endpoints, in a test.
 UNHEARD = 2.0
+CLIENTS = 8
 WITH_V1 = ("-e", "purelb_install_v1_api=true")
 
 
@@ -302,13 +304,19 @@ def test_an_address_of_a_group_written_in_v1_is_served(both, make, make_service)
 def test_a_pod_that_ends_converts_until_the_api_server_may_have_heard_of_it(both, which, figure):
     pod = allocator_pods(both)[which]
     written, controllers = [], "kube-controller-manager"
-    # As on a busy control plane: nobody takes the Pod out of the endpoints for a while.
-    both.kill("control", controllers, "STOP")
-    try:
-        both.api.delete(f"{PODS}/{pod['metadata']['name']}")
+
+    def write(_client):
         end = time.monotonic() + UNHEARD
         while time.monotonic() < end:
             written.append(converts(both))
+
+    # As on a busy control plane: nobody takes the Pod out of the endpoints for a while.
+    both.kill("control", controllers, "STOP")
+    try:
+        # Several at once, or the API server would keep to one connection, and so to one Pod.
+        with ThreadPoolExecutor(CLIENTS) as pool:
+            both.api.delete(f"{PODS}/{pod['metadata']['name']}")
+            list(pool.map(write, range(CLIENTS)))
     finally:
         both.kill("control", controllers, "CONT")
     eventually(lambda: pod["metadata"]["uid"] not in uids(allocator_pods(both)), "end", seconds=30)
