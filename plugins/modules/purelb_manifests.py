@@ -25,7 +25,8 @@ options:
     required: true
   files:
     description:
-      - The text of each file by its name. Files are made with mode 0644, which is not for secrets.
+      - The text of each file by its name. What is no text is written as JSON.
+      - Files are made with mode 0644, which is not for secrets.
     type: dict
     required: true
   absent:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional
@@ -74,7 +75,7 @@ def manage(
 ) -> Dict[str, Any]:
     """The work of the module purelb_manifests; `move` puts a text into a file, whole or not."""
     folder, absent = Path(params["path"]), params["absent"]
-    files = {name: str(text) for name, text in params["files"].items()}
+    files = {name: _text(content) for name, content in params["files"].items()}
     check(files, absent)
     try:
         is_missing = not folder.is_dir()
@@ -94,6 +95,11 @@ def manage(
         "results": [{"name": o.name, "action": o.action} for o in found],
         "diff": [o.difference(folder) for o in found if o.is_change],
     }
+
+
+def _text(content: Any) -> str:
+    # Before version 2.19 Ansible makes an object of a text that looks like JSON.
+    return content if isinstance(content, str) else json.dumps(content, indent=2) + "\n"
 
 
 def _read(folder: Path, names: Iterable[str]) -> Dict[str, str]:

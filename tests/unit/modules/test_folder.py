@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ import pytest
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb import folder
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.errors import ObjectError
 
+ROOT = Path(__file__).parents[3]
+
 
 def manage(
-    path: Path, files: dict[str, str], *absent: str, check_mode: bool = False
+    path: Path, files: dict[str, Any], *absent: str, check_mode: bool = False
 ) -> dict[str, Any]:
     params = {"path": str(path), "files": files, "absent": list(absent)}
     return folder.manage(
@@ -67,6 +70,12 @@ def test_check_mode_says_the_same_and_writes_nothing(tmp_path: Path):
     assert [path.name for path in tmp_path.iterdir()] == ["removed"]
     assert manage(tmp_path / "none", {"made": "new"}, check_mode=True)["changed"]
     assert not (tmp_path / "none").exists()
+
+
+def test_an_object_is_written_as_the_json_that_it_was(tmp_path: Path):
+    dashboard = ROOT / "roles/purelb_install/files/monitoring/dashboard.json"
+    manage(tmp_path, {"dashboard.json": json.loads(dashboard.read_text())})
+    assert (tmp_path / "dashboard.json").read_text() == dashboard.read_text()
 
 
 def test_what_is_no_text_is_replaced(tmp_path: Path):
