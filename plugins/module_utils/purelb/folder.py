@@ -14,6 +14,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.errors i
     ObjectError,
     PureLBError,
 )
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.manifests import action
 
 FOLDER_MODE = 0o755
 
@@ -33,11 +34,7 @@ class Outcome:
     @property
     def action(self) -> str:
         """One word: created, changed, unchanged, deleted or absent."""
-        if self.before is None:
-            return "absent" if self.after is None else "created"
-        if self.after is None:
-            return "deleted"
-        return "unchanged" if self.before == self.after else "changed"
+        return action(self.before, self.after)
 
     @property
     def is_change(self) -> bool:

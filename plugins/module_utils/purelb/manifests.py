@@ -9,11 +9,12 @@ Pure: nothing here talks to a cluster.
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, Iterator, List, Optional, TypeVar
 
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.errors import ObjectError
 
 Object = Dict[str, Any]
+T = TypeVar("T")
 
 HIDDEN = "(hidden)"
 HIDDEN_CHANGED = "(hidden, changed)"
@@ -58,6 +59,15 @@ def clean(obj: Object) -> Object:
         metadata["annotations"] = annotations
     kept["metadata"] = metadata
     return kept
+
+
+def action(before: Optional[T], after: Optional[T]) -> str:
+    """What became of a thing, in one word; None where there was or is none."""
+    if before is None:
+        return "absent" if after is None else "created"
+    if after is None:
+        return "deleted"
+    return "unchanged" if before == after else "changed"
 
 
 def changes(before: Object, after: Object) -> Object:

@@ -16,6 +16,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.errors import
 )
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.kube import Cluster, Kind, Object
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.manifests import (
+    action,
     check,
     clean,
     difference,
@@ -45,11 +46,8 @@ class Outcome:
     @property
     def action(self) -> str:
         """One word: created, changed, unchanged, deleted or absent."""
-        if self.before is None:
-            return "absent" if self.after is None else "created"
-        if self.after is None:
-            return "deleted"
-        return "unchanged" if clean(self.before) == clean(self.after) else "changed"
+        before, after = (clean(obj) if obj else None for obj in (self.before, self.after))
+        return action(before, after)
 
     @property
     def is_change(self) -> bool:
