@@ -31,7 +31,7 @@ options:
     description:
       - Objects that are created where they are missing and otherwise left as they are, whoever wrote them; a key
         that is made once, say. For O(state=present).
-      - They come after the Namespaces of O(objects), and before the rest of them.
+      - They come after the Namespaces of O(objects), and before the rest of them. They are not waited for.
     type: list
     elements: dict
     default: []

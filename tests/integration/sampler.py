@@ -224,8 +224,8 @@ class _Reader(threading.Thread):
 def _missed(node: _Node) -> set[Place]:
     """Where a node's news and its addresses still differ after the news has had time to come."""
     deadline = time.monotonic() + _NEWS_SECONDS
-    while (places := node.disagreement()) and time.monotonic() < deadline:
-        time.sleep(_STOP_MS / 1000)
+    while (places := node.disagreement()) and (left := deadline - time.monotonic()) > 0:
+        select.select([node.news], [], [], left)
     return places
 
 

@@ -4,9 +4,9 @@
 
 A worker of pytest-xdist has the lab of its own number, counted from LAB_NUMBER. A file is one
 worker's, the longest first, so that all end at about the same time. The last worker begins with
-files that wait most of their time, the others with what keeps a processor busy: of either kind
-there is some to the end, so that the machine is neither idle nor crowded. Figures that tests
-measured travel with their reports, and so reach the terminal.
+files that wait most of their time, the others with what keeps a processor busy: beside each other
+they leave the machine neither idle nor crowded. Figures that tests measured travel with their
+reports, and so reach the terminal.
 """
 
 from __future__ import annotations

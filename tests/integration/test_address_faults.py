@@ -47,11 +47,11 @@ def test_an_address_removed_by_hand_is_put_back_at_once_and_counted(cluster, vip
     for vip in own:
         ip(cluster, node, f"addr del {mask(vip)} dev eth0")
         start = time.monotonic()
-        eventually(lambda v=vip: on_interface(cluster, node, v), "return", seconds=1)
+        eventually(lambda v=vip: on_interface(cluster, node, v), "return", seconds=0.2)
         seconds.append(time.monotonic() - start)
     figure(f"back after {max(seconds):.3f} s")
     assert metric_of(cluster, node, RECOVERIES) == before + len(own)
-    back(cluster, node, own, seconds=5)
+    back(cluster, node, own, seconds=1)
 
 
 def test_addresses_added_by_hand_where_they_do_not_belong_are_removed(cluster, vips, figure):
@@ -65,7 +65,7 @@ def test_addresses_added_by_hand_where_they_do_not_belong_are_removed(cluster, v
             *(f"addr add {mask(v)} dev eth0 {life}{' nodad' * (':' in v)}" for v in own),
         )
         start = time.monotonic()
-        back(cluster, node, own, seconds=5)
+        back(cluster, node, own, seconds=1)
         seconds = time.monotonic() - start
         time.sleep(1)
     figure(f"gone after {seconds:.3f} s")

@@ -297,6 +297,6 @@ def test_a_lease_that_others_spoilt_is_put_right_at_once(cluster, homes, harm, f
         f"put right after {right:.2f} s, addresses back after {returned:.2f} s, on none "
         f"{unheld:.2f} s, on two {doubled:.2f} s"
     )
-    assert right < 5
-    assert returned < 5
+    assert right < 3
+    assert returned < 3
     assert doubled < 1

@@ -246,14 +246,14 @@ def test_a_lease_follows_the_addresses_of_its_node_but_not_their_flapping(cluste
     node = holder(cluster, single[0])
     start = time.monotonic()
     ip(cluster, node, *(f"addr add {a} dev eth0 nodad" for a in MORE.values()))
-    eventually(lambda: subnets(cluster, node) == LAN | {*MORE}, "subnets", seconds=5)
+    eventually(lambda: subnets(cluster, node) == LAN | {*MORE}, "subnets", seconds=3)
     seconds = time.monotonic() - start
     begin = time.time()
     for change in itertools.islice(itertools.cycle(["del", "add"]), 19):
         nodad = " nodad" * (change == "add")
         ip(cluster, node, *(f"addr {change} {a} dev eth0{nodad}" for a in MORE.values()))
         time.sleep(0.1)
-    eventually(lambda: subnets(cluster, node) == LAN, "end of the subnets", seconds=5)
+    eventually(lambda: subnets(cluster, node) == LAN, "end of the subnets", seconds=3)
     time.sleep(RENEWED_EVERY + 1)
     pairs = itertools.pairwise(writes(cluster, node))
     rests = [later - earlier for earlier, later in pairs if later > begin]

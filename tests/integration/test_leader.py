@@ -149,7 +149,7 @@ def test_a_deleted_leader_hands_over(cluster, leading, make_service, figure):
 def test_a_lock_deleted_by_hand_is_written_again_by_its_holder(cluster, leading, make_service):
     before = holder(cluster)
     cluster.api.delete(LOCK)
-    eventually(lambda: cluster.api.exists(LOCK) and holder(cluster), "lock", seconds=3)
+    eventually(lambda: cluster.api.exists(LOCK) and holder(cluster), "lock", seconds=1)
     assert holder(cluster) == before
     served(cluster, make_service(), since=time.monotonic(), limit=GRACEFUL)
 

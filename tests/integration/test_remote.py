@@ -188,7 +188,7 @@ def test_lifetimes_and_route_are_as_configured(cluster, make_remote):
                 is_finite = 0 < info.get("valid_life_time", 0) <= 120
                 return is_finite and info.get("noprefixroute") is True
 
-            eventually(is_changed, "lifetime and no route", seconds=5)
+            eventually(is_changed, "lifetime and no route", seconds=2)
     finally:
         cluster.api.delete(cluster.api.path_of(config))
     for vip in vips:

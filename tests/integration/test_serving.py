@@ -66,7 +66,7 @@ def test_a_deleted_service_leaves_nothing_on_any_interface(cluster, make_service
     path = make_service()
     vip = of_family(addresses_of(cluster, path), family)
     cluster.api.delete(path)
-    eventually(lambda: not cluster.holders(vip), "withdrawal", seconds=5)
+    eventually(lambda: not cluster.holders(vip), "withdrawal", seconds=2)
 
 
 @FAMILIES

@@ -87,7 +87,7 @@ def test_a_withdrawn_address_is_announced_no_more(cluster, make_service, wire):
     path = make_service()
     vip4, vip6 = addresses_of(cluster, path)
     cluster.api.delete(path)
-    eventually(lambda: not cluster.holders(vip4) | cluster.holders(vip6), "withdrawal", seconds=5)
+    eventually(lambda: not cluster.holders(vip4) | cluster.holders(vip6), "withdrawal", seconds=2)
     count = len(arps(wire, vip4)) + len(advertisements(wire, vip6))
     with pytest.raises(AssertionError, match="announcement"):
         eventually(

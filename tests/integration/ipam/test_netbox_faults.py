@@ -158,7 +158,7 @@ async def test_one_that_accepts_and_says_nothing_is_not_waited_for(netbox):
         began = time.monotonic()
         with pytest.raises(IpamError, match="no answer within 1 s") as refused:
             await allocate(netbox, f"http://127.0.0.1:{server.getsockname()[1]}")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 2.0
     assert not refused.value.is_permanent
 
 
@@ -177,7 +177,7 @@ async def test_one_that_answers_byte_by_byte_is_not_waited_for_nor_in_the_way(st
     began = time.monotonic()
     with pytest.raises(IpamError, match="no answer within 1 s"):
         await allocate(netbox, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-    assert time.monotonic() - began < 3.5
+    assert time.monotonic() - began < 2.5
     async with Serving(standin.app()) as serving:
         assert await allocate(netbox, serving.url) == "10.91.1.5/24"
     assert not ended.is_set()
