@@ -13,9 +13,9 @@ VERSION := $(shell sed -n 's/^version: //p' galaxy.yml)
 IMAGE := localhost/purelb/purelb:$(VERSION)
 ARCHIVE := .cache/image.tar
 TREE := .ansible/collections/ansible_collections/purelb/purelb
+CORE := plugins/module_utils/purelb/core
 IMAGE_SOURCES := agent/Dockerfile .dockerignore agent/requirements.txt $(wildcard agent/bin/*) \
-	$(wildcard agent/purelb_agent/*.py) \
-	$(wildcard agent/purelb_agent/proto/*) $(wildcard plugins/module_utils/purelb/core/*.py)
+	$(shell find agent/purelb_agent $(CORE) -name "*.py")
 
 # The tests' labs, one for each worker (lab/README.md); the first one is everybody's.
 LABS := $(shell first=$${LAB_NUMBER:-0}; echo $$first $$((first + 1)))
@@ -27,7 +27,8 @@ export ANSIBLE_HOME := $(CURDIR)/.ansible
 export ANSIBLE_REMOTE_TMP := $(CURDIR)/.ansible/tmp
 export ANSIBLE_LOCALHOST_WARNING := false
 export ANSIBLE_INVENTORY_UNPARSED_WARNING := false
-export PYTHONPATH := $(CURDIR)/lab:$(CURDIR)/.cache/tree
+# The four roots of what is imported: of pytest and mypy, too (pyproject.toml).
+export PYTHONPATH := $(CURDIR):$(CURDIR)/agent:$(CURDIR)/lab:$(CURDIR)/plugins/module_utils
 
 .PHONY: help setup packages demo bench test lint sanity molecule coverage shells unit integration netbox lab-up lab-down clean
 
@@ -51,9 +52,8 @@ test: setup ## run all checks and all tests
 
 lint: setup ## ruff, mypy, import-linter, ansible-lint, yamllint, documentation and changelog
 	@echo "== ruff" && ruff check . && ruff format --check .
-	@echo "== mypy" && MYPYPATH=.cache/tree:agent:bench:lab mypy -p purelb_agent -p benchkit -p labkit \
-		-p ansible_collections.purelb.purelb.plugins.module_utils.purelb
-	@echo "== import-linter" && PYTHONPATH=.cache/tree:agent lint-imports
+	@echo "== mypy" && MYPYPATH=.:agent:lab:plugins/module_utils mypy -p purelb -p purelb_agent -p labkit -p bench
+	@echo "== import-linter" && lint-imports
 	@echo "== ansible-lint" && ansible-lint --offline && \
 		yamllint galaxy.yml meta roles playbooks changelogs tests extensions plugins demo
 	@echo "== antsibull" && antsibull-changelog lint && \
@@ -64,7 +64,7 @@ sanity: setup ## ansible-test sanity
 
 molecule: setup $(ARCHIVE) ## molecule scenarios alone, on a lab that is brought up if need be
 	@lab/lab up --nodes 3
-	@$(PYTHON) -m pytest --verbose tests/integration/test_molecule.py
+	@$(PYTHON) -m pytest --verbose tests/integration/role/test_molecule.py
 
 coverage: setup ## the core's own tests reach each of its branches
 	@echo "== coverage of the core"
@@ -82,7 +82,7 @@ integration: setup $(ARCHIVE) ## integration tests alone, on labs that are broug
 	@$(PYTHON) -m pytest $(SPREAD) --verbose tests/integration
 
 netbox: setup ## tests against a real NetBox, which is built first (1 GB, some minutes)
-	@$(PYTHON) tests/integration/netbox_server.py build
+	@$(PYTHON) -m tests.support.netbox.server build
 	@$(PYTHON) -m pytest -m real_netbox tests/integration/ipam/test_netbox.py
 
 lab-up: setup ## bring up the lab
@@ -104,11 +104,10 @@ clean: lab-down ## remove what was installed and built in this checkout
 packages:
 	@lab/lab setup
 
-# The collection under its full name, for every Ansible tool; and for tools that read Python.
+# The collection under its full name, for every Ansible tool.
 $(TREE):
-	@mkdir -p $(dir $@) .cache/tree/ansible_collections/purelb
+	@mkdir -p $(dir $@)
 	@ln -sfn $(CURDIR) $@
-	@ln -sfn $(CURDIR) .cache/tree/ansible_collections/purelb/purelb
 
 $(ARCHIVE): $(IMAGE_SOURCES) | setup
 	@lab/lab image build --tag $(IMAGE) --file agent/Dockerfile --context . --output $@ \

@@ -14,15 +14,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.addresses import (
-    parse_address,
-)
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.election import rank
+from demo.report import report
 from labkit.errors import LabError, StepFailed
+from labkit.host.progress import run_step
 from labkit.lab import Lab
-from labkit.prober import Answer, Prober
-from labkit.progress import run_step
-from report import report
+from labkit.probe.prober import Answer, Prober
+from purelb.core.addresses import parse_address
+from purelb.core.election.election import rank
 
 ROOT = Path(__file__).resolve().parents[1]
 LOGS = ROOT / ".cache/demo"

@@ -12,10 +12,10 @@ import shlex
 import sys
 from pathlib import Path
 
-from labkit.namespaces import inside
-from labkit.nodes import BINDS, SOCKET
-from labkit.places import Places
-from labkit.programs import programs
+from labkit.cluster.nodes import BINDS, SOCKET
+from labkit.host.places import Places
+from labkit.images.programs import programs
+from labkit.net.namespaces import inside
 from labkit.topology import Host, Topology
 
 

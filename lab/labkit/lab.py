@@ -12,13 +12,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from labkit import cgroups, containers, daemons, faults, routing, state
 from labkit.api import Api
-from labkit.containers import Container
+from labkit.cluster import containers, daemons, faults, routing, state
+from labkit.cluster.containers import Container
 from labkit.errors import Problem
-from labkit.namespaces import inside, ip_json
-from labkit.places import Places, places
-from labkit.processes import Process
+from labkit.host import cgroups
+from labkit.host.places import Places, places
+from labkit.host.processes import Process
+from labkit.net.namespaces import inside, ip_json
 from labkit.topology import Host, Topology
 
 

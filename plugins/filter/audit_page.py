@@ -10,7 +10,7 @@ import json
 from dataclasses import asdict
 from typing import Any, Callable, Dict, Iterable, Mapping
 
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.auditpage import page_of
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.audit.page import page_of
 
 
 def audit_page(seen: Mapping[str, Any], groups: Iterable[Mapping[str, Any]] = ()) -> Dict[str, Any]:

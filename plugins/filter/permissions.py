@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List
 
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb import permissions
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.apply import permissions
 
 
 def permission_objects(namespace: str, draining: bool = True) -> List[Dict[str, Any]]:  # noqa: FBT001, FBT002 - an option in a template

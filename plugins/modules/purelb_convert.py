@@ -200,9 +200,9 @@ node_subnets_from:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb import (
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.migrate import conversion
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.module import (
     argspec,
-    conversion,
     finish,
     run,
 )

@@ -132,7 +132,8 @@ migrated:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb import argspec, definitions, run
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.apply import definitions
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.module import argspec, run
 
 
 def main() -> None:

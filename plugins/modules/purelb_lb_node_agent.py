@@ -187,12 +187,8 @@ object:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb import (
-    argspec,
-    configured,
-    run,
-    specs,
-)
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.apply import custom_resources
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.module import argspec, run, specs
 
 
 def main() -> None:
@@ -204,7 +200,7 @@ def main() -> None:
         .merge(specs.node_agent())
     )
     module = AnsibleModule(**spec.arguments(), supports_check_mode=True)
-    run.run(module, configured.manage_node_agent)
+    run.run(module, custom_resources.manage_node_agent)
 
 
 if __name__ == "__main__":

@@ -318,12 +318,13 @@ findings:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb import argspec, observe, run
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.audit import cluster_reader
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.module import argspec, run
 
 
 def main() -> None:
     spec = argspec.connection().merge(argspec.namespace()).merge(argspec.leader_locks())
-    run.run(AnsibleModule(**spec.arguments(), supports_check_mode=True), observe.lease_info)
+    run.run(AnsibleModule(**spec.arguments(), supports_check_mode=True), cluster_reader.lease_info)
 
 
 if __name__ == "__main__":

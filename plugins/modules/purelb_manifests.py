@@ -85,7 +85,8 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb import finish, folder
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.apply import folder
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.module import finish
 
 FILE_MODE = 0o644
 

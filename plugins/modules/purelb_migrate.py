@@ -140,7 +140,8 @@ objects:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb import argspec, migration, run
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.migrate import phases
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.module import argspec, run
 
 
 def main() -> None:
@@ -150,7 +151,7 @@ def main() -> None:
         .merge(
             argspec.ArgumentSpec(
                 {
-                    "step": {"type": "str", "required": True, "choices": list(migration.STEPS)},
+                    "step": {"type": "str", "required": True, "choices": list(phases.STEPS)},
                     "backup": {"type": "path"},
                     "accept": {"type": "bool", "default": False},
                     "one_by_one": {"type": "bool", "default": False},
@@ -161,7 +162,7 @@ def main() -> None:
             )
         )
     )
-    run.run(AnsibleModule(**spec.arguments(), supports_check_mode=True), migration.manage)
+    run.run(AnsibleModule(**spec.arguments(), supports_check_mode=True), phases.manage)
 
 
 if __name__ == "__main__":

@@ -147,10 +147,10 @@ results:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb import (
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.apply import objects
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.module import (
     argspec,
     manifests,
-    objects,
     run,
 )
 

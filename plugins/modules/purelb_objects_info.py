@@ -86,7 +86,8 @@ objects:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb import argspec, objects, run
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.apply import objects
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.module import argspec, run
 
 
 def main() -> None:

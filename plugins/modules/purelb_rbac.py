@@ -72,7 +72,8 @@ results:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb import argspec, rbac, run
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.apply import rbac
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.module import argspec, run
 
 
 def main() -> None:

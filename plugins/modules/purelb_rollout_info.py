@@ -125,7 +125,8 @@ nodes:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb import argspec, rollout, run
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.apply import rollout
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.module import argspec, run
 
 
 def main() -> None:

@@ -207,12 +207,8 @@ object:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb import (
-    argspec,
-    configured,
-    run,
-    specs,
-)
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.apply import custom_resources
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.module import argspec, run, specs
 
 
 def main() -> None:
@@ -232,7 +228,7 @@ def main() -> None:
         )
     )
     module = AnsibleModule(**spec.arguments(), supports_check_mode=True)
-    run.run(module, configured.manage_service_group)
+    run.run(module, custom_resources.manage_service_group)
 
 
 if __name__ == "__main__":

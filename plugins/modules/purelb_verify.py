@@ -154,7 +154,8 @@ warning_count:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb import argspec, run, verifying
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.audit import verify_run
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.module import argspec, run
 
 
 def main() -> None:
@@ -179,7 +180,7 @@ def main() -> None:
         )
     )
     module = AnsibleModule(**spec.arguments(), supports_check_mode=True)
-    run.run(module, verifying.verification)
+    run.run(module, verify_run.verification)
 
 
 if __name__ == "__main__":

@@ -214,7 +214,8 @@ interfaces:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb import finish, holdings
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.audit import vip_info
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.module import finish
 
 
 def main() -> None:
@@ -228,7 +229,7 @@ def main() -> None:
         required_one_of=[["vips", "pools"]],
         supports_check_mode=True,
     )
-    finish.finish(module, lambda: holdings.vip_info(module.params))
+    finish.finish(module, lambda: vip_info.vip_info(module.params))
 
 
 if __name__ == "__main__":

@@ -109,7 +109,8 @@ answers:
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb import finish, wire
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.audit import neighbors
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.module import finish
 
 
 def main() -> None:
@@ -122,9 +123,9 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    if wire.IMPORT_ERROR is not None:
-        module.fail_json(msg=missing_required_lib("scapy"), exception=wire.IMPORT_ERROR)
-    finish.finish(module, lambda: wire.wire_info(module.params))
+    if neighbors.IMPORT_ERROR is not None:
+        module.fail_json(msg=missing_required_lib("scapy"), exception=neighbors.IMPORT_ERROR)
+    finish.finish(module, lambda: neighbors.wire_info(module.params))
 
 
 if __name__ == "__main__":

@@ -16,12 +16,11 @@ from typing import Any
 
 import pytest
 
-import restarting
-import spreading
 from labkit.lab import Lab
-from watching import (
+from tests.support import ROOT
+from tests.support.lab import restarts, scheduling
+from tests.support.lab.cluster_queries import (
     IMAGE,
-    ROOT,
     VIPS_V4,
     VIPS_V6,
     Logs,
@@ -34,7 +33,7 @@ from watching import (
     run_ansible,
 )
 
-spreading.choose_lab()
+scheduling.choose_lab()
 
 ARCHIVE = ROOT / ".cache/image.tar"
 # The demo's web server says which pod answered.
@@ -42,21 +41,21 @@ SERVER = (ROOT / "demo/server.py").read_text()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(spreading.Figures(config))
+    config.pluginmanager.register(scheduling.Figures(config))
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> spreading.Scheduling:
-    return spreading.Scheduling(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> scheduling.Scheduling:
+    return scheduling.Scheduling(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    spreading.put_longest_first(items)
+    scheduling.put_longest_first(items)
 
 
 @pytest.fixture
 def figure(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
     """Note something that was measured, to be shown with the outcome of the test."""
-    return partial(record_property, spreading.FIGURE)
+    return partial(record_property, scheduling.FIGURE)
 
 
 def run_playbook(lab: Lab, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
@@ -289,7 +288,7 @@ def labelled(cluster: Lab) -> Iterator[Callable[[str], None]]:
 def control_plane(cluster: Lab, make_service: Callable[..., str]) -> Iterator[None]:
     """Whatever a test stopped runs again after it, and the cluster has noticed."""
     yield
-    restarting.start_ended(cluster)
-    restarting.restart_clients(cluster)
-    restarting.see_notice(cluster, f"noticed-{next(_numbers)}")
+    restarts.start_ended(cluster)
+    restarts.restart_clients(cluster)
+    restarts.see_notice(cluster, f"noticed-{next(_numbers)}")
     wait_for_web(cluster)

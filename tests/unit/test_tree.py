@@ -5,11 +5,10 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
 
 from purelb_agent import __version__
+from tests.support import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 # Formats that have no place for a comment, and the licences themselves.
 WITHOUT_COMMENTS = (".json", ".sum", ".tsv")
 LICENCES = ("LICENSE", "COPYING")

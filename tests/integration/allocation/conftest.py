@@ -8,9 +8,7 @@ import itertools
 
 import pytest
 
-from granting import (
-    GROUPS,
-)
+from tests.support.lab.grants import GROUPS
 
 _names = itertools.count(1)
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from granting import (
+from tests.support.lab.cluster_queries import allocator_metric, eventually
+from tests.support.lab.grants import (
     FAMILIES,
     GROUPS,
     V4,
@@ -19,7 +20,6 @@ from granting import (
     span,
     status_of,
 )
-from watching import allocator_metric, eventually
 
 pytestmark = pytest.mark.timeout(60)
 

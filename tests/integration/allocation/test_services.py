@@ -8,7 +8,8 @@ import itertools
 
 import pytest
 
-from granting import (
+from tests.support.lab.cluster_queries import eventually, ingress
+from tests.support.lab.grants import (
     FAMILIES,
     LEASES,
     V4,
@@ -21,7 +22,6 @@ from granting import (
     span,
     status_of,
 )
-from watching import eventually, ingress
 
 pytestmark = pytest.mark.timeout(60)
 _subnets = itertools.count(1)

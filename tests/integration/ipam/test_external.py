@@ -9,28 +9,22 @@ import os
 import subprocess
 import sys
 from ipaddress import ip_address
-from pathlib import Path
 
 import grpc
 import grpc.aio
 import pytest
 from prometheus_client import CollectorRegistry
 
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.ipam import Request
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import (
-    ExternalSource,
-    NetBoxSource,
-    ServiceGroup,
-    ServiceKey,
-)
-from purelb_agent.external import External
-from purelb_agent.ipam import IpamError
-from purelb_agent.kube import ApiError
-from purelb_agent.metrics import AllocatorMetrics
+from purelb.core.allocation.ipam import Request
+from purelb.core.model import ExternalSource, NetBoxSource, ServiceGroup, ServiceKey
+from purelb_agent.ipam.external import External
+from purelb_agent.ipam.port import IpamError
+from purelb_agent.ipam.sources import Sources
+from purelb_agent.kube.client import ApiError
 from purelb_agent.proto import ipam_pb2 as messages
-from purelb_agent.sources import Sources
+from purelb_agent.runtime.metrics import AllocatorMetrics
+from tests.support import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 SAMPLE = ROOT / "demo/ipam/server.py"
 WEB, API = ServiceKey("default", "web"), ServiceKey("default", "api")
 RANGES = ["10.92.1.5-10.92.1.6", "fd92::5-fd92::6"]

@@ -8,21 +8,14 @@ import asyncio
 import uuid
 from ipaddress import ip_address
 
-import netbox_server
 import pytest
-from netbox_standin import Serving, StandIn
 
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.ipam import (
-    Leased,
-    Request,
-)
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import (
-    NetBoxSource,
-    ServiceGroup,
-    ServiceKey,
-)
-from purelb_agent.ipam import IpamError
-from purelb_agent.netbox import NetBox
+from purelb.core.allocation.ipam import Leased, Request
+from purelb.core.model import NetBoxSource, ServiceGroup, ServiceKey
+from purelb_agent.ipam.netbox.source import NetBox
+from purelb_agent.ipam.port import IpamError
+from tests.support.netbox.server import running
+from tests.support.netbox.standin import Serving, StandIn
 
 WEB, API = ServiceKey("default", "web"), ServiceKey("default", "api")
 # A name that another one begins with.
@@ -89,7 +82,7 @@ class RealBed:
 
 @pytest.fixture(scope="module")
 def real_netbox():
-    with netbox_server.running() as server:
+    with running() as server:
         yield server
 
 

@@ -12,16 +12,12 @@ import time
 
 import pytest
 from aiohttp import web
-from netbox_standin import Serving, StandIn
 
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.ipam import Request
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import (
-    NetBoxSource,
-    ServiceGroup,
-    ServiceKey,
-)
-from purelb_agent.ipam import IpamError
-from purelb_agent.netbox import NetBox
+from purelb.core.allocation.ipam import Request
+from purelb.core.model import NetBoxSource, ServiceGroup, ServiceKey
+from purelb_agent.ipam.netbox.source import NetBox
+from purelb_agent.ipam.port import IpamError
+from tests.support.netbox.standin import Serving, StandIn
 
 WEB = ServiceKey("default", "web")
 hosts = pytest.mark.parametrize("host", ["127.0.0.1", "::1"], ids=["v4", "v6"])

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from watching import ROOT
+from tests.support import ROOT
 
 
 class Play:

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from labkit.api import ApiError
-from watching import eventually
+from tests.support.lab.cluster_queries import eventually
 
 pytestmark = pytest.mark.timeout(120)
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

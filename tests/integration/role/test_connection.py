@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from watching import run_ansible
+from tests.support.lab.cluster_queries import run_ansible
 
 pytestmark = pytest.mark.timeout(120)
 

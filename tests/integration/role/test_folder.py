@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
+from labkit.images.programs import programs
 from labkit.lab import Lab
-from labkit.programs import programs
-from watching import IMAGE
+from tests.support.lab.cluster_queries import IMAGE
 
 pytestmark = pytest.mark.timeout(120)
 

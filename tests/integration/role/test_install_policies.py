@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.support import ROOT
+
 pytestmark = pytest.mark.timeout(120)
-ROOT = Path(__file__).resolve().parents[3]
 
 
 class _WithoutPolicies(BaseHTTPRequestHandler):

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from disturbing import is_ready
 
-from labkit.archive import pack, write_archive
+from labkit.images.archive import pack, write_archive
+from labkit.images.programs import programs
 from labkit.inventory import inventory
 from labkit.lab import Lab
-from labkit.programs import programs
-from watching import IMAGE, ROOT
+from tests.support import ROOT
+from tests.support.lab.cluster_queries import IMAGE
+from tests.support.lab.faults import is_ready
 
 pytestmark = pytest.mark.timeout(120)
 ARCHIVE = ROOT / ".cache/image.tar"

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from watching import ROOT, run_ansible
+from tests.support import ROOT
+from tests.support.lab.cluster_queries import run_ansible
 
 pytestmark = pytest.mark.timeout(120)
 DEFAULTS = yaml.safe_load((ROOT / "roles/purelb_install/defaults/main.yml").read_text())

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import pytest
 
-from accounts import PERMISSIONS, applied, client, kinds, manifests, pod
 from labkit.api import ApiError
-from watching import eventually
-from writing import ENTRIES, LEASES, NAMESPACE, POOL, Account, lease
+from tests.support.lab.accounts import PERMISSIONS, applied, client, kinds, manifests, pod
+from tests.support.lab.cluster_queries import eventually
+from tests.support.lab.dry_runs import ENTRIES, LEASES, NAMESPACE, POOL, Account, lease
 
 
 @pytest.fixture(scope="package")

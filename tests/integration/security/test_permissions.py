@@ -12,8 +12,8 @@ import itertools
 
 import pytest
 
-from accounts import PERMISSIONS, applied, client, manifests, pod
-from watching import eventually
+from tests.support.lab.accounts import PERMISSIONS, applied, client, manifests, pod
+from tests.support.lab.cluster_queries import eventually
 
 pytestmark = pytest.mark.timeout(120)
 

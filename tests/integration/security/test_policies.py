@@ -8,9 +8,19 @@ from ipaddress import ip_address
 
 import pytest
 
-from accounts import client
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core import codec
-from writing import GROUPS, LEASES, NAMESPACE, SERVICES, TAINT, V4, V6, Account, named
+from purelb.core.api import codec
+from tests.support.lab.accounts import client
+from tests.support.lab.dry_runs import (
+    GROUPS,
+    LEASES,
+    NAMESPACE,
+    SERVICES,
+    TAINT,
+    V4,
+    V6,
+    Account,
+    named,
+)
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -10,7 +10,7 @@ import subprocess
 import pytest
 from aiohttp import web
 
-from purelb_agent.kube import Access
+from purelb_agent.kube.client import Access
 
 
 @pytest.fixture(scope="session")

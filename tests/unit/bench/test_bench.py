@@ -9,15 +9,12 @@ import json
 
 import pytest
 
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core import (
-    codec,
-    customresources,
-)
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.claims import is_served
-from benchkit import auditing, bed, crowd, failover, idle, planning
-from benchkit.__main__ import PARTS, parser
-from benchkit.figures import Figure, table
-from labkit.pinger import longest_gap
+from bench import auditing, bed, crowd, failover, idle, planning
+from bench.__main__ import PARTS, parser
+from bench.figures import Figure, table
+from labkit.probe.pinger import longest_gap
+from purelb.core.api import codec, custom_resources
+from purelb.core.election.claims import is_served
 
 NODES = dict.fromkeys(["n1", "n2", "n3"])
 SERVICES = max([*failover.SERVICES, *(size.services for size in idle.SIZES)])
@@ -58,7 +55,7 @@ def test_the_leases_of_a_plan_are_those_of_an_api_server():
 
 
 def test_the_pool_has_room_for_all_services_and_begins_with_the_first_node():
-    group = customresources.service_group_of(bed.pool(NODES))
+    group = custom_resources.service_group_of(bed.pool(NODES))
     assert all(one.size > SERVICES for one in group.ranges)
     firsts = [str(one.first) for one in group.ranges]
     assert set(bed.winners(firsts, NODES).values()) == {bed.FIRST_NODE}
@@ -66,7 +63,7 @@ def test_the_pool_has_room_for_all_services_and_begins_with_the_first_node():
 
 def test_nodes_of_the_crowd_compete_for_all_addresses_and_run_no_agent():
     node, lease = crowd.node("crowd-000", 0), codec.lease_of(crowd.lease("crowd-000", "uid"))
-    ranges = customresources.service_group_of(bed.pool(NODES)).ranges
+    ranges = custom_resources.service_group_of(bed.pool(NODES)).ranges
     assert {one.subnet for one in ranges} <= set(lease.subnets)
     assert "kubernetes.io/os" not in node["metadata"]["labels"]
 

@@ -6,10 +6,7 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.addresses import (
-    parse_range,
-    parse_subnets,
-)
+from purelb.core.addresses import parse_range, parse_subnets
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import re
 
 import pytest
 
-from crdcases import cases
-from crdrules import definitions, nodes, rules, schemas
+from tests.support.crds.cases import cases
+from tests.support.crds.rules import definitions, nodes, rules, schemas
 
 CASES = [case for case in cases() if case.words]
 

@@ -9,10 +9,11 @@ import re
 import pytest
 import yaml
 
-from docpages import (
+from tests.support import ROOT
+from tests.support.docs.doc_runner import GIVEN, NOT_RUN, SHIMS
+from tests.support.docs.pages import (
     LANGUAGES,
     PAGES,
-    ROOT,
     Run,
     Write,
     blocks,
@@ -25,7 +26,6 @@ from docpages import (
     read,
     steps,
 )
-from following import GIVEN, NOT_RUN, SHIMS
 
 EACH_PAGE = pytest.mark.parametrize("page", PAGES)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")

@@ -16,18 +16,14 @@ import yaml
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.findings import FindingCode
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.group_status import (
-    ConditionReason,
-    ConditionType,
-)
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.model import Reason
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.refusals import (
-    RefusalReason,
-)
-from docpages import ROOT, read
-from purelb_agent.events import EventReason
-from purelb_agent.metrics import AllocatorMetrics, ConversionMetrics, LabelSets, NodeMetrics
+from purelb.core.allocation.group_status import ConditionReason, ConditionType
+from purelb.core.allocation.refusals import RefusalReason
+from purelb.core.audit.findings import FindingCode
+from purelb.core.model import Reason
+from purelb_agent.kube.events import EventReason
+from purelb_agent.runtime.metrics import AllocatorMetrics, ConversionMetrics, LabelSets, NodeMetrics
+from tests.support import ROOT
+from tests.support.docs.pages import read
 
 PAGE = read("docs/operate.md")
 SOURCES = [

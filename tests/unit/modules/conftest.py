@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.errors import RefusedError
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.kube import Kind
+from purelb.module.errors import RefusedError
+from purelb.module.kube import Kind
 
 KINDS = {
     ("v1", "Namespace"): Kind("", "v1", "namespaces", namespaced=False),

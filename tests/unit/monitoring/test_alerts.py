@@ -7,16 +7,16 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
-from purelb_agent.metrics import AllocatorMetrics, NodeMetrics
+from purelb_agent.runtime.metrics import AllocatorMetrics, NodeMetrics
+from tests.support import ROOT
 
-MONITORING = Path(__file__).parents[3] / "roles" / "purelb_install" / "files" / "monitoring"
+MONITORING = ROOT / "roles" / "purelb_install" / "files" / "monitoring"
 ALERTS = MONITORING / "alerts.yaml"
 RULES = yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]
 DASHBOARD = json.loads((MONITORING / "dashboard.json").read_text())

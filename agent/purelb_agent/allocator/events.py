@@ -1,0 +1,63 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the allocator says about Services, in its log and by events: what they got, or why not."""
+
+from __future__ import annotations
+
+from purelb.core.allocation.outcomes import Assignment, Refusal
+from purelb.core.model import Address, Service
+from purelb.core.names import ALLOW_LOCAL_ANNOTATION, REEVALUATE_ANNOTATION
+from purelb_agent.kube.events import About, EventReason, Events
+from purelb_agent.runtime import log
+
+
+class Telling:
+    """Tells what was decided; whether it is news knows the caller."""
+
+    def __init__(self, events: Events) -> None:
+        self._events = events
+
+    def assigned(self, service: Service, assignment: Assignment) -> None:
+        """The Service shows its addresses now."""
+        addresses, group = ", ".join(map(str, assignment.addresses)), assignment.group
+        log.info("allocated", service=service.key, group=group, addresses=addresses)
+        self._event(service, "AddressAssigned", f"Assigned {addresses} from ServiceGroup {group}")
+        if assignment.sets_cluster:
+            self._event(
+                service,
+                "ExternalTrafficPolicyChanged",
+                "externalTrafficPolicy is Cluster now: a local address is on one node only, which "
+                f"need not have an endpoint; the annotation {ALLOW_LOCAL_ANNOTATION} keeps Local",
+                kind="Warning",
+            )
+        if assignment.partial:
+            ranges = ", ".join(map(str, assignment.partial))
+            self._event(
+                service,
+                "MultiPoolPartial",
+                f"No free address in {ranges} of ServiceGroup {group}: enlarge it",
+                kind="Warning",
+            )
+
+    def strayed(self, service: Service, addresses: tuple[Address, ...]) -> None:
+        """The Service goes on with addresses that its group does not hold."""
+        kept = ", ".join(map(str, addresses))
+        self._event(
+            service,
+            "AddressOutsidePool",
+            f"Keeps {kept}, which ServiceGroup {service.allocated_from} does not hold any more: "
+            f"put the range back, or set the annotation {REEVALUATE_ANNOTATION} to move",
+            kind="Warning",
+        )
+
+    def refused(self, service: Service, refusal: Refusal) -> None:
+        """The Service gets nothing more."""
+        reason = refusal.reason.value
+        log.warning("refused", service=service.key, reason=reason, message=refusal.message)
+        self._event(service, "AllocationFailed", f"{reason}: {refusal.message}", kind="Warning")
+
+    def _event(
+        self, service: Service, reason: EventReason, message: str, *, kind: str = "Normal"
+    ) -> None:
+        about = About("Service", service.key.name, service.key.namespace, service.uid)
+        self._events.tell(about, reason, message, kind=kind)

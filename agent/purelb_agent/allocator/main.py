@@ -1,0 +1,195 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""The program allocator: puts its parts together, starts them, and ends them.
+
+Of several replicas one leads. The others follow the lock and do nothing else: what is taken is read
+anew by whoever gets it. At the end what was sent is awaited before the lock is given up, and the
+API server is answered until it has heard of the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry
+
+from purelb.core.election.claims import Classes, claimed
+from purelb.core.names import (
+    API_GROUP,
+    API_VERSION,
+    DEFAULT_NAMESPACE,
+    LEADER_LEASE,
+    PREEMPT_EVENT_REASON,
+)
+from purelb.core.settings import parse_switch
+from purelb_agent import __version__
+from purelb_agent.allocator.controller import Allocating
+from purelb_agent.allocator.conversion import Conversion
+from purelb_agent.allocator.events import Telling
+from purelb_agent.allocator.eviction_taints import Preempting
+from purelb_agent.allocator.group_status import GroupStatus
+from purelb_agent.allocator.pools import Pools
+from purelb_agent.allocator.service_writer import ServiceWriter
+from purelb_agent.ipam.port import CALL_SECONDS
+from purelb_agent.ipam.queue import Elsewhere
+from purelb_agent.ipam.sources import Sources, cluster_name
+from purelb_agent.kube.client import Access, Kube
+from purelb_agent.kube.events import Events
+from purelb_agent.kube.watch import Watcher
+from purelb_agent.leader.elector import Elector, Lock
+from purelb_agent.leader.leader_kube import FencedKube
+from purelb_agent.runtime import log
+from purelb_agent.runtime.metrics import AllocatorMetrics, ConversionMetrics
+from purelb_agent.runtime.probes import Probes
+from purelb_agent.runtime.program import arguments, run, stop_signal
+from purelb_agent.runtime.tasks import Tasks
+
+_CONVERT = "convert"
+# For so long an API server may still send conversions to a Pod that was told to end: until the
+# controller has taken it out of the endpoints, and the API server has heard of it.
+_STILL_ASKED_SECONDS = 3.0
+_ENVIRONMENT = """\
+  PURELB_NAMESPACE   namespace of the ServiceGroups and of the lock (purelb-system)
+  PURELB_UNCLASSED   on: Services without a loadBalancerClass are ours, too; or off (on)
+  PURELB_DRAINING    on: an event PreemptScheduled about a Node taints it; or off (on)
+  PURELB_CONVERSION  on: the API server is served conversions between API versions; or off (off)
+"""
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """What the environment says."""
+
+    namespace: str
+    classes: Classes
+    has_draining: bool
+    has_conversion: bool
+
+    @classmethod
+    def parse(cls, environ: Mapping[str, str]) -> _Setting:
+        return cls(
+            environ.get("PURELB_NAMESPACE") or DEFAULT_NAMESPACE,
+            claimed(unclassed=parse_switch(environ, "PURELB_UNCLASSED", default=True)),
+            parse_switch(environ, "PURELB_DRAINING", default=True),
+            parse_switch(environ, "PURELB_CONVERSION", default=False),
+        )
+
+
+class _Leading:
+    """What only the leader does. It reads by one connection pool and writes by a fenced one."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        writer: FencedKube,
+        elector: Elector,
+        setting: _Setting,
+        sources: Sources,
+        metrics: AllocatorMetrics,
+    ) -> None:
+        namespace = setting.namespace
+        self._kube = kube
+        self._writer = writer
+        self._elector = elector
+        self._setting = setting
+        self._events = Events(writer, component="allocator", instance=os.uname().nodename)
+        self._status = GroupStatus(writer, metrics, namespace=namespace)
+        self._elsewhere = Elsewhere(sources)
+        self._pools = Pools(
+            self._status, self._elsewhere, self._events, metrics, namespace=namespace
+        )
+        self.allocating = Allocating(
+            ServiceWriter(writer),
+            self._elsewhere,
+            self._pools,
+            Telling(self._events),
+            metrics,
+            classes=setting.classes,
+        )
+
+    def start(self, tasks: Tasks) -> None:
+        """Start everything; each list is asked for only now."""
+        self._elector.tell(self._events)
+        # All namespaces: a group in the wrong one is to be found by its metric.
+        groups = f"/apis/{API_GROUP}/{API_VERSION}/servicegroups"
+        leases = Lock(self._setting.namespace).collection
+        allocating, kube = self.allocating, self._kube
+        tasks.start("watch-groups", Watcher(kube, groups, self._pools).run())
+        of_nodes = {"fieldSelector": f"metadata.name!={LEADER_LEASE}"}
+        nodes = Watcher(kube, leases, allocating.leases, params=of_nodes)
+        tasks.start("watch-leases", nodes.run())
+        services = Watcher(kube, "/api/v1/services", allocating.services)
+        tasks.start("watch-services", services.run())
+        tasks.start("allocate", allocating.run())
+        tasks.start("group-status", self._status.run())
+        tasks.start("elsewhere", self._elsewhere.run())
+        tasks.start("events", self._events.run())
+        if self._setting.has_draining:
+            self._start_preempting(tasks)
+
+    def _start_preempting(self, tasks: Tasks) -> None:
+        preempting = Preempting(self._writer, self._events)
+        nodes = Watcher(self._kube, "/api/v1/nodes", preempting.nodes)
+        about = {"fieldSelector": f"reason={PREEMPT_EVENT_REASON},involvedObject.kind=Node"}
+        preemptions = Watcher(self._kube, "/api/v1/events", preempting.preemptions, params=about)
+        tasks.start("watch-nodes", nodes.run())
+        tasks.start("watch-preemptions", preemptions.run())
+        tasks.start("preempt", preempting.run())
+
+
+async def _work(options: argparse.Namespace) -> None:
+    setting, access = _Setting.parse(os.environ), Access.in_cluster(os.environ)
+    lock, registry = Lock(setting.namespace), CollectorRegistry()
+    metrics = AllocatorMetrics(registry)
+    stop, tasks = stop_signal(), Tasks()
+    # Never that of a process before it in the same pod, which may have left writes behind.
+    identity = f"{os.uname().nodename}_{uuid.uuid4()}"
+    async with Kube(access) as kube:
+        elector = Elector(kube, lock, identity, metrics=metrics)
+        async with (
+            FencedKube(access, elector) as writer,
+            Sources(
+                metrics.sidecar_rpcs,
+                cluster=lambda: cluster_name(kube),
+                may_ask=lambda: elector.may_ask(takes=CALL_SECONDS),
+            ) as sources,
+        ):
+            leading = _Leading(kube, writer, elector, setting, sources, metrics)
+
+            def is_ready() -> bool:
+                is_leader = elector.elected.is_set()
+                return leading.allocating.is_ready if is_leader else elector.has_looked
+
+            async with Probes(registry, port=options.metrics_port, is_ready=is_ready):
+                log.info("started", version=__version__, identity=identity)
+                if setting.has_conversion:
+                    tasks.start(_CONVERT, Conversion(ConversionMetrics(registry)).run())
+                only = {"fieldSelector": f"metadata.name={lock.name}"}
+                follower = Watcher(kube, lock.collection, elector, params=only)
+                tasks.start("watch-lock", follower.run())
+                tasks.start("elect", elector.run())
+                try:
+                    await tasks.run_until(stop, elector.elected)
+                    if not stop.is_set():
+                        leading.start(tasks)
+                        await tasks.run_until(stop)
+                        await leading.allocating.finish()
+                finally:
+                    await writer.settle()
+                    await tasks.stop(*tasks.names - {_CONVERT})
+                    await elector.release()
+                    if setting.has_conversion and stop.is_set():
+                        await asyncio.sleep(_STILL_ASKED_SECONDS)
+                    await tasks.stop()
+    log.info("stopped")
+
+
+def main() -> None:
+    """Entry point of the program."""
+    description = "Give LoadBalancer Services addresses from the pools of ServiceGroups."
+    run(arguments("allocator", description, _ENVIRONMENT).parse_args(), _work)

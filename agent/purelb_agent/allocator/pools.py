@@ -1,0 +1,251 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""The ServiceGroups as the allocator sees them, and what it says about them.
+
+Takes them from their watcher, keeps what follows from all of them together, and turns what is taken
+into their status, metrics and events. Groups of other namespaces are counted, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from purelb.core.allocation.allocations import Ledger
+from purelb.core.allocation.group_status import (
+    Condition,
+    Problem,
+    Use,
+    exhausted,
+    ready,
+    status_body,
+    strayed,
+    use_elsewhere,
+    use_of,
+)
+from purelb.core.allocation.groups import Groups, Overlap
+from purelb.core.allocation.outcomes import Assignment
+from purelb.core.errors import ObjectError
+from purelb.core.model import Address, Service, ServiceGroup, ServiceKey
+from purelb.core.names import FAMILIES
+from purelb.core.times import format_time
+from purelb_agent.allocator.group_status import GroupStatus
+from purelb_agent.ipam.queue import Elsewhere
+from purelb_agent.kube.events import About, EventReason, Events
+from purelb_agent.kube.store import Json, group_table
+from purelb_agent.runtime import clock, log
+from purelb_agent.runtime.metrics import AllocatorMetrics
+
+_SOURCES = ("local", "remote", "netbox", "external")
+
+
+class Pools:
+    """All ServiceGroups: a sink for their watcher, and the allocator's view of them."""
+
+    def __init__(
+        self,
+        status: GroupStatus,
+        elsewhere: Elsewhere,
+        events: Events,
+        metrics: AllocatorMetrics,
+        *,
+        namespace: str,
+    ) -> None:
+        self.groups = Groups()
+        self.on_change: Callable[[], None] = lambda: None
+        self.on_news: Callable[[], None] = lambda: None
+        self._status = status
+        self._elsewhere = elsewhere
+        self._events = events
+        self._metrics = metrics
+        self._namespace = namespace
+        self._table = group_table(self._changed, on_error=self._refused)
+        # Groups whose object cannot be read, and why.
+        self._unreadable: dict[str, tuple[Json, str]] = {}
+        # What is wrong with groups, by this report and by the last one: told where they differ, so
+        # what was mended in between is told again.
+        self._wrong: dict[str, str] = {}
+        self._wrong_before: dict[str, str] = {}
+        self._strays: dict[ServiceKey, tuple[str, tuple[Address, ...]]] = {}
+
+    @property
+    def listed(self) -> bool:
+        """Whether all groups have been listed once."""
+        return self._table.listed
+
+    def replace(self, items: list[Json], *, asked_at: float) -> None:
+        """Take these objects as all there are."""
+        own = [item for item in items if self._is_in_scope(item)]
+        self._unreadable = {}
+        for item in own:
+            self._status.learn(item["metadata"]["name"], item.get("status") or {})
+        self._table.replace(own, asked_at=asked_at)
+        names = {item["metadata"]["name"] for item in own}
+        for name in self._status.names() - names:
+            self._status.learn(name, None)
+
+    def put(self, item: Json) -> None:
+        """Take a new or changed object."""
+        if self._is_in_scope(item):
+            name = item["metadata"]["name"]
+            self._unreadable.pop(name, None)
+            self._status.learn(name, item.get("status") or {})
+            self._table.put(item)
+            # A status alone, our own among them, is no reason to look at Services again.
+            self.on_news()
+
+    def drop(self, item: Json) -> None:
+        """Forget a deleted object."""
+        meta = item["metadata"]
+        if meta["namespace"] != self._namespace:
+            self._metrics.out_of_scope.drop((meta["namespace"], meta["name"]))
+            return
+        self._unreadable.pop(meta["name"], None)
+        self._wrong.pop(meta["name"], None)
+        self._status.learn(meta["name"], None)
+        self._table.drop(item)
+
+    def _is_in_scope(self, item: Json) -> bool:
+        meta = item["metadata"]
+        if meta["namespace"] == self._namespace:
+            return True
+        source = next((s for s in _SOURCES if s in item["spec"]), "")
+        owner = (meta["namespace"], meta["name"])
+        self._metrics.out_of_scope.of(owner, *owner, source).set(1)
+        return False
+
+    def _refused(self, item: Json, problem: ObjectError) -> None:
+        text = f"{problem.field}: {problem.problem}"
+        self._unreadable[item["metadata"]["name"]] = (item, text)
+
+    def _changed(self, _names: set[str]) -> None:
+        self.groups = Groups(self._table.records.values())
+        self._elsewhere.follow(g for g in self.groups.all.values() if g.source is not None)
+        self.on_change()
+
+    def stray(self, service: Service, addresses: tuple[Address, ...]) -> bool:
+        """Remember what a Service keeps outside its group's ranges; whether that is news."""
+        if not addresses:
+            self._strays.pop(service.key, None)
+            return False
+        entry = (service.allocated_from or "", addresses)
+        is_news = self._strays.get(service.key) != entry
+        self._strays[service.key] = entry
+        return is_news
+
+    def forget(self, key: ServiceKey) -> None:
+        """Forget a Service that is gone."""
+        self._strays.pop(key, None)
+
+    def count(self, assignment: Assignment) -> None:
+        """Count what was given."""
+        name = assignment.group
+        if assignment.is_multi:
+            self._metrics.multi.of(name, name).inc()
+        if assignment.partial:
+            self._metrics.partial.of(name, name).inc()
+        if assignment.is_balanced:
+            self._metrics.balanced.of(name, name).inc()
+
+    def report(self, ledger: Ledger) -> None:
+        """Say by status, metrics and events how the groups are."""
+        moment = format_time(clock.wall_time())[:19] + "Z"
+        self._wrong, self._wrong_before = {}, self._wrong
+        overlaps = {overlap.later: overlap for overlap in self.groups.overlaps}
+        for name, group in self.groups.all.items():
+            if group.source is not None:
+                self._report_elsewhere(group, moment)
+                continue
+            use = use_of(group, ledger)
+            problem = self._overlap(overlaps.get(name))
+            conditions = (ready(problem), exhausted(use), strayed(self._strays_of(name)))
+            shown = tuple(str(one) for one in group.ranges)
+            self._report(group, use, conditions, shown, moment)
+        for name, (item, text) in self._unreadable.items():
+            self._report_unreadable(name, item, text, moment)
+        for one in self._metrics.of_groups:
+            one.retain(self.groups.all)
+
+    def _report(
+        self,
+        group: ServiceGroup,
+        use: Use,
+        conditions: tuple[Condition, ...],
+        shown: tuple[str, ...],
+        moment: str,
+    ) -> None:
+        name = group.name
+        known = self._status.known(name)
+        self._status.want(name, status_body(group, use, conditions, shown, known=known, now=moment))
+        free = [count for count in use.free.values() if count is not None]
+        in_use = sum(use.in_use.values())
+        self._metrics.size.of(name, name).set(in_use + sum(free))
+        self._metrics.in_use.of(name, name).set(in_use)
+        self._count_families(name, use)
+
+    def _report_elsewhere(self, group: ServiceGroup, moment: str) -> None:
+        """How full it is where its addresses come from, as far as is known."""
+        stats, text = self._elsewhere.stats(group.name)
+        condition = ready(("Unreachable", text) if text else None)
+        if text and self._is_news(group.name, text):
+            self._event(group, "Unreachable", text)
+        if stats is None:
+            if text:
+                self._want_condition(group, condition, moment)
+            return
+        use = use_elsewhere(stats)
+        self._report(group, use, (condition, exhausted(use)), stats.display, moment)
+
+    def _want_condition(self, group: ServiceGroup, condition: Condition, moment: str) -> None:
+        """Say only this of a group; the rest of its status stays as it is."""
+        known = self._status.known(group.name)
+        status = status_body(group, Use({}, {}), [condition], (), known=known, now=moment)
+        self._status.want(group.name, {**known, "conditions": status["conditions"]})
+
+    def _count_families(self, name: str, use: Use) -> None:
+        """By family, too: a v6 range is so large that a full v4 range beside it is not seen."""
+        for version, free in use.free.items():
+            labels = (name, FAMILIES[version])
+            self._metrics.family_in_use.of(name, *labels).set(use.in_use[version])
+            if free is not None:
+                self._metrics.family_free.of(name, *labels).set(free)
+
+    def _strays_of(self, name: str) -> dict[ServiceKey, tuple[Address, ...]]:
+        return {key: stray for key, (group, stray) in self._strays.items() if group == name}
+
+    def _overlap(self, overlap: Overlap | None) -> tuple[Problem, str] | None:
+        """Tell of an overlap on both groups, once; reason and sentence for the later one."""
+        if overlap is None:
+            return None
+        later, earlier = self.groups.all[overlap.later], self.groups.all[overlap.earlier]
+        message = (
+            f"Its range {overlap.later_range} overlaps {overlap.earlier_range} of ServiceGroup "
+            f"{overlap.earlier}: nothing is allocated from it until one of the two is changed."
+        )
+        if self._is_news(later.name, message):
+            log.warning("groupRefused", group=later.name, message=message)
+            self._event(later, "PoolOverlaps", message)
+            if earlier != later:
+                self._event(
+                    earlier,
+                    "PoolOverlaps",
+                    f"Its range {overlap.earlier_range} overlaps {overlap.later_range} of the "
+                    f"younger ServiceGroup {overlap.later}, which is not used: change one of them.",
+                )
+        return "PoolOverlaps", message
+
+    def _report_unreadable(self, name: str, item: Json, text: str, moment: str) -> None:
+        meta = item["metadata"]
+        group = ServiceGroup(
+            name, meta["namespace"], meta["uid"], generation=meta.get("generation", 0)
+        )
+        self._want_condition(group, ready(("InvalidSpec", text)), moment)
+        if self._is_news(name, text):
+            self._event(group, "InvalidSpec", f"Nothing is allocated from it: {text}")
+
+    def _is_news(self, name: str, text: str) -> bool:
+        self._wrong[name] = text
+        return self._wrong_before.get(name) != text
+
+    def _event(self, group: ServiceGroup, reason: EventReason, message: str) -> None:
+        about = About("ServiceGroup", group.name, group.namespace, group.uid)
+        self._events.tell(about, reason, message, kind="Warning")

@@ -1,0 +1,59 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Writes what was decided into a Service.
+
+Annotations and addresses go in one request, so that no agent ever sees one without the other. Each
+write names the version that was decided on: a Service that changed meanwhile is left alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from purelb.core.allocation.outcomes import Assignment
+from purelb.core.api import codec
+from purelb.core.model import Address, Service
+from purelb_agent.kube.client import Kube
+
+
+class ServiceWriter:
+    """Writes Services by requests that only the leader may send."""
+
+    def __init__(self, kube: Kube) -> None:
+        self._kube = kube
+
+    async def assign(self, service: Service, assignment: Assignment) -> str:
+        """Give the Service its addresses; its version after that."""
+        version = service.version
+        if assignment.sets_cluster:
+            spec = {"externalTrafficPolicy": "Cluster"}
+            version = await self._patch(service, "", version, {"spec": spec})
+        annotations = codec.assignment_annotations(assignment)
+        return await self._status(service, version, annotations, assignment.addresses)
+
+    async def release(self, service: Service) -> str:
+        """Take addresses and marks away; its version after that."""
+        return await self._status(service, service.version, codec.assignment_annotations(None), ())
+
+    async def reduce(self, service: Service, addresses: tuple[Address, ...]) -> str:
+        """Leave the Service only these of its addresses; its version after that."""
+        return await self._status(service, service.version, {}, addresses)
+
+    async def _status(
+        self,
+        service: Service,
+        version: str,
+        annotations: dict[str, str | None],
+        addresses: tuple[Address, ...],
+    ) -> str:
+        body = {
+            "metadata": {"annotations": annotations},
+            "status": codec.ingress_status(addresses),
+        }
+        return await self._patch(service, "/status", version, body)
+
+    async def _patch(self, service: Service, part: str, version: str, body: dict[str, Any]) -> str:
+        path = f"/api/v1/namespaces/{service.key.namespace}/services/{service.key.name}{part}"
+        meta = {**body.get("metadata", {}), "resourceVersion": version}
+        written = await self._kube.request("PATCH", path, {**body, "metadata": meta})
+        return str(written["metadata"]["resourceVersion"])

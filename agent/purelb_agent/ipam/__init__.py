@@ -1,0 +1,6 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Addresses from other systems: the interface to them, the queue of requests, and each system.
+
+Never decides which Service gets an address.
+"""

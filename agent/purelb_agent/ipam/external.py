@@ -1,0 +1,158 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Addresses that a sidecar gives out, asked by gRPC over a Unix socket (see proto/ipam.proto).
+
+One channel for each socket, kept open; gRPC itself connects again to a sidecar that was restarted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+from prometheus_client import Counter
+
+from purelb.core.addresses import parse_address
+from purelb.core.allocation.ipam import Leased, Request, Stats
+from purelb.core.model import Address, ExternalSource, ServiceGroup, ServiceKey
+from purelb_agent.ipam.port import CALL_SECONDS, IpamError
+from purelb_agent.proto import ipam_pb2 as messages
+from purelb_agent.proto.ipam_pb2_grpc import IPAMStub
+
+_OPTIONS = (
+    # A sidecar that is back is found within a second; gRPC's own pause grows to two minutes.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    # Two groups with sidecars of one name must not meet in one connection.
+    ("grpc.use_local_subchannel_pool", 1),
+)
+_PASSING = {
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.ABORTED,
+    grpc.StatusCode.CANCELLED,
+    grpc.StatusCode.INTERNAL,
+    grpc.StatusCode.UNKNOWN,
+}
+_MENDS = {
+    grpc.StatusCode.UNAVAILABLE: (
+        "see that its container runs (purelb_install_allocator_sidecars) and listens on this path"
+    ),
+    grpc.StatusCode.UNIMPLEMENTED: "it must serve purelb.ipam.v1.IPAM",
+}
+# More is no help to anybody who reads the status.
+_MOST_DISPLAYED = 256
+_LONGEST_DETAIL = 300
+
+
+class External:
+    """Speaks with the sidecars of all groups; `rpcs` counts calls by method and code."""
+
+    def __init__(self, rpcs: Counter, *, seconds: float = CALL_SECONDS) -> None:
+        self._rpcs = rpcs
+        self._seconds = seconds
+        self._channels: dict[str, grpc.aio.Channel] = {}
+
+    async def allocate(self, group: ServiceGroup, request: Request) -> tuple[Leased, ...]:
+        """See Ipam."""
+        asked = messages.AllocateRequest(
+            pool=group.name, service=str(request.service), sharing_key=request.sharing_key
+        )
+        if request.explicit:
+            asked.explicit.ips.extend(map(str, request.explicit))
+        else:
+            asked.families.want_ipv4 = 4 in request.families  # noqa: PLR2004 - IP version
+            asked.families.want_ipv6 = 6 in request.families  # noqa: PLR2004 - IP version
+        answer = await self._call(group, "Allocate", asked)
+        if not answer.ips:
+            raise IpamError("it gave no address", is_exhausted=True).at(_where(group))
+        return tuple(Leased(_parsed(group, one.ip)) for one in answer.ips)
+
+    async def release(
+        self, group: ServiceGroup, service: ServiceKey, address: Address | None
+    ) -> None:
+        """See Ipam."""
+        asked = messages.ReleaseRequest(pool=group.name, service=str(service))
+        if address is None:
+            asked.all = True
+        else:
+            asked.ip = str(address)
+        await self._call(group, "Release", asked)
+
+    async def stats(self, group: ServiceGroup) -> Stats:
+        """See Ipam."""
+        answer = await self._call(group, "Stats", messages.StatsRequest(pool=group.name))
+        is_known = answer.has_known_capacity
+        return Stats(
+            in_use={4: answer.in_use_v4, 6: answer.in_use_v6},
+            size={4: answer.size_v4, 6: answer.size_v6} if is_known else {4: None, 6: None},
+            display=tuple(answer.display_addresses[:_MOST_DISPLAYED]),
+        )
+
+    async def holders(self, _group: ServiceGroup) -> frozenset[ServiceKey]:
+        """See Ipam; there is no call to ask a sidecar by."""
+        return frozenset()
+
+    async def close(self) -> None:
+        """End every connection."""
+        channels, self._channels = self._channels, {}
+        for channel in channels.values():
+            await channel.close()
+
+    def _stub(self, group: ServiceGroup) -> IPAMStub:
+        if not isinstance(group.source, ExternalSource):
+            raise TypeError(group)
+        path = group.source.socket
+        if path not in self._channels:
+            self._channels[path] = grpc.aio.insecure_channel(f"unix:{path}", options=_OPTIONS)
+        return IPAMStub(self._channels[path])  # type: ignore[no-untyped-call]
+
+    async def _call(self, group: ServiceGroup, method: str, asked: Any) -> Any:
+        call: Callable[..., Awaitable[Any]] = getattr(self._stub(group), method)
+        try:
+            answer = await call(asked, timeout=self._seconds)
+        except grpc.aio.AioRpcError as problem:
+            self._rpcs.labels(method, _spelled(problem.code())).inc()
+            raise _refused(problem).at(_where(group)) from problem
+        # What cannot be decoded arrives as None.
+        code = grpc.StatusCode.INTERNAL if answer is None else grpc.StatusCode.OK
+        self._rpcs.labels(method, _spelled(code)).inc()
+        if answer is None:
+            why = "its answer is not one of proto/ipam.proto: see which version it is made for"
+            raise IpamError(why, is_permanent=True).at(_where(group))
+        return answer
+
+
+def _where(group: ServiceGroup) -> str:
+    source = group.source
+    where = f"{source.provider} at {source.socket}" if isinstance(source, ExternalSource) else ""
+    return f"ServiceGroup {group.name}: sidecar {where}"
+
+
+def _parsed(group: ServiceGroup, text: str) -> Address:
+    try:
+        return parse_address(text)
+    except ValueError as problem:
+        why = IpamError(f"it gave {text[:50]!r}, which is no address", is_permanent=True)
+        raise why.at(_where(group)) from problem
+
+
+def _refused(problem: grpc.aio.AioRpcError) -> IpamError:
+    code = problem.code()
+    mend = f"; {_MENDS[code]}" if code in _MENDS else ""
+    is_exhausted = code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    return IpamError(
+        f"{_spelled(code)}: {(problem.details() or '')[:_LONGEST_DETAIL]}{mend}",
+        is_exhausted=is_exhausted,
+        is_permanent=not is_exhausted and code not in _PASSING,
+    )
+
+
+def _spelled(code: grpc.StatusCode) -> str:
+    """A code as Go spells it, whose dashboards go on to be used."""
+    if code is grpc.StatusCode.CANCELLED:
+        return "Canceled"
+    return "OK" if code is grpc.StatusCode.OK else code.name.title().replace("_", "")

@@ -1,0 +1,84 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""The addresses of a NetBox, for the allocator's one task.
+
+The client library blocks, so each call runs in a thread, one after the other; the caller waits for
+it a fixed time only. What a call that was given up has done until then is found by the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from purelb.core.allocation.ipam import Leased, Request, Stats
+from purelb.core.model import Address, NetBoxSource, ServiceGroup, ServiceKey
+from purelb_agent.ipam.netbox.client import Login, conversation
+from purelb_agent.ipam.netbox.pool import TenantPool
+from purelb_agent.ipam.port import CALL_SECONDS, IpamError
+
+# A slow end of an answer is not worth an error.
+_GRACE = 0.5
+
+T = TypeVar("T")
+
+
+class NetBox:
+    """Speaks with the NetBoxes of all groups; `cluster` tells this cluster's addresses apart."""
+
+    def __init__(self, secret: Path, *, cluster: str, seconds: float = CALL_SECONDS) -> None:
+        self._login = Login(secret)
+        self._cluster = cluster
+        self._seconds = seconds
+        self._thread = _one_thread()
+
+    async def allocate(self, group: ServiceGroup, request: Request) -> tuple[Leased, ...]:
+        """See Ipam."""
+        return await self._ask(group, lambda pool: pool.allocate(request))
+
+    async def release(
+        self, group: ServiceGroup, service: ServiceKey, address: Address | None
+    ) -> None:
+        """See Ipam."""
+        await self._ask(group, lambda pool: pool.release(service, address))
+
+    async def stats(self, group: ServiceGroup) -> Stats:
+        """See Ipam."""
+        return await self._ask(group, lambda pool: pool.stats())
+
+    async def holders(self, group: ServiceGroup) -> frozenset[ServiceKey]:
+        """See Ipam."""
+        return await self._ask(group, lambda pool: pool.holders())
+
+    async def close(self) -> None:
+        """Begin nothing more."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def _ask(self, group: ServiceGroup, job: Callable[[TenantPool], T]) -> T:
+        source = group.source
+        if not isinstance(source, NetBoxSource):
+            raise TypeError(group)
+
+        def talk() -> T:
+            with conversation(source.url, self._login, seconds=self._seconds) as api:
+                return job(TenantPool(api, tenant=source.tenant, cluster=self._cluster))
+
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._seconds + _GRACE):
+                return await loop.run_in_executor(self._thread, talk)
+        except TimeoutError as problem:
+            # The thread reads on for as long as the other side drips; the next call has its own.
+            self._thread.shutdown(wait=False)
+            self._thread = _one_thread()
+            why = IpamError(f"no answer within {self._seconds:g} s")
+            raise why.at(f"ServiceGroup {group.name}: NetBox {source.url}") from problem
+        except IpamError as problem:
+            raise problem.at(f"ServiceGroup {group.name}: NetBox {source.url}") from problem
+
+
+def _one_thread() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max_workers=1, thread_name_prefix="netbox")

@@ -1,0 +1,122 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Where the addresses of each group come from, and that what comes from there can be used.
+
+Whatever is not what was asked for, or that no network carries, is refused here before anybody
+announces it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Self
+
+from prometheus_client import Counter
+
+from purelb.core.allocation.ipam import Leased, Request, Stats
+from purelb.core.model import Address, NetBoxSource, ServiceGroup, ServiceKey
+from purelb_agent.ipam.external import External
+from purelb_agent.ipam.netbox.source import NetBox
+from purelb_agent.ipam.port import Ipam, IpamError
+from purelb_agent.kube.client import ApiError, Kube
+
+# Where the Secret with NetBox's token is mounted.
+NETBOX_SECRET = Path("/etc/purelb/netbox")
+
+
+async def cluster_name(kube: Kube) -> str:
+    """What tells this cluster from all others, short enough to be read."""
+    body = await kube.request("GET", "/api/v1/namespaces/kube-system")
+    return str(body["metadata"]["uid"]).partition("-")[0]
+
+
+class Sources:
+    """An Ipam for groups of every kind; used as an async context manager.
+
+    `cluster` answers what tells this cluster's addresses from those of others with the same NetBox;
+    it is asked when the first group needs it. `may_ask` says whether this process still gives out
+    addresses: what another leader owns is neither taken nor given back.
+    """
+
+    def __init__(
+        self,
+        rpcs: Counter,
+        *,
+        cluster: Callable[[], Awaitable[str]],
+        may_ask: Callable[[], bool],
+        secret: Path = NETBOX_SECRET,
+    ) -> None:
+        self._cluster = cluster
+        self._may_ask = may_ask
+        self._secret = secret
+        self._netbox: NetBox | None = None
+        self._external = External(rpcs)
+
+    async def __aenter__(self) -> Self:
+        """Nothing is opened before it is needed."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """End every connection."""
+        if self._netbox is not None:
+            await self._netbox.close()
+        await self._external.close()
+
+    async def _of(self, group: ServiceGroup) -> Ipam:
+        if not isinstance(group.source, NetBoxSource):
+            return self._external
+        if self._netbox is None:
+            try:
+                self._netbox = NetBox(self._secret, cluster=await self._cluster())
+            except ApiError as problem:
+                why = IpamError(f"this cluster's name is not known yet: {problem}")
+                raise why.at(f"ServiceGroup {group.name}") from problem
+        return self._netbox
+
+    def _refuse_unless_leading(self, group: ServiceGroup) -> None:
+        if not self._may_ask():
+            raise IpamError(f"ServiceGroup {group.name}: not asked: this allocator does not lead")
+
+    async def allocate(self, group: ServiceGroup, request: Request) -> tuple[Leased, ...]:
+        """See Ipam."""
+        source = await self._of(group)
+        self._refuse_unless_leading(group)
+        leased = await source.allocate(group, request)
+        problem = _problem(leased, request)
+        if problem:
+            raise IpamError(f"ServiceGroup {group.name}: {problem}", is_permanent=True)
+        return leased
+
+    async def release(
+        self, group: ServiceGroup, service: ServiceKey, address: Address | None
+    ) -> None:
+        """See Ipam."""
+        source = await self._of(group)
+        self._refuse_unless_leading(group)
+        await source.release(group, service, address)
+
+    async def stats(self, group: ServiceGroup) -> Stats:
+        """See Ipam."""
+        return await (await self._of(group)).stats(group)
+
+    async def holders(self, group: ServiceGroup) -> frozenset[ServiceKey]:
+        """See Ipam."""
+        return await (await self._of(group)).holders(group)
+
+
+def _problem(leased: tuple[Leased, ...], request: Request) -> str:
+    """What is wrong with an answer; "" is nothing."""
+    addresses = [one.address for one in leased]
+    given = ", ".join(map(str, addresses))
+    for a in addresses:
+        if a.is_unspecified or a.is_multicast or a.is_loopback or a.is_link_local:
+            return f"it gave {a}, which no Service can have"
+    if request.explicit and set(addresses) != set(request.explicit):
+        return f"it gave {given} instead of {', '.join(map(str, request.explicit))}"
+    versions = [a.version for a in addresses]
+    if not request.explicit and (
+        len(set(versions)) < len(versions) or not set(versions) <= set(request.families)
+    ):
+        return f"it gave {given}: write it so that it gives one address of each wanted family"
+    return ""

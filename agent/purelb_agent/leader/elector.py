@@ -1,0 +1,259 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps or awaits the lock by which one of several allocators leads: a Lease.
+
+What it means is decided by the machine in the core. Every write of the leader asks first whether it
+may be sent (see fenced). Counted from when the last good renewal was *sent*, in seconds:
+
+    10  the right ends: nothing more is sent
+    12  the own kernel has given up whatever was not acknowledged (TCP_USER_TIMEOUT of 2 s)
+    14  the API server has given up whatever it had not carried out (`timeout=2s` of each write)
+    15  the earliest moment at which another may lead: it *saw* that renewal after it was sent, and
+        waits a full duration from then, on a clock of its own
+
+The second that is left is for what neither bounds, such as timers that are late. A process that was
+frozen finds its right gone when it goes on, and ends; another takes its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from purelb.core import names
+from purelb.core.leadership import locks
+from purelb.core.leadership.leader import (
+    AT_THE_SERVER,
+    ON_THE_WIRE,
+    Action,
+    LeaderRecord,
+    Leadership,
+    LeaderState,
+    LeaderTiming,
+    released,
+)
+from purelb_agent.kube.client import CONFLICT, NOT_FOUND, ApiError, Kube
+from purelb_agent.kube.events import About, Events
+from purelb_agent.kube.store import Json
+from purelb_agent.runtime import clock, log
+from purelb_agent.runtime.metrics import AllocatorMetrics
+from purelb_agent.runtime.tasks import ReplacedError
+
+_RELEASE_ATTEMPTS = 3
+_RELEASE_SECONDS = 1.0
+
+
+class LeadershipLostError(ReplacedError):
+    """The lock is lost: the process must end."""
+
+
+@dataclass(frozen=True)
+class Lock:
+    """The Lease that the replicas share."""
+
+    namespace: str
+    name: str = names.LEADER_LEASE
+
+    @property
+    def collection(self) -> str:
+        """Path of the Leases of its namespace."""
+        return f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases"
+
+    @property
+    def path(self) -> str:
+        """Path of the Lease."""
+        return f"{self.collection}/{self.name}"
+
+
+class Elector:
+    """One replica's view of the lock, fed by a watch of it; and the right to write."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        lock: Lock,
+        identity: str,
+        *,
+        metrics: AllocatorMetrics,
+        timing: LeaderTiming | None = None,
+    ) -> None:
+        self.elected = asyncio.Event()
+        self.has_looked = False
+        self._kube = kube
+        self._lock = lock
+        self._timing = timing or LeaderTiming()
+        self._machine = Leadership(identity, self._timing)
+        self._metrics = metrics
+        self._uid = ""
+        self._told = ""
+        self._is_failing = False
+        self._kick = asyncio.Event()
+
+    # What the watch brings.
+
+    def replace(self, items: list[Json], *, asked_at: float) -> None:  # noqa: ARG002 - a list has no age
+        """Take note of the Lease as it is, or that there is none."""
+        if items:
+            self.put(items[0])
+        else:
+            self._note(self._machine.gone(clock.now()))
+
+    def put(self, item: Json) -> None:
+        """Take note of a new or changed Lease."""
+        self._uid = item["metadata"]["uid"]
+        self._note(self._machine.observed(locks.record_of(item), clock.now()))
+
+    def drop(self, item: Json) -> None:
+        """Take note that the Lease was deleted."""
+        version = item["metadata"]["resourceVersion"]
+        self._note(self._machine.gone(clock.now(), version))
+
+    def _note(self, machine: Leadership) -> None:
+        self._machine = machine
+        self.has_looked = True
+        self._kick.set()
+
+    # What it means.
+
+    def seconds_left(self) -> float:
+        """How long this process may still write; 0: no more, or not yet. See the sum at the top."""
+        now = clock.now()
+        return self._machine.fence_at - now if self._machine.may_write(now) else 0.0
+
+    def may_ask(self, *, takes: float) -> bool:
+        """Whether another system may be asked for something, which ends within so many seconds.
+
+        It must end when the last write to the API server would.
+        """
+        return self.seconds_left() > max(0.0, takes - ON_THE_WIRE - AT_THE_SERVER)
+
+    async def run(self) -> None:
+        """Await the lock and keep it; LeadershipLostError when it is lost."""
+        while True:
+            self._machine = self._machine.at(clock.now())
+            self._tell()
+            step = self._machine.step(clock.now())
+            if step.action is Action.END:
+                raise self._lost()
+            if step.action is Action.WAIT:
+                await self._rest(step.until)
+            else:
+                await self._attempt()
+
+    async def _rest(self, until: float) -> None:
+        self._kick.clear()
+        try:
+            async with asyncio.timeout(min(until - clock.now(), self._timing.duration)):
+                await self._kick.wait()
+        except TimeoutError:
+            return
+
+    async def _attempt(self) -> None:
+        sent_at, wanted = clock.now(), self._machine.wanted(clock.wall_time())
+        before = self._machine.holder
+        try:
+            body = await self._write(wanted, self._timing.retry_period)
+        except ApiError as problem:
+            self._machine = self._machine.failed(sent_at=sent_at, now=clock.now())
+            await self._failed(problem)
+            return
+        self._is_failing = False
+        self._uid = body["metadata"]["uid"]
+        record = locks.record_of(body)
+        self._machine = self._machine.written(record, sent_at=sent_at, now=clock.now())
+        if self._machine.state is LeaderState.LEADING and not self.elected.is_set():
+            self._lead(before)
+
+    async def _write(self, record: LeaderRecord, seconds: float) -> Json:
+        """Write the lock in place of the version that the record names, or where there is none."""
+        body: dict[str, Any] = {"metadata": {}, "spec": locks.lease_spec(record)}
+        if record.version:
+            body["metadata"]["resourceVersion"] = record.version
+            return await self._kube.request("PATCH", self._lock.path, body, seconds=seconds)
+        body["metadata"] = {"name": self._lock.name, "labels": names.LEADER_LABELS}
+        return await self._kube.request("POST", self._lock.collection, body, seconds=seconds)
+
+    async def _failed(self, problem: ApiError) -> None:
+        if problem.status in (CONFLICT, NOT_FOUND):
+            await self._look()
+        elif not self._is_failing:
+            self._is_failing = True
+            log.warning("lockNotWritten", lock=self._lock.name, error=str(problem))
+
+    async def _look(self) -> None:
+        """See what is there instead of what the write was for."""
+        try:
+            seen = await self._kube.request(
+                "GET", self._lock.path, seconds=self._timing.retry_period
+            )
+        except ApiError as problem:
+            if problem.status == NOT_FOUND:
+                self._note(self._machine.gone(clock.now()))
+            return
+        self.put(seen)
+
+    # What is told.
+
+    def _tell(self) -> None:
+        """Log once whom this replica stands by for."""
+        holder = self._machine.holder
+        is_news = self.has_looked and holder != self._told
+        if is_news and self._machine.state is LeaderState.STANDING_BY:
+            self._told = holder
+            log.info(self._machine.state.value, lock=self._lock.name, holder=holder or "nobody")
+
+    def _lead(self, before: str) -> None:
+        self.elected.set()
+        self._metrics.is_leader.set(1)
+        log.info(
+            self._machine.state.value,
+            lock=self._lock.name,
+            holder=self._machine.identity,
+            before=before or "nobody",
+            transitions=self._machine.wanted(0.0).transitions,
+        )
+
+    def tell(self, events: Events) -> None:
+        """Leave an event on the lock that this replica leads."""
+        about = About("Lease", self._lock.name, self._lock.namespace, self._uid)
+        events.tell(about, "LeaderElected", f"{self._machine.identity} gives out the addresses")
+
+    def _lost(self) -> LeadershipLostError:
+        self._metrics.is_leader.set(0)
+        why = self._machine.state.value
+        log.warning("leadershipLost", lock=self._lock.name, reason=why, holder=self._machine.holder)
+        return LeadershipLostError(f"leadershipLost: {why}: this process may write no more")
+
+    # The end.
+
+    async def release(self) -> None:
+        """Give the lock up, if it is this process's; after `run` and everything it allowed ended.
+
+        Looked at anew: an attempt that was cut short may have succeeded.
+        """
+        if self._machine.state in (LeaderState.STANDING_BY, LeaderState.LEADING):
+            self._machine = self._machine.stopped()
+        self._metrics.is_leader.set(0)
+        for _attempt in range(_RELEASE_ATTEMPTS):
+            try:
+                if await self._release_once():
+                    log.info("leadershipReleased", lock=self._lock.name)
+            except ApiError as problem:
+                if problem.status == CONFLICT:
+                    continue
+                log.warning("lockNotReleased", lock=self._lock.name, error=str(problem))
+            return
+
+    async def _release_once(self) -> bool:
+        try:
+            body = await self._kube.request("GET", self._lock.path, seconds=_RELEASE_SECONDS)
+        except ApiError as problem:
+            if problem.status == NOT_FOUND:
+                return False
+            raise
+        record = locks.record_of(body)
+        if record.holder != self._machine.identity:
+            return False
+        await self._write(released(record, clock.wall_time()), _RELEASE_SECONDS)
+        return True

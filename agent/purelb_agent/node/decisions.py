@@ -1,0 +1,107 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Remembers the last judgement, to log and count each transition of a VIP once."""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Mapping
+
+from purelb.core.election.election import Electorate
+from purelb.core.model import Address, Reason
+from purelb.core.node.decisions import Judgement, Verdict
+from purelb_agent.runtime import log
+from purelb_agent.runtime.metrics import NodeMetrics
+
+# What holds for all addresses at once is said once, where it begins, and not for each of them.
+_OF_ALL = frozenset({Reason.LEASE_UNHEALTHY, Reason.LEASES_NOT_LISTED, Reason.LEAVING})
+
+
+def _services(verdict: Verdict) -> str:
+    return ",".join(str(key) for key in verdict.vip.services)
+
+
+class VerdictLog:
+    """Turns judgements into log lines and metrics, at their transitions only."""
+
+    def __init__(self, node: str, metrics: NodeMetrics) -> None:
+        self._node = node
+        self._metrics = metrics
+        self._last: Judgement | None = None
+
+    def note(self, judgement: Judgement) -> None:
+        """Take note of the judgement of one cycle."""
+        before: Mapping[Address, Verdict] = self._last.verdicts if self._last else {}
+        if judgement is self._last:
+            return
+        for address, verdict in judgement.verdicts.items():
+            known = before.get(address)
+            if known is not verdict:
+                self._compare(known, verdict)
+        self._last = judgement
+        self._count(judgement)
+
+    def _compare(self, before: Verdict | None, after: Verdict) -> None:
+        if after.decision.fell_back and not (before and before.decision.fell_back):
+            for key in after.vip.services:
+                self._metrics.affinity_fallbacks.of(key, str(key)).inc()
+            self._metrics.election_fallbacks.inc()
+        if before is None or (before.reason, before.decision.winner) != (
+            after.reason,
+            after.decision.winner,
+        ):
+            self._transition(before, after)
+
+    def _transition(self, before: Verdict | None, after: Verdict) -> None:
+        had = before is not None and before.is_here
+        winner = after.decision.winner or ""
+        say = log.info if had or after.reason not in _OF_ALL else log.debug
+        say(
+            after.reason.value,
+            ip=after.vip.address,
+            service=_services(after),
+            node=self._node,
+            winner=winner,
+            candidates=len(after.decision.candidates),
+        )
+        self._count_election(before, after)
+
+    def _count_election(self, before: Verdict | None, after: Verdict) -> None:
+        address, services = str(after.vip.address), _services(after)
+        winner = after.decision.winner or ""
+        old = (before.decision.winner if before else None) or ""
+        had = before is not None and before.reason is Reason.ELECTION_WON
+        has = after.reason is Reason.ELECTION_WON
+        if has and not had:
+            self._metrics.election_wins.inc()
+        if had and not has:
+            self._metrics.election_losses.inc()
+            log.info("lostElection", ip=address, service=services, node=self._node, winner=winner)
+        if before is not None and old != winner:
+            changes = self._metrics.winner_changes
+            changes.of(after.vip.address, services, address, old, winner).inc()
+
+    def _count(self, judgement: Judgement) -> None:
+        metrics = self._metrics
+        vips = [verdict.vip for verdict in judgement.verdicts.values()]
+        metrics.winner_changes.retain(judgement.verdicts)
+        for verdict in judgement.here:
+            address = verdict.vip.address
+            # Who shares it may change while it stays.
+            metrics.announced.only(address, (_services(verdict), self._node, str(address)))
+        metrics.announced.retain({verdict.vip.address for verdict in judgement.here})
+        metrics.affinity_fallbacks.retain(
+            {key for vip in vips if vip.has_affinity for key in vip.services}
+        )
+        self._count_subnets(judgement.world.electorate)
+
+    def _count_subnets(self, electorate: Electorate) -> None:
+        metrics = self._metrics
+        subnets: Tally[str] = Tally()
+        # Writing a subnet out is what costs here, and most nodes are in the same ones.
+        for alike, nodes in Tally(member.subnets for member in electorate.members).items():
+            subnets.update({str(subnet): nodes for subnet in alike})
+        for subnet, nodes in subnets.items():
+            metrics.candidates.of(subnet, subnet).set(nodes)
+        metrics.candidates.retain(subnets)
+        metrics.subnet_count.set(len(subnets))

@@ -1,0 +1,222 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""The program lbnodeagent: puts its parts together, starts them, and ends them in order."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+
+from purelb.core.election.claims import Classes, claimed
+from purelb.core.names import API_GROUP, API_VERSION, DEFAULT_NAMESPACE, LEADER_LEASE
+from purelb.core.node.conflicts import Conflict
+from purelb.core.settings import LeaseTiming, parse_switch, required
+from purelb_agent import __version__
+from purelb_agent.kube.client import Access, Kube
+from purelb_agent.kube.events import Events
+from purelb_agent.kube.store import NodeStore
+from purelb_agent.kube.watch import Watcher
+from purelb_agent.lease.outage import Holding
+from purelb_agent.lease.own_lease import Identity
+from purelb_agent.lease.peers import PATH as PEER_PATH
+from purelb_agent.lease.peers import Peers, read_key
+from purelb_agent.lease.renewer import Renewer
+from purelb_agent.node.announcer import Announcer
+from purelb_agent.node.conflicts import Sentinel
+from purelb_agent.node.decisions import VerdictLog
+from purelb_agent.node.interfaces import Interfaces
+from purelb_agent.node.netlink import Kernel
+from purelb_agent.node.reconcile import Hands, Reconciler
+from purelb_agent.node.reporter import Reporter
+from purelb_agent.runtime import log
+from purelb_agent.runtime.metrics import NodeMetrics
+from purelb_agent.runtime.probes import Probes
+from purelb_agent.runtime.program import arguments, run, stop_signal
+from purelb_agent.runtime.tasks import Tasks
+
+# After its Lease is gone a node stays, so that its peers' announcements are out before it is.
+STAY_SECONDS = 2.0
+# Where the role mounts the Secret by which the agents know each other.
+PEER_KEY = Path("/etc/purelb/peers/key")
+_ENVIRONMENT = """\
+  PURELB_NODE_NAME       name of this node (required)
+  PURELB_POD_UID         UID of this pod, marks the Lease as its own (required)
+  PURELB_NAMESPACE       namespace of the Leases (purelb-system)
+  PURELB_LEASE_DURATION  how long a Lease counts without renewal (10s)
+  PURELB_RENEW_DEADLINE  when a node withdraws if renewals fail (7s)
+  PURELB_RETRY_PERIOD    pause between failed renewals (2s)
+  PURELB_OUTAGE_HOLD     whether addresses stay while nobody reaches the API: on or off (on)
+  PURELB_UNCLASSED       whether Services without a loadBalancerClass are ours: on or off (on)
+  PURELB_DRAINING        whether taints of a leaving node keep addresses away: on or off (on)
+"""
+
+
+def _identity() -> Identity:
+    mend = "set it from the pod's fields, as the role purelb_install does"
+    return Identity(
+        node=required(os.environ, "PURELB_NODE_NAME", mend),
+        instance=required(os.environ, "PURELB_POD_UID", mend),
+        namespace=os.environ.get("PURELB_NAMESPACE") or DEFAULT_NAMESPACE,
+    )
+
+
+def _watchers(kube: Kube, store: NodeStore, identity: Identity) -> dict[str, Watcher]:
+    leases = f"/apis/coordination.k8s.io/v1/namespaces/{identity.namespace}/leases"
+    ours = f"/apis/{API_GROUP}/{API_VERSION}/namespaces/{identity.namespace}"
+    # The allocators' lock changes every other second, and says nothing of nodes.
+    of_nodes = {"fieldSelector": f"metadata.name!={LEADER_LEASE}"}
+    balanced = {"fieldSelector": "spec.type=LoadBalancer"}
+    return {
+        "leases": Watcher(kube, leases, store.leases, params=of_nodes),
+        "groups": Watcher(kube, f"{ours}/servicegroups", store.groups),
+        "configs": Watcher(kube, f"{ours}/lbnodeagents", store.configs),
+        "nodes": Watcher(kube, "/api/v1/nodes", store.nodes),
+        "slices": Watcher(kube, "/apis/discovery.k8s.io/v1/endpointslices", store.slices),
+        "services": Watcher(kube, "/api/v1/services", store.services, params=balanced),
+    }
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """What the environment and the command line say."""
+
+    identity: Identity
+    timing: LeaseTiming
+    classes: Classes
+    drains: bool
+    key: bytes | None
+    port: int
+
+    @classmethod
+    def read(cls, options: argparse.Namespace) -> _Settings:
+        holds = parse_switch(os.environ, "PURELB_OUTAGE_HOLD", default=True)
+        return cls(
+            _identity(),
+            LeaseTiming.parse(os.environ),
+            claimed(unclassed=parse_switch(os.environ, "PURELB_UNCLASSED", default=True)),
+            parse_switch(os.environ, "PURELB_DRAINING", default=True),
+            read_key(PEER_KEY) if holds else None,
+            options.metrics_port,
+        )
+
+
+class _Agent:
+    """The parts of the program, put together."""
+
+    def __init__(self, kube: Kube, settings: _Settings) -> None:
+        self.registry = CollectorRegistry()
+        identity, timing = settings.identity, settings.timing
+        self.metrics = metrics = NodeMetrics(self.registry)
+        self.store = store = NodeStore(
+            identity.node, classes=settings.classes, drains=settings.drains
+        )
+        self.kernel = Kernel()
+        self.renewer = Renewer(kube, store, identity, timing=timing, metrics=metrics)
+        self.events = Events(kube, component="lbnodeagent", instance=identity.node)
+        self.reporter = Reporter(kube, store, self.events, identity.node)
+        self.sentinel = Sentinel(self._on_conflict)
+        self.announcer = Announcer(metrics, self.sentinel)
+        self.watchers = _watchers(kube, store, identity)
+        hands = Hands(
+            Interfaces(self.kernel, metrics),
+            self.announcer,
+            VerdictLog(identity.node, metrics),
+            self.reporter,
+        )
+        self.reconciler = Reconciler(
+            store,
+            self.renewer,
+            hands,
+            metrics=metrics,
+            ask_again=self.watchers["leases"].refresh,
+        )
+
+    def _on_conflict(self, conflict: Conflict) -> None:
+        self.metrics.conflicts.inc()
+        self.reporter.report_conflict(conflict)
+
+    def peers(self, settings: _Settings) -> Peers | None:
+        """Who is asked whether the API is down for everybody; None where that is switched off."""
+        if settings.key is None:
+            log.warning("peersNotAsked", reason="switched off, or no key", key=PEER_KEY)
+            return None
+        timing = settings.timing
+        return Peers(
+            settings.identity.node,
+            settings.key,
+            timing=timing,
+            could_renew=self.renewer.could_renew,
+            lets_count=lambda node: self.store.lets_count(node, seconds=timing.duration),
+            port=settings.port,
+        )
+
+    def start(self, tasks: Tasks) -> None:
+        """Start everything but the peers."""
+        for name, watcher in self.watchers.items():
+            tasks.start(f"watch-{name}", watcher.run())
+        tasks.start("reconcile", self.reconciler.run())
+        tasks.start("renew", self.renewer.run())
+        tasks.start("report", self.reporter.run())
+        tasks.start("events", self.events.run())
+        tasks.start("conflicts", self.sentinel.run())
+
+    async def leave(self, tasks: Tasks) -> None:
+        """Leave the election, withdraw all, delete the Lease, stay a little: in this order."""
+        log.info("leaving", node=self.renewer.node)
+        self.renewer.leave()
+        self.reconciler.withdraw_all()
+        await tasks.stop("renew", "reconcile")
+        await self.renewer.delete()
+        # The reporter is still there and takes this node's entries out of the annotations.
+        await asyncio.sleep(STAY_SECONDS)
+        await tasks.stop()
+        self.announcer.close()
+        self.sentinel.close()
+        self.kernel.close()
+
+
+async def _work(options: argparse.Namespace) -> None:
+    settings, tasks, stop = _Settings.read(options), Tasks(), stop_signal()
+    async with AsyncExitStack() as stack:
+        kube = await stack.enter_async_context(Kube(Access.in_cluster(os.environ)))
+        agent = _Agent(kube, settings)
+        peers = agent.peers(settings)
+        routes = {} if peers is None else {PEER_PATH: peers.handle}
+        await stack.enter_async_context(
+            Probes(
+                agent.registry,
+                port=settings.port,
+                is_ready=lambda: agent.reconciler.is_ready,
+                routes=routes,
+            )
+        )
+        log.info("started", version=__version__, node=settings.identity.node)
+        agent.start(tasks)
+        if peers is not None:
+            await stack.enter_async_context(peers)
+            holding = Holding(
+                peers,
+                agent.renewer,
+                agent.store,
+                agent.events,
+                timing=settings.timing,
+                metrics=agent.metrics,
+            )
+            tasks.start("hold", holding.run())
+        try:
+            await tasks.run_until(stop)
+        finally:
+            await agent.leave(tasks)
+    log.info("stopped")
+
+
+def main() -> None:
+    """Entry point of the program."""
+    description = "Announce the addresses of LoadBalancer Services that this node has won."
+    run(arguments("lbnodeagent", description, _ENVIRONMENT).parse_args(), _work)

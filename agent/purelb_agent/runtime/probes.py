@@ -1,0 +1,71 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""The HTTP endpoints of both programs: /metrics, /healthz, /readyz, and what a program adds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Self
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from purelb.core.errors import SettingError
+
+
+class Probes:
+    """An HTTP server on all addresses of the host; used as an async context manager."""
+
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        *,
+        port: int,
+        is_ready: Callable[[], bool],
+        routes: Mapping[str, Handler] = MappingProxyType({}),
+    ) -> None:
+        self._registry = registry
+        self._port = port
+        self._is_ready = is_ready
+        app = web.Application()
+        app.router.add_get("/metrics", self._metrics)
+        app.router.add_get("/healthz", self._healthz)
+        app.router.add_get("/readyz", self._readyz)
+        for path, handler in routes.items():
+            app.router.add_get(path, handler)
+        self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
+
+    async def _metrics(self, _request: web.Request) -> web.Response:
+        return web.Response(
+            body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST}
+        )
+
+    async def _healthz(self, _request: web.Request) -> web.Response:
+        """That the event loop answers is the proof."""
+        return web.Response(text="ok\n")
+
+    async def _readyz(self, _request: web.Request) -> web.Response:
+        if self._is_ready():
+            return web.Response(text="ok\n")
+        return web.Response(status=503, text="not ready: the log says what was done last\n")
+
+    async def __aenter__(self) -> Self:
+        """Listen; SettingError if the port is taken."""
+        await self._runner.setup()
+        try:
+            # No address means every address of both families.
+            await web.TCPSite(self._runner, None, self._port).start()
+        except OSError as problem:
+            await self._runner.cleanup()
+            raise SettingError(
+                f"port {self._port} cannot be opened ({problem.strerror or problem}): free it, or "
+                "give another one with --metrics-port"
+            ) from problem
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Stop listening."""
+        await self._runner.cleanup()

@@ -1,0 +1,270 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the modules that audit cost in a big cluster: time, processor and memory of one run.
+
+The Leases and Services are really written to an API server, with nobody who acts on them: no agent
+is installed, and the label keeps kube-proxy away. Each run is a process of its own, as Ansible
+makes it, less what every module costs before it does anything (the baseline).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from typing import Any
+
+import yaml
+
+from bench.bed import NAMESPACE, run_lab
+from bench.figures import ROOT, Figure, progress
+from labkit.errors import LabError
+from labkit.lab import Lab
+from purelb.core.addresses import parse_subnets
+from purelb.core.api import codec
+from purelb.core.election.election import rank
+from purelb.core.leadership.leader import LeaderRecord
+from purelb.core.leadership.locks import lease_spec
+from purelb.core.model import Lease
+from purelb.core.names import LEADER_LEASE
+
+AIM_SECONDS, AIM_MB = 3.0, 150.0
+MODULES = ("purelb_lease_info", "purelb_verify")
+_SUBNETS, _malformed = parse_subnets(["10.0.0.0/8"])
+_FIRST = IPv4Address("10.1.0.0")
+_WRITERS = 4
+_SERVICES = "/api/v1/namespaces/default/services"
+_CRDS = ROOT / "roles/purelb_install/files/crds"
+# Written once, and still live when the last run ends.
+_LONG = 3600.0
+# Between us and the module, as its memory would begin with that of whoever started it.
+_LAUNCHER = """
+import resource, subprocess, sys, time
+begun = time.monotonic()
+done = subprocess.run([sys.executable, sys.argv[1]])
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+seconds = time.monotonic() - begun
+print(seconds, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, file=sys.stderr)
+sys.exit(done.returncode)
+"""
+
+
+@dataclass(frozen=True)
+class Size:
+    """Of a cluster: Leases, and Services with one address each."""
+
+    leases: int
+    services: int
+
+    def __str__(self) -> str:
+        return f"{self.leases} x {self.services}"
+
+
+SIZES = (Size(1000, 5000),)
+
+
+def names(size: Size) -> list[str]:
+    """The nodes, which are nothing but Leases."""
+    return [f"n{number:04}" for number in range(size.leases)]
+
+
+def lease(name: str) -> dict[str, Any]:
+    """A node's Lease, renewed now; nobody's, as there is no Node, and it must not go with it."""
+    renewed = Lease(
+        node=name,
+        subnets=_SUBNETS,
+        instance=name,
+        holder=name,
+        duration=_LONG,
+        renew_time=time.time(),
+    )
+    body = codec.lease_body(renewed, namespace=NAMESPACE)
+    del body["metadata"]["ownerReferences"]
+    return body
+
+
+def lock() -> dict[str, Any]:
+    """The Lease by which an allocator leads."""
+    now = time.time()
+    held = LeaderRecord("allocator", duration=_LONG, acquire_time=now, renew_time=now)
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": LEADER_LEASE, "namespace": NAMESPACE},
+        "spec": lease_spec(held),
+    }
+
+
+def service(number: int, winner: str) -> dict[str, Any]:
+    """A Service with an address that its winner announces."""
+    address = _FIRST + number
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": f"audit-{number:05}",
+            "namespace": "default",
+            "labels": {"service.kubernetes.io/service-proxy-name": "nobody"},
+            "annotations": {
+                "purelb.io/allocated-by": "PureLB",
+                "purelb.io/allocated-from": "default",
+                "purelb.io/pool-type": "local",
+                "purelb.io/announcing-IPv4": f"{winner},eth0,{address}",
+            },
+        },
+        "spec": {
+            "type": "LoadBalancer",
+            "loadBalancerClass": "purelb.io/purelb-v2",
+            # There are fewer node ports than Services.
+            "allocateLoadBalancerNodePorts": False,
+            "ports": [{"port": 80}],
+        },
+        "status": {"loadBalancer": {"ingress": [{"ip": str(address)}]}},
+    }
+
+
+@dataclass(frozen=True)
+class Objects:
+    """All that there is in a cluster, and what was seen on its nodes."""
+
+    leases: list[dict[str, Any]]
+    services: list[dict[str, Any]]
+    seen: dict[str, dict[str, Any]]
+
+    def arguments(self, module: str) -> dict[str, Any]:
+        """What a module is given: purelb_verify also what was seen on each node."""
+        return {"nodes": self.seen, "fail_on": "never"} if module == "purelb_verify" else {}
+
+
+def objects(size: Size) -> Objects:
+    """A cluster in which all is as it should be."""
+    nodes = names(size)
+    winners = [rank(nodes, _FIRST + number)[0] for number in range(size.services)]
+    held: dict[str, list[int]] = {name: [] for name in nodes}
+    for number, winner in enumerate(winners):
+        held[winner].append(number)
+    return Objects(
+        [lease(name) for name in nodes],
+        [service(number, winner) for number, winner in enumerate(winners)],
+        {name: _seen(index, held[name]) for index, name in enumerate(nodes)},
+    )
+
+
+def _seen(index: int, held: Iterable[int]) -> dict[str, Any]:
+    """What purelb_vip_info would return of a node."""
+    own = _address(IPv4Address("10.0.0.1") + index, None)
+    vips = [_address(_FIRST + number, 7) for number in held]
+    eth0 = {"name": "eth0", "index": 2, "mac": f"02:00:00:00:{index >> 8:02x}:{index & 255:02x}"}
+    state = {"up": True, "default_metrics": {"IPv4": 0}, "addresses": [own, *vips]}
+    return {"time": time.time(), "interfaces": [{**eth0, **state}]}
+
+
+def _address(address: IPv4Address, lifetime: int | None) -> dict[str, Any]:
+    return {
+        "address": str(address),
+        "prefix_length": _SUBNETS[0].prefixlen,
+        "valid_lifetime": lifetime,
+        "preferred_lifetime": lifetime,
+        "flags": [],
+    }
+
+
+def measure(sizes: Sequence[Size], *, runs: int) -> list[Figure]:
+    """All modules in clusters of these sizes, on a lab of their own."""
+    figures: list[Figure] = []
+    for size in sizes:
+        made = objects(size)
+        with _cluster(made) as lab:
+            at = {"kubeconfig": str(lab.kubeconfig)}
+            empty = {**at, "kind": "ServiceGroup"}
+            base = [spend("purelb_objects_info", empty)[0] for _ in range(runs)]
+            for module in MODULES:
+                progress(f"{size}: {module}")
+                spent = [_audit(module, at, made) for _ in range(runs)]
+                figures += _figures(str(size), module, spent, base)
+    return figures
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What one run of a module took."""
+
+    seconds: float
+    cpu: float
+    megabytes: float
+
+
+def _audit(module: str, at: dict[str, Any], made: Objects) -> Spent:
+    """What a run took that found each node and address, and nothing wrong."""
+    spent, result = spend(module, {**at, **made.arguments(module)})
+    found = {name: len(result[name]) for name in ("leases", "vips", "findings")}
+    if found != {"leases": len(made.leases), "vips": len(made.services), "findings": 0}:
+        raise LabError(f"{module} did not see the cluster that was written: {found}")
+    return spent
+
+
+def _figures(
+    case: str, module: str, spent: Iterable[Spent], base: Iterable[Spent]
+) -> Iterator[Figure]:
+    spent, base = tuple(spent), tuple(base)
+
+    def figure(
+        what: str, unit: str, pick: Callable[[Spent], float], aim: float | None = None
+    ) -> Figure:
+        values, baseline = tuple(map(pick, spent)), tuple(map(pick, base))
+        return Figure(case, f"{module}: {what}", unit, values, baseline, aim)
+
+    yield figure("duration", "s", lambda one: one.seconds, AIM_SECONDS)
+    yield figure("processor", "s", lambda one: one.cpu)
+    yield figure("memory", "MB", lambda one: one.megabytes, AIM_MB)
+
+
+def spend(module: str, arguments: dict[str, Any]) -> tuple[Spent, dict[str, Any]]:
+    """Run a module as Ansible does, without Ansible; what it took, and its result."""
+    given = json.dumps({"ANSIBLE_MODULE_ARGS": arguments})
+    argv = [sys.executable, "-c", _LAUNCHER, str(ROOT / f"plugins/modules/{module}.py")]
+    env = {**os.environ, "PYTHONPATH": f"{ROOT}/.ansible/collections"}
+    done = subprocess.run(argv, env=env, input=given, text=True, capture_output=True, check=True)
+    result: dict[str, Any] = json.loads(done.stdout)
+    return Spent(*map(float, done.stderr.splitlines()[-1].split())), result
+
+
+@contextmanager
+def _cluster(made: Objects) -> Iterator[Lab]:
+    """A new lab with so many Leases and Services; one that is up is ended first."""
+    run_lab("down")
+    try:
+        run_lab("up", "--nodes", "1")
+        lab = Lab.load()
+        _write(lab, made)
+        yield lab
+    finally:
+        run_lab("down")
+
+
+def _write(lab: Lab, made: Objects) -> None:
+    progress(f"writing {len(made.leases)} Leases and {len(made.services)} Services")
+    lab.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    for path in _CRDS.glob("*.yaml"):
+        definition = yaml.safe_load(path.read_text())
+        lab.api.create(definition)
+        lab.api.wait(
+            lab.api.path_of(definition),
+            lambda d: any(c["type"] == "Established" for c in d["status"].get("conditions") or ()),
+        )
+
+    def put(one: dict[str, Any]) -> None:
+        lab.api.create(one)
+        path = f"{_SERVICES}/{one['metadata']['name']}/status"
+        lab.api.merge_patch(path, {"status": one["status"]})
+
+    with ThreadPoolExecutor(_WRITERS) as pool:
+        list(pool.map(lab.api.create, [lock(), *made.leases]))
+        list(pool.map(put, made.services))

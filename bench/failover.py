@@ -1,0 +1,189 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a client on the segment notices when a node's addresses move: the longest silence of each.
+
+Every address is pinged all the time, and some of them are asked by HTTP as well. The addresses of
+the other nodes, which do not move, are the baseline: what the machine and the measuring do.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bench import bed
+from bench.figures import Figure, progress
+from labkit.lab import Lab
+from labkit.probe.pinger import Pinger, Times, longest_gap
+from labkit.probe.prober import Prober
+from purelb.core.names import lease_name
+
+SERVICES = (1, 25, 125)
+VICTIM = bed.FIRST_NODE
+FAMILIES = ("IPv4", "IPv6")
+_AGENTS = f"/api/v1/namespaces/{bed.NAMESPACE}/pods"
+# Of each family, by HTTP: a request costs a hundred times what a ping does.
+_ASKED = 2
+_PAUSE = 0.02
+_LEASE = f"{bed.LEASES}/{lease_name(VICTIM)}"
+# In seconds, of the worst that may be expected.
+_AIMS = {"agent pod deleted": 5.0, "cable cut": 15.0}
+# Of silence after the last move, before the next thing happens.
+_REST = 2.0
+# Pings a second that the measuring may cost; with more addresses each has its turn less often.
+_RATE = 5000
+_SHORTEST = 0.01
+
+
+@dataclass(frozen=True)
+class Window:
+    """What was done, and the time in which its effect is looked for."""
+
+    what: str
+    since: float
+    until: float
+
+
+def pace(addresses: int) -> float:
+    """Seconds between two pings of one address."""
+    return max(_SHORTEST, addresses / _RATE)
+
+
+def phases(runs: int) -> list[float]:
+    """Seconds between the last renewal and the cut, spread evenly over the time between two.
+
+    A cut node is missed when its Lease ends, so the silence depends on this more than on anything
+    else; and left to itself each cut would come at the same moment, counted from the agent's start.
+    """
+    return [bed.RENEWAL * (run + 0.5) / runs for run in range(runs)]
+
+
+class Measure:
+    """The victim's addresses go and come back, again and again."""
+
+    def __init__(self, lab: Lab, vips: Sequence[str]) -> None:
+        self._lab = lab
+        self._vips = list(vips)
+        wanted = bed.winners(self._vips, lab.nodes)
+        self._moving = frozenset(vip for vip, node in wanted.items() if node == VICTIM)
+        # (what, how it was asked, family) -> longest silences.
+        self._gaps: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+        self._still: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+
+    def run(self, phase: float) -> None:
+        """Lose the agent, then the node, which had renewed its Lease so many seconds before."""
+        for lose in (self._lose_agent, lambda: self._lose_node(phase)):
+            asked = [vip for family in FAMILIES for vip in self._moving_of(family)[:_ASKED]]
+            pinger = Pinger(self._lab, *self._vips, every=pace(len(self._vips)))
+            with pinger, Prober(self._lab, *asked, pause=_PAUSE) as prober:
+                time.sleep(1)
+                windows = lose()
+                times = pinger.stop()
+            for window in windows:
+                self._take_pings(window, times)
+                self._take_answers(window, prober, asked)
+
+    def _moving_of(self, family: str) -> list[str]:
+        return [vip for vip in self._vips if vip in self._moving and _family(vip) == family]
+
+    def _lose_agent(self) -> list[Window]:
+        """The agent's pod is deleted, and its successor takes the addresses back."""
+        pods = self._lab.api.items(
+            _AGENTS,
+            labelSelector="component=lbnodeagent",
+            fieldSelector=f"spec.nodeName={VICTIM}",
+        )
+        begin = time.monotonic()
+        self._lab.api.delete(f"{_AGENTS}/{pods[0]['metadata']['name']}")
+        return self._go_and_return(begin, "agent pod deleted", "agent back")
+
+    def _lose_node(self, phase: float) -> list[Window]:
+        """The node's cable is cut, and mended when other nodes have its addresses."""
+        self._wait_for_renewal()
+        time.sleep(phase)
+        begin = time.monotonic()
+        self._lab.cut(VICTIM)
+        try:
+            self._wait_until_moved()
+            # A while for what answers late, before the node is there again.
+            time.sleep(_REST)
+        finally:
+            self._lab.mend(VICTIM)
+        mended = time.monotonic()
+        self._wait_until_back()
+        return [
+            Window("cable cut", begin, mended),
+            Window("cable back", mended, time.monotonic()),
+        ]
+
+    def _wait_for_renewal(self) -> None:
+        def renewed() -> str:
+            return str(self._lab.api.get(_LEASE)["spec"]["renewTime"])
+
+        before = renewed()
+        bed.eventually(lambda: renewed() != before, "renewal", 2 * bed.RENEWAL)
+
+    def _go_and_return(self, begin: float, gone: str, back: str) -> list[Window]:
+        self._wait_until_moved()
+        # The next pod starts when this one has ended, which stays for two seconds.
+        moved = time.monotonic() + _REST / 2
+        self._wait_until_back()
+        return [Window(gone, begin, moved), Window(back, moved, time.monotonic())]
+
+    def _wait_until_moved(self) -> None:
+        def moved() -> bool:
+            held = bed.on_nodes(self._lab)
+            others = frozenset[str]().union(*(v for node, v in held.items() if node != VICTIM))
+            return self._moving <= others
+
+        bed.eventually(moved, f"takeover of {len(self._moving)} addresses", 30)
+
+    def _wait_until_back(self) -> None:
+        bed.settle(self._lab, self._vips)
+        time.sleep(_REST)
+
+    def _take_pings(self, window: Window, times: Times) -> None:
+        for vip in self._vips:
+            gaps = self._gaps if vip in self._moving else self._still
+            gap = longest_gap(times[vip], since=window.since, until=window.until)
+            gaps[window.what, "ping", _family(vip)].append(gap)
+
+    def _take_answers(self, window: Window, prober: Prober, asked: Sequence[str]) -> None:
+        for vip in asked:
+            ends = [a.ended for a in prober.answers if a.address == vip and a.body is not None]
+            gap = longest_gap(ends, since=window.since, until=window.until)
+            self._gaps[window.what, "HTTP", _family(vip)].append(gap)
+
+    def figures(self, runs: int) -> list[Figure]:
+        """All that was measured in so many runs."""
+        return [
+            Figure(
+                f"{len(self._vips)} addresses",
+                f"{what}: no answer to {asked}, {family}",
+                "s",
+                tuple(gaps),
+                baseline=tuple(self._still[what, asked, family]),
+                aim=_AIMS.get(what),
+                runs=runs,
+            )
+            for (what, asked, family), gaps in self._gaps.items()
+        ]
+
+
+def _family(vip: str) -> str:
+    return "IPv6" if ":" in vip else "IPv4"
+
+
+def measure(services: Sequence[int] = SERVICES, *, runs: int) -> list[Figure]:
+    """Measure with so many Services, one number after the other."""
+    figures: list[Figure] = []
+    with bed.bed() as lab:
+        for count in sorted(services):
+            measured = Measure(lab, bed.have_services(lab, count))
+            for run, phase in enumerate(phases(runs), start=1):
+                progress(f"{bed.FAMILIES * count} addresses: run {run} of {runs}")
+                measured.run(phase)
+            figures += measured.figures(runs)
+    return figures

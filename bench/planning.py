@@ -1,0 +1,307 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a change costs a node before it touches an interface: from the Lease's JSON to the plan.
+
+No cluster is asked: the Leases are the JSON that the API server would send, and the store, the
+judgement and the plan are the agent's own. Each change is also judged from nothing, which is the
+baseline, and must say the same.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from ipaddress import IPv4Address, IPv6Address, ip_network
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from bench.figures import Figure, progress
+from purelb.core.addresses import parse_range
+from purelb.core.api import codec
+from purelb.core.election.leases import Right
+from purelb.core.election.vips import VipIndex
+from purelb.core.model import (
+    InterfaceAddress,
+    Lease,
+    Link,
+    Network,
+    PoolType,
+    Service,
+    ServiceGroup,
+    ServiceKey,
+)
+from purelb.core.names import DEFAULT_NAMESPACE
+from purelb.core.node.decisions import Judgement, judge
+from purelb.core.node.plan import Plan, plan
+from purelb.core.node.snapshot import World, electorate_of
+from purelb_agent.kube.store import LeaseTable
+from purelb_agent.node.decisions import VerdictLog
+from purelb_agent.runtime import clock
+from purelb_agent.runtime.metrics import NodeMetrics
+
+NET4, NET6 = ip_network("10.0.0.0/16"), ip_network("fd28::/64")
+ELSEWHERE = ip_network("10.9.0.0/16")
+AIM_MS = 50.0
+_GROUP = ServiceGroup(
+    "default",
+    ranges=(
+        parse_range("10.0.64.0/18", str(NET4)),
+        parse_range("fd28::1:0:0-fd28::1:0:ffff", str(NET6)),
+    ),
+)
+_FIRST4, _FIRST6 = (one.first for one in _GROUP.ranges)
+_ETH0 = Link(2, "eth0", default_metrics={4: 0, 6: 1024})
+_OWN = (
+    InterfaceAddress(2, IPv4Address("10.0.0.1"), NET4.prefixlen),
+    InterfaceAddress(2, IPv6Address("fd28::1"), NET6.prefixlen),
+)
+_MILLI, _MICRO = 1e3, 1e6
+# A Lease lasts longer than the benchmark, so that none ends but those that are to.
+_LONG = 3600.0
+
+
+@dataclass(frozen=True)
+class Size:
+    """Of a cluster: nodes, and addresses of LoadBalancer Services, half of them IPv6."""
+
+    nodes: int
+    addresses: int
+
+    def __str__(self) -> str:
+        return f"{self.nodes} x {self.addresses}"
+
+
+SIZES = (Size(100, 500), Size(1000, 5000))
+
+
+def lease_line(number: int, *, written: int, subnets: Sequence[Network] = (NET4, NET6)) -> bytes:
+    """A node's Lease as a watch delivers it: JSON with all that the API server adds."""
+    lease = Lease(
+        node=f"n{number:04}",
+        subnets=tuple(subnets),
+        instance=f"00000000-0000-0000-0000-{number:012}",
+        holder=f"n{number:04}",
+        node_uid=f"11111111-0000-0000-0000-{number:012}",
+        renew_time=clock.wall_time(),
+        duration=_LONG,
+    )
+    body: dict[str, Any] = codec.lease_body(lease, namespace=DEFAULT_NAMESPACE)
+    marks = "labels", "annotations", "ownerReferences"
+    owned: dict[str, Any] = {f"f:{key}": {".": {}} for key in marks}
+    spec: dict[str, Any] = {f"f:{key}": {} for key in body["spec"]}
+    body["metadata"] |= {
+        "uid": f"22222222-0000-0000-0000-{number:012}",
+        "resourceVersion": str(written),
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+        "managedFields": [
+            {
+                "apiVersion": "coordination.k8s.io/v1",
+                "fieldsType": "FieldsV1",
+                "fieldsV1": {"f:metadata": owned, "f:spec": spec},
+                "manager": "purelb",
+                "operation": "Update",
+                "time": "2026-01-01T00:00:00Z",
+            }
+        ],
+    }
+    return json.dumps(body).encode()
+
+
+def _services(count: int) -> list[Service]:
+    return [
+        Service(
+            ServiceKey("default", f"s{number:04}"),
+            families=(4, 6),
+            addresses=(_FIRST4 + number, _FIRST6 + number),
+            allocated_by_us=True,
+            allocated_from=_GROUP.name,
+            pool_type=PoolType.LOCAL,
+        )
+        for number in range(count)
+    ]
+
+
+class Node:
+    """What the agent of the first node knows and remembers, without its sockets."""
+
+    def __init__(self, size: Size) -> None:
+        self.wakes = 0
+        self.size = size
+        self.services = _services(size.addresses // 2)
+        self.leases = LeaseTable(self._wake)
+        self.index = VipIndex()
+        self.index.regroup((_GROUP,))
+        self.index.change({one.key: one for one in self.services})
+        self.judgement: Judgement | None = None
+        self.verdicts = VerdictLog("n0000", NodeMetrics(CollectorRegistry()))
+        # The judgement knows by identity that these stay as they are.
+        self._endpoints: dict[ServiceKey, frozenset[str]] = {}
+        self._held: tuple[InterfaceAddress, ...] = ()
+        self._written = 0
+        bodies = [json.loads(self.lease_line(number)) for number in range(size.nodes)]
+        self.leases.replace(bodies, asked_at=clock.now())
+
+    def _wake(self) -> None:
+        self.wakes += 1
+
+    def lease_line(self, number: int, subnets: Sequence[Network] = (NET4, NET6)) -> bytes:
+        """The next version of a node's Lease."""
+        self._written += 1
+        return lease_line(number, written=self._written, subnets=subnets)
+
+    def world(self) -> World:
+        """What the loop would read at this moment."""
+        now = clock.now()
+        right = Right(now + 7, now + 10)
+        return World(
+            node="n0000",
+            vips=self.index.vips,
+            groups=(_GROUP,),
+            endpoints=self._endpoints,
+            electorate=electorate_of(
+                self.leases.membership.live(now), right, listed=self.leases.listed, now=now
+            ),
+            right=right,
+            links=(_ETH0,),
+            addresses=(*_OWN, *self._held),
+        )
+
+    def cycle(self) -> Plan:
+        """Judge and plan as the loop does."""
+        world = self.world()
+        self.judgement = judge(world, self.judgement)
+        return plan(self.judgement, world, now=clock.now())
+
+    def hold(self, made: Plan) -> None:
+        """Take the plan as carried out."""
+        expires = clock.now() + 10
+        gone = {remove.held for remove in made.removes}
+        come = tuple(
+            InterfaceAddress(put.link, put.address, put.prefixlen, expires, expires, True)
+            for put in made.puts
+            if put.is_new
+        )
+        self._held = (*(held for held in self._held if held not in gone), *come)
+
+    def note(self) -> None:
+        """Tell the log and the metrics, as the loop does."""
+        if self.judgement is not None:
+            self.verdicts.note(self.judgement)
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin
+
+
+class Measure:
+    """One size of cluster; each kind of change as often as there are runs."""
+
+    def __init__(self, size: Size) -> None:
+        self.node = Node(size)
+        self._last: dict[str, list[float]] = {}
+        self._from_nothing: dict[str, list[float]] = {}
+        self._noting: dict[str, list[float]] = {}
+        self.renewals: list[float] = []
+        self.own_renewals: list[float] = []
+        # What an agent does once, at its start.
+        self.node.hold(self.node.cycle())
+        self.node.note()
+
+    def run(self, number: int) -> None:
+        """Change each thing once, by another node and another Service each time."""
+        node = self.node
+        other = 1 + number % (node.size.nodes - 1)
+        service = node.services[number % len(node.services)]
+        put, drop = node.leases.put, node.leases.drop
+        leaving, coming = node.lease_line(other), node.lease_line(other)
+        moving, back = node.lease_line(other, (ELSEWHERE, NET6)), node.lease_line(other)
+        changed = replace(service, skip_dad=True)
+        self._change("a node leaves", lambda: drop(json.loads(leaving)))
+        self._change("a node comes", lambda: put(json.loads(coming)))
+        self._change("a node's subnets change", lambda: put(json.loads(moving)))
+        node.leases.put(json.loads(back))
+        node.hold(node.cycle())
+        self._change("a Service changes", lambda: node.index.change({service.key: changed}))
+        self._change("a Service goes", lambda: node.index.change({service.key: None}))
+        self._change("a Service comes", lambda: node.index.change({service.key: service}))
+        self.renewals.append(self._renew_all())
+        self.own_renewals.append(_seconds(node.cycle))
+
+    def _change(self, what: str, change: Callable[[], object]) -> None:
+        node = self.node
+
+        def change_and_plan() -> None:
+            change()
+            node.hold(node.cycle())
+
+        self._last.setdefault(what, []).append(_seconds(change_and_plan))
+        self._noting.setdefault(what, []).append(_seconds(node.note))
+        world = node.world()
+        begin = time.perf_counter()
+        judgement = judge(world)
+        plan(judgement, world, now=clock.now())
+        self._from_nothing.setdefault(what, []).append(time.perf_counter() - begin)
+        if node.judgement is None or judgement.verdicts != node.judgement.verdicts:
+            raise AssertionError(f"{what}: the judgement from nothing says something else")
+
+    def _renew_all(self) -> float:
+        """Seconds for the renewal of one peer's Lease; of all peers, one after the other."""
+        node, wakes = self.node, self.node.wakes
+        lines = [node.lease_line(number) for number in range(1, node.size.nodes)]
+
+        def renew() -> None:
+            for line in lines:
+                node.leases.put(json.loads(line))
+
+        seconds = _seconds(renew) / len(lines)
+        if node.wakes != wakes:
+            raise AssertionError("a renewal woke the loop")
+        return seconds
+
+    def figures(self) -> list[Figure]:
+        """All that was measured."""
+        case = str(self.node.size)
+
+        def figure(what: str, values: list[float], scale: float, **more: Any) -> Figure:
+            unit = "ms" if scale == _MILLI else "µs"
+            return Figure(case, what, unit, tuple(scale * value for value in values), **more)
+
+        changes = [
+            figure(
+                f"{what}: judged and planned",
+                values,
+                _MILLI,
+                baseline=tuple(_MILLI * value for value in self._from_nothing[what]),
+                aim=AIM_MS,
+            )
+            for what, values in self._last.items()
+        ]
+        noting = [
+            figure(f"{what}: told to log and metrics", values, _MILLI)
+            for what, values in self._noting.items()
+            if what.startswith("a node")
+        ]
+        return [
+            *changes,
+            *noting,
+            figure("a peer's Lease is renewed: read, wakes nobody", self.renewals, _MICRO),
+            figure("own Lease renewed: judged and planned", self.own_renewals, _MILLI),
+        ]
+
+
+def measure(sizes: Sequence[Size] = SIZES, *, runs: int) -> list[Figure]:
+    """Measure clusters of these sizes."""
+    figures: list[Figure] = []
+    for size in sizes:
+        progress(f"{size}: from nothing")
+        measured = Measure(size)
+        for run in range(runs):
+            progress(f"{size}: run {run + 1} of {runs}")
+            measured.run(run)
+        figures += measured.figures()
+    return figures

@@ -1,0 +1,180 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What each command does: it gets the parsed arguments and returns an exit code."""
+
+import argparse
+import os
+import subprocess
+
+from labkit import inventory as inventory_module
+from labkit.cli import logs
+from labkit.cli import soak as soak_module
+from labkit.cluster import lifecycle
+from labkit.host import setup as setup_module
+from labkit.host.places import places
+from labkit.images import buildah
+from labkit.images.programs import programs
+from labkit.lab import Lab
+from labkit.net.namespaces import inside
+
+
+def setup(_args: argparse.Namespace) -> int:
+    """Run `lab setup`."""
+    setup_module.setup(places())
+    return 0
+
+
+def build_image(args: argparse.Namespace) -> int:
+    """Run `lab image build`."""
+    built = buildah.build(
+        places(),
+        tag=args.tag,
+        file=args.file,
+        context=args.context,
+        arguments=args.build_arg,
+        output=args.output,
+    )
+    print(f"{built.tag}: {built.id[:12]}, {built.size}")
+    return 0
+
+
+def up(args: argparse.Namespace) -> int:
+    """Run `lab up`."""
+    lifecycle.up(places(), nodes=args.nodes, placements=args.place)
+    return 0
+
+
+def down(_args: argparse.Namespace) -> int:
+    """Run `lab down`."""
+    lifecycle.take_down(places())
+    return 0
+
+
+def status(_args: argparse.Namespace) -> int:
+    """Run `lab status`."""
+    return 0 if lifecycle.status(places()) else 1
+
+
+def kubeconfig(args: argparse.Namespace) -> int:
+    """Run `lab kubeconfig`."""
+    path = Lab.load().kubeconfig
+    print(path.read_text() if args.raw else path)
+    return 0
+
+
+def inventory(_args: argparse.Namespace) -> int:
+    """Run `lab inventory`."""
+    lab = Lab.load()
+    print(inventory_module.inventory(lab.at, lab.topology))
+    return 0
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Run `lab exec`."""
+    host = Lab.load().topology.host(args.host)
+    return subprocess.run(inside(host.netns, _words(args.argv)), check=False).returncode
+
+
+def client(args: argparse.Namespace) -> int:
+    """Run `lab client`."""
+    args.host = "client"
+    return execute(args)
+
+
+def kubectl(args: argparse.Namespace) -> int:
+    """Run `lab kubectl`."""
+    lab = Lab.load()
+    env = os.environ | {"KUBECONFIG": str(lab.kubeconfig)}
+    argv = [str(programs(lab.at).kubernetes), "kubectl", *_words(args.argv)]
+    return subprocess.run(argv, env=env, check=False).returncode
+
+
+def _words(argv: list[str]) -> list[str]:
+    return argv[1:] if argv[:1] == ["--"] else argv
+
+
+def load(args: argparse.Namespace) -> int:
+    """Run `lab load`."""
+    lab = Lab.load()
+    lab.load_image(args.archive, *args.node)
+    print(f"loaded {args.archive.name} on {', '.join(args.node or lab.nodes)}")
+    return 0
+
+
+def cut(args: argparse.Namespace) -> int:
+    """Run `lab cut`."""
+    Lab.load().cut(args.host)
+    return 0
+
+
+def mend(args: argparse.Namespace) -> int:
+    """Run `lab mend`."""
+    Lab.load().mend(args.host)
+    return 0
+
+
+def partition(args: argparse.Namespace) -> int:
+    """Run `lab partition`."""
+    Lab.load().partition(args.node)
+    return 0
+
+
+def heal(args: argparse.Namespace) -> int:
+    """Run `lab heal`."""
+    Lab.load().heal(args.node)
+    return 0
+
+
+def api(args: argparse.Namespace) -> int:
+    """Run `lab api`."""
+    lab = Lab.load()
+    if args.what in ("stop", "restart"):
+        lab.stop_api()
+    if args.what in ("start", "restart"):
+        lab.start_api()
+    return 0
+
+
+def routing(args: argparse.Namespace) -> int:
+    """Run `lab routing`."""
+    lab = Lab.load()
+    if args.what == "start":
+        lab.start_routing()
+    elif args.what == "stop":
+        lab.stop_routing()
+    else:
+        print(lab.show_routing())
+    return 0
+
+
+def kill(args: argparse.Namespace) -> int:
+    """Run `lab kill`."""
+    print(Lab.load().kill(args.host, args.what, args.signal).pid)
+    return 0
+
+
+def start(args: argparse.Namespace) -> int:
+    """Run `lab start`."""
+    print(Lab.load().start(args.host, args.what).pid)
+    return 0
+
+
+def soak(args: argparse.Namespace) -> int:
+    """Run `lab soak`."""
+    return 0 if soak_module.soak(places(), times=args.times, nodes=args.nodes) else 1
+
+
+def show_logs(args: argparse.Namespace) -> int:
+    """Run `lab logs`."""
+    return logs.show(places(), args.name, follow=args.follow, lines=args.lines)
+
+
+def keep_links(_args: argparse.Namespace) -> int:
+    """Run the daemon that puts links back."""
+    from labkit.cluster import keeper, state  # noqa: PLC0415 - no other command needs it
+
+    topology = state.load_topology(places())
+    if topology:
+        keeper.run(topology)
+    return 1

@@ -1,0 +1,105 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Take a lab down: find what is its own, end it, and leave nothing behind.
+
+Nothing here relies on `up` having come to its end, nor on any file in the run folder: processes
+are found by mark, namespace, cgroup and parent, namespaces and links by record or by mark.
+"""
+
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+from labkit.cluster import state
+from labkit.errors import StepFailed
+from labkit.host import cgroups
+from labkit.host.places import NETNS_DIR, Places
+from labkit.host.processes import POLL, end, inode, members
+from labkit.net import network
+from labkit.net.namespaces import ip_batch, path_of
+from labkit.topology import prefix_of
+
+_ROUNDS = 20  # a dying program may have started another between the look and the kill
+
+
+def take_down(at: Places) -> bool:
+    """End everything of this lab; tell whether there was anything."""
+    names = own_namespaces(at)
+    found = at.run.exists() or bool(names)
+    found |= _end_processes(at, names)
+    links = list(network.links_of(at.run))
+    if links:
+        ip_batch([f"link del {name}" for name in links])
+    if names:
+        ip_batch([f"netns del {name}" for name in names])
+    cgroups.remove(at.cgroup)
+    _unmount(at)
+    _remove_files(at.run)
+    return found or bool(links)
+
+
+def own_namespaces(at: Places) -> list[str]:
+    """List this lab's namespaces that exist: marked as its own, or recorded by `up` and unmarked.
+
+    A recorded name may have become another lab's, after this one was killed.
+    """
+    topology = state.load_topology(at)
+    recorded = topology.namespaces if topology else ()
+    candidates = NETNS_DIR.glob(f"{prefix_of(at.number)}*") if NETNS_DIR.is_dir() else ()
+    owners = {path.name: network.owner_of(path.name) for path in candidates}
+    return [
+        name
+        for name, owner in owners.items()
+        if owner == str(at.run) or (not owner and name in recorded)
+    ]
+
+
+def leftovers(at: Places) -> list[str]:
+    """Say what of a lab is on the machine: empty after `down`."""
+    names = own_namespaces(at)
+    inodes = frozenset(inode(path_of(n)) for n in names) - {0}
+    left = [f"namespace {name}" for name in names]
+    left += [f"process {p.pid}" for p in members(mark=str(at.run), netns=inodes, cgroup=at.cgroup)]
+    left += [f"link {name}" for name in network.links_of(at.run)]
+    left += [f"mount {m}" for m in _mounts(at)]
+    left += [f"cgroup {c}" for c in cgroups.groups(at.cgroup)]
+    left += [f"folder {at.run}"] if at.run.exists() else []
+    return left
+
+
+def _end_processes(at: Places, names: list[str]) -> bool:
+    inodes = frozenset(inode(path_of(name)) for name in names) - {0}
+    found = False
+    for _ in range(_ROUNDS):
+        alive = members(mark=str(at.run), netns=inodes, cgroup=at.cgroup)
+        if not alive:
+            return found
+        found = True
+        end(alive)
+    pids = " ".join(str(p.pid) for p in alive)
+    raise StepFailed("down", f"these processes do not end: {pids}")
+
+
+def _mounts(at: Places) -> list[str]:
+    lines = Path("/proc/self/mounts").read_text().splitlines()
+    return [m for line in lines if (m := line.split()[1]).startswith(f"{at.run}/")]
+
+
+def _unmount(at: Places) -> None:
+    """Undo mounts in the machine's own namespace; only an old kernel or a bug leaves one."""
+    for point in reversed(_mounts(at)):
+        subprocess.run(["umount", "--lazy", point], capture_output=True, check=False)
+
+
+def _remove_files(folder: Path) -> None:
+    """Remove the run folder; mounts of a namespace that is just dying may hold it a moment."""
+    deadline = time.monotonic() + 5
+    while folder.exists():
+        try:
+            shutil.rmtree(folder)
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise StepFailed("down", f"cannot remove {folder}: {error}") from error
+            time.sleep(POLL)

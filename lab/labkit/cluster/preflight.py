@@ -1,0 +1,170 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What must be true before the lab starts; each check ends in one line that says what to do."""
+
+import ipaddress
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from labkit.cluster.remnants import remnants
+from labkit.errors import Problem
+from labkit.host.places import Places
+from labkit.images import bases
+from labkit.images.programs import programs
+from labkit.net.namespaces import path_of
+from labkit.topology import Topology
+
+MIN_FREE_UP = 2  # GiB; a lab of four nodes with images was seen to take 1
+MIN_FREE_SETUP = 12  # GiB; Go's module and build caches, the binaries, the base images
+
+# Debian package -> a file of it.
+PACKAGES = {
+    "iproute2": "/sbin/ip",
+    "nftables": "/usr/sbin/nft",
+    "openssl": "/usr/bin/openssl",
+    "runc": "/usr/sbin/runc",
+    "containernetworking-plugins": "/usr/lib/cni/bridge",
+    "debootstrap": "/usr/sbin/debootstrap",
+    "buildah": "/usr/bin/buildah",
+    "tcpdump": "/usr/bin/tcpdump",
+    "faketime": "/usr/bin/faketime",
+    "iputils-ping": "/usr/bin/ping",
+    "curl": "/usr/bin/curl",
+    "util-linux": "/usr/bin/nsenter",
+    "frr": "/usr/lib/frr/bgpd",
+    "user-mode-linux": "/usr/bin/linux.uml",
+    "kmod": "/sbin/modprobe",
+    "chromium": "/usr/bin/chromium",
+    "prometheus": "/usr/bin/promtool",
+}
+# Overlays of the nodes cover these, and an overlay cannot lie in itself (nodes.py).
+_COVERED = ("/run", "/var/run", "/var/lib", "/var/log")
+_ELSE = "set LAB_NUMBER to a number that no lab has"
+
+
+def check_root(uid: int | None = None) -> None:
+    """Refuse anybody but root."""
+    if (os.geteuid() if uid is None else uid) != 0:
+        raise Problem("the lab makes network namespaces and mounts: run it as root")
+
+
+def check_go() -> None:
+    """Refuse to set up without Go."""
+    if not shutil.which("go"):
+        raise Problem("there is no 'go' on PATH: install Go 1.26 or later")
+
+
+def check_tun(path: Path = Path("/dev/net/tun")) -> None:
+    """Refuse a machine without tun, which tests of a user-mode kernel need later."""
+    if not path.exists():
+        raise Problem(
+            f"{path} is missing: 'mkdir -p {path.parent} && mknod {path} c 10 200' makes it"
+            " (tests that boot a kernel of their own reach the lab through it)"
+        )
+
+
+def check_disk(folder: Path, *, gib: int, free: int | None = None) -> None:
+    """Refuse a disk that would run full on the way."""
+    while not folder.exists():
+        folder = folder.parent
+    have = shutil.disk_usage(folder).free if free is None else free
+    if have < gib << 30:
+        raise Problem(f"{have / (1 << 30):.1f} GiB are free at {folder}: the lab needs {gib} GiB")
+
+
+def missing_packages() -> list[str]:
+    """Name the Debian packages that are not installed."""
+    return [name for name, file in PACKAGES.items() if not Path(file).exists()]
+
+
+def check_folder(at: Places) -> None:
+    """Refuse a run folder where a node could not have its own."""
+    for path in _COVERED:
+        if at.run.is_relative_to(path):
+            raise Problem(f"{at.cache} is under {path}: set PURELB_LAB_CACHE to a folder elsewhere")
+    if set(str(at.run)) & set(" ,:\\"):
+        raise Problem(f"{at.run} has a space, comma or colon in it: use another folder")
+
+
+def check_up(at: Places, topology: Topology) -> None:
+    """Check all that `up` needs; an earlier lab of ours is gone by now."""
+    check_folder(at)
+    check_tun()
+    check_disk(at.run, gib=MIN_FREE_UP)
+    if missing := missing_packages():
+        raise Problem(f"not installed: {', '.join(missing)}: run 'lab setup'")
+    unbuilt = [] if bases.pause_build(at).is_done else ["pause image"]
+    if missing := programs(at).missing() + unbuilt:
+        raise Problem(f"not built: {', '.join(missing)}: run 'lab setup'")
+    check_names(at, topology)
+    check_kernel()
+
+
+def check_names(at: Places, topology: Topology) -> None:
+    """Refuse when a name or address that the lab needs is somebody else's."""
+    for other in remnants(at):
+        raise Problem(
+            f"the lab of {other.owner} is up with the number {at.number}: take it down with"
+            f" 'lab down' there, or {_ELSE}"
+        )
+    for name in topology.namespaces:
+        if path_of(name).exists():
+            raise Problem(
+                f"network namespace {name} exists and is no lab's: remove it with"
+                f" 'ip netns del {name}', or {_ELSE}"
+            )
+    if Path("/sys/class/net", topology.host_link).exists():
+        raise Problem(
+            f"link {topology.host_link} exists and is no lab's: remove it with"
+            f" 'ip link del {topology.host_link}', or {_ELSE}"
+        )
+    check_subnets(topology, _addresses())
+
+
+def check_subnets(topology: Topology, addresses: list[tuple[str, str]]) -> None:
+    """Refuse when a (link, address/length) of the machine overlaps the host link's subnets."""
+    pairs = (topology.link_v4, topology.link_v6)
+    needed = [ipaddress.ip_interface(address).network for address, _control in pairs]
+    for link, text in addresses:
+        network = ipaddress.ip_interface(text).network
+        for need in needed:
+            if network.version == need.version and network.overlaps(need):
+                raise Problem(
+                    f"link {link} has {text}, and the lab needs {need}: remove it, or {_ELSE}"
+                )
+
+
+def _addresses() -> list[tuple[str, str]]:
+    done = subprocess.run(["ip", "-json", "addr"], text=True, capture_output=True, check=True)
+    return [
+        (link["ifname"], f"{a['local']}/{a['prefixlen']}")
+        for link in json.loads(done.stdout)
+        for a in link.get("addr_info", [])
+        if "local" in a
+    ]
+
+
+def check_kernel() -> None:
+    """Make one of each link type in a namespace that is gone again with this command."""
+    script = (
+        "link add lab-try0 type veth peer name lab-try1\n"
+        "link add lab-try2 type bridge\n"
+        "link add lab-try3 type ifb\n"
+    )
+    done = subprocess.run(
+        ["unshare", "--net", "ip", "-batch", "-"],
+        input=script, text=True, capture_output=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise Problem(
+            f"this kernel cannot make veth, bridge and ifb links ({_first(done.stderr)}):"
+            " boot one with these types, or load their modules"
+        )
+
+
+def _first(text: str) -> str:
+    return text.strip().splitlines()[0] if text.strip() else "no reason given"

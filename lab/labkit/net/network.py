@@ -1,0 +1,163 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Switch, cables, addresses and routes of a topology: what to tell `ip`, and telling it.
+
+The machine's own namespace gets one link, to the control host, for reaching the API. Everything
+else is inside namespaces that `down` removes whole, so there is no undoing step by step.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from labkit.net import topology as plan
+from labkit.net.namespaces import ip_batch, ip_json, set_sysctls
+from labkit.topology import Host, Interface, Topology
+
+DUMMY = "kube-lb0"
+GATEWAY = 1  # the router's number on every lan
+
+# Strict reverse paths would drop what a node with two lans sends by one and gets by the other.
+_SYSCTLS = {
+    "net.ipv4.conf.all.rp_filter": "0",
+    "net.ipv4.conf.default.rp_filter": "0",
+    "net.ipv6.conf.all.accept_ra": "0",
+    "net.ipv6.conf.default.accept_ra": "0",
+    "net.ipv4.ping_group_range": "0 2147483647",
+}
+_FORWARD = {"net.ipv4.ip_forward": "1", "net.ipv6.conf.all.forwarding": "1"}
+# The router's job is to route, also between two hosts of one lan, without telling them so.
+# With several next hops it chooses by ports too: else one client would only ever see one node.
+_ROUTER = {
+    "net.ipv4.conf.all.send_redirects": "0",
+    "net.ipv4.conf.default.send_redirects": "0",
+    "net.ipv4.fib_multipath_hash_policy": "1",
+    "net.ipv6.fib_multipath_hash_policy": "1",
+}
+
+
+def build(topology: Topology, *, owner: Path) -> None:
+    """Make all namespaces and links; `owner` marks them, for a `down` without a state file."""
+    names = topology.namespaces
+    ip_batch([f"netns add {name}" for name in names])
+    for name in names:
+        ip_batch([f"link set lo up alias {owner}"], namespace=name)
+    ip_batch(switch_commands(topology), namespace=topology.switch)
+    for host in topology.hosts:
+        set_sysctls(host.netns, sysctls(host))
+        ip_batch(host_commands(topology, host), namespace=host.netns)
+    ip_batch(uplink_commands(topology, owner))
+    ip_batch(
+        [
+            f"addr add {topology.link_v4[1]} dev uplink",
+            f"addr add {topology.link_v6[1]} dev uplink nodad",
+            "link set uplink up",
+        ],
+        namespace=topology.host("control").netns,
+    )
+
+
+def uplink_commands(topology: Topology, owner: Path) -> list[str]:
+    """Return the machine's end of the one link out of the lab."""
+    link, control = topology.host_link, topology.host("control").netns
+    return [
+        f"link add {link} type veth peer name uplink netns {control}",
+        f"link set {link} alias {owner}",
+        f"addr add {topology.link_v4[0]} dev {link}",
+        f"addr add {topology.link_v6[0]} dev {link} nodad",
+        f"link set {link} up",
+    ]
+
+
+def switch_commands(topology: Topology) -> list[str]:
+    """Return the bridges and cables; a switch that learns nothing about multicast or loops."""
+    commands = []
+    for lan in topology.lans:
+        commands += [
+            f"link add {lan} type bridge stp_state 0 forward_delay 0 mcast_snooping 0",
+            f"link set {lan} up addrgenmode none",
+        ]
+    for host in topology.hosts:
+        for i in host.interfaces:
+            peer = f"name {i.name} address {i.mac} netns {host.netns}"
+            commands += [
+                f"link add {i.port} type veth peer {peer}",
+                f"link set {i.port} master {i.lan} up addrgenmode none",
+            ]
+    return commands
+
+
+def sysctls(host: Host) -> dict[str, str]:
+    """Return the kernel settings of a host."""
+    values = dict(_SYSCTLS)
+    if host.is_node or host.name == "router":
+        values |= _FORWARD
+    if host.name == "router":
+        values |= _ROUTER
+    return values
+
+
+def host_commands(topology: Topology, host: Host) -> list[str]:
+    """Return addresses, routes and, on a node, the stand-in for a dummy link."""
+    commands = []
+    for i in host.interfaces:
+        commands += [
+            f"addr add {i.v4}/24 dev {i.name}",
+            f"addr add {i.v6}/64 dev {i.name} nodad",
+            f"link set {i.name} up",
+        ]
+    if host.name != "router":
+        lan = host.interfaces[0].lan
+        commands += [
+            f"route add default via {plan.v4_of(lan, GATEWAY)}",
+            f"route add default via {plan.v6_of(lan, GATEWAY)}",
+        ]
+    if host.is_node:
+        commands += dummy_commands()
+    if host.name != "client":
+        commands += pod_routes(topology, host)
+    return commands
+
+
+def dummy_commands() -> list[str]:
+    """Return the commands for a link as quiet as a dummy, for kernels without that type."""
+    return [f"link add {DUMMY} type ifb", f"link set {DUMMY} up"]
+
+
+def pod_routes(topology: Topology, host: Host) -> list[str]:
+    """Return routes to the other nodes' pods; the default route covers what is not on a lan."""
+    commands = []
+    for node in topology.nodes:
+        via = None if node == host else _reach(host, node)
+        if via:
+            commands += [
+                f"route add {node.pods_v4} via {via.v4}",
+                f"route add {node.pods_v6} via {via.v6}",
+            ]
+    return commands
+
+
+def _reach(host: Host, node: Host) -> Interface | None:
+    """Return an interface of the node on a lan of the host."""
+    return next((i for i in node.interfaces if host.on(i.lan)), None)
+
+
+def links_of(owner: Path) -> Iterator[str]:
+    """Find the links that this lab made in the machine's own namespace."""
+    for folder in Path("/sys/class/net").iterdir():
+        if owner_of_link(folder.name) == str(owner):
+            yield folder.name
+
+
+def owner_of(namespace: str) -> str:
+    """Return the mark of the lab that a namespace carries; empty where it carries none."""
+    links = ip_json(namespace, "link", "show", "dev", "lo")
+    return str(links[0].get("ifalias", "")) if links else ""
+
+
+def owner_of_link(name: str) -> str:
+    """Return the mark of the lab that a link of the machine carries; empty where there is none."""
+    try:
+        return Path("/sys/class/net", name, "ifalias").read_text().strip()
+    except OSError:
+        return ""

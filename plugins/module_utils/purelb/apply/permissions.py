@@ -1,0 +1,117 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the two programs may do: the one copy of these rules.
+
+The module purelb_rbac applies them, and the role purelb_install takes them from the filter of the
+same name. Pure: nothing here talks to a cluster.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional
+
+from ..core import names
+
+# The version of the collection; a test compares them.
+VERSION = "0.1.0"
+RBAC = "rbac.authorization.k8s.io"
+
+Object = Dict[str, Any]
+Rules = List[Dict[str, List[str]]]
+
+
+def _rule(group: str, resources: str, verbs: str, *, named: str = "") -> Dict[str, List[str]]:
+    names_only = {"resourceNames": [named]} if named else {}
+    rule = {"apiGroups": [group], "resources": resources.split(), "verbs": verbs.split()}
+    return {**rule, **names_only}
+
+
+AGENT: Rules = [
+    # Owner of its Lease, labels for LBNodeAgent selectors, taints for draining.
+    _rule("", "nodes", "get list watch"),
+    # Which addresses there are; patch is for the announcing annotations.
+    _rule("", "services", "list watch patch"),
+    # Nodes with ready endpoints, for externalTrafficPolicy Local and node-affinity.
+    _rule("discovery.k8s.io", "endpointslices", "list watch"),
+    _rule(names.API_GROUP, "servicegroups lbnodeagents", "list watch"),
+    _rule("", "events", "create"),
+]
+AGENT_AT_HOME: Rules = [
+    # The own Lease is renewed, those of the other nodes are watched. A rule cannot name the own
+    # one: its name differs from node to node. That an agent writes no other is the admission
+    # policy's part.
+    _rule("coordination.k8s.io", "leases", "get list watch create update delete"),
+]
+ALLOCATOR: Rules = [
+    # Annotations, and externalTrafficPolicy where a local pool needs it.
+    _rule("", "services", "list watch patch"),
+    # The addresses.
+    _rule("", "services/status", "patch"),
+    _rule(names.API_GROUP, "servicegroups", "list watch"),
+    _rule(names.API_GROUP, "servicegroups/status", "patch"),
+    # Its UID tells this cluster from others with the same NetBox.
+    _rule("", "namespaces", "get", named="kube-system"),
+    _rule("", "events", "create"),
+]
+ALLOCATOR_AT_HOME: Rules = [
+    # Which ranges have live nodes, and who holds the lock by which one replica leads.
+    _rule("coordination.k8s.io", "leases", "list watch"),
+    _rule("coordination.k8s.io", "leases", "get patch", named=names.LEADER_LEASE),
+    # What is made anew cannot be named. It is, if somebody deletes the lock.
+    _rule("coordination.k8s.io", "leases", "create"),
+]
+# A node of which an event says that it will be taken away gets a taint.
+ALLOCATOR_DRAINING: Rules = [
+    _rule("", "nodes", "list watch patch"),
+    _rule("", "events", "list watch"),
+]
+
+
+def permissions(namespace: str, *, draining: bool) -> List[Object]:
+    """ServiceAccounts, roles and bindings of an installation, in the order to apply them."""
+    in_cluster = {
+        "lbnodeagent": AGENT,
+        "allocator": ALLOCATOR + (ALLOCATOR_DRAINING if draining else []),
+    }
+    at_home = {"lbnodeagent": AGENT_AT_HOME, "allocator": ALLOCATOR_AT_HOME}
+    return [
+        *(_object("ServiceAccount", program, program, namespace) for program in in_cluster),
+        *(_role(program, rules, namespace, None) for program, rules in in_cluster.items()),
+        *(_binding(program, namespace, None) for program in in_cluster),
+        *(_role(program, rules, namespace, namespace) for program, rules in at_home.items()),
+        *(_binding(program, namespace, namespace) for program in at_home),
+    ]
+
+
+def _name(program: str, namespace: str, scope: Optional[str]) -> str:
+    """Names in the cluster carry the namespace: two installations share no permissions."""
+    return program if scope else f"purelb:{namespace}:{program}"
+
+
+def _role(program: str, rules: Rules, namespace: str, scope: Optional[str]) -> Object:
+    kind = "Role" if scope else "ClusterRole"
+    head = _object(kind, program, _name(program, namespace, scope), scope)
+    return {**head, "rules": rules}
+
+
+def _binding(program: str, namespace: str, scope: Optional[str]) -> Object:
+    kind = "Role" if scope else "ClusterRole"
+    name = _name(program, namespace, scope)
+    return {
+        **_object(f"{kind}Binding", program, name, scope),
+        "roleRef": {"apiGroup": RBAC, "kind": kind, "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": program, "namespace": namespace}],
+    }
+
+
+def _object(kind: str, program: str, name: str, namespace: Optional[str]) -> Object:
+    metadata: Object = {"name": name, **({"namespace": namespace} if namespace else {})}
+    metadata["labels"] = {
+        "app.kubernetes.io/name": "purelb",
+        "app.kubernetes.io/component": program,
+        "app.kubernetes.io/version": VERSION,
+        "app.kubernetes.io/managed-by": "purelb.purelb",
+    }
+    version = "v1" if kind == "ServiceAccount" else f"{RBAC}/v1"
+    return {"apiVersion": version, "kind": kind, "metadata": metadata}

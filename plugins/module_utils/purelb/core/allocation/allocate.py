@@ -1,0 +1,101 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Which addresses a Service gets: decided for one Service at a time, by what all others have.
+
+The cluster is the database: what is taken is what the Services' status says, read once at start and
+kept in step from then on. What a Service has it keeps, whatever becomes of its pool, until it asks
+for something else, or until another Service turns out to have it too.
+"""
+
+from __future__ import annotations
+
+from typing import Iterable, Tuple
+
+from ..election.claims import ALL_CLASSES, Classes, asks_us
+from ..model import Address, Service
+from ..names import ADDRESSES_ANNOTATION
+from .allocations import Ledger
+from .choice import Choice, Live
+from .external_ipam import from_elsewhere
+from .groups import Groups
+from .outcomes import Keep, Outcome, Release, refusal_of
+from .refusals import RefusalReason, RefusedError
+
+
+def rebuild(services: Iterable[Service]) -> Ledger:
+    """What is taken according to the Services' status.
+
+    Where two Services claim one address and cannot share it, the one that sorts first keeps it: any
+    rule that does not depend on the order of a list will do, because `decide` gives the other a new
+    one.
+    """
+    ledger = Ledger()
+    for service in sorted(services, key=lambda s: (not s.allocated_by_us, str(s.key))):
+        if service.is_load_balancer:
+            ledger.hold(service, ledger.unclaimed(service, service.addresses))
+    return ledger
+
+
+def decide(
+    service: Service,
+    groups: Groups,
+    ledger: Ledger,
+    live: Live,
+    *,
+    classes: Classes = ALL_CLASSES,
+) -> Outcome:
+    """Decide what is to happen to one Service."""
+    if not asks_us(service, classes):
+        is_released = service.allocated_by_us and not _is_left_to_others(service)
+        return Release() if is_released else Keep()
+    # After what the Service shows comes what was given to it and it does not show yet.
+    reserved = sorted(ledger.of(service.key), key=int)
+    shown = ledger.unclaimed(service, dict.fromkeys((*service.addresses, *reserved)))
+    keeps = tuple(a for a in shown if a in service.addresses)
+    try:
+        _check_spelling(service)
+        if service.allocated_by_us and shown and _is_orphan(service, groups):
+            return _orphan(service, keeps)
+        group = groups.of(service, shown if service.allocated_by_us else ())
+        if group.source is not None:
+            return from_elsewhere(service, group, shown)
+        return Choice(service, group, ledger, live, shown).outcome()
+    except RefusedError as refused:
+        return refusal_of(refused, keeps)
+
+
+def _is_left_to_others(service: Service) -> bool:
+    """Whether a Service that is not ours is served by another PureLB, which marks it as we do."""
+    return service.is_load_balancer and service.load_balancer_class is None
+
+
+def _orphan(service: Service, keeps: Tuple[Address, ...]) -> Outcome:
+    """What it has stays, but for what another Service turns out to have."""
+    if keeps == service.addresses:
+        return Keep(keeps)
+    group = service.allocated_from or ""
+    raise RefusedError(
+        RefusalReason.UNKNOWN_POOL,
+        group,
+        f"another Service has an address of this one, and ServiceGroup {group} does not exist any "
+        "more: create it, or name another one",
+    )
+
+
+def _check_spelling(service: Service) -> None:
+    if service.malformed:
+        raise RefusedError(
+            RefusalReason.INVALID_ADDRESS,
+            service.group or "",
+            f"{service.malformed[0]!r} is no IP address: write addresses separated by commas in "
+            f"the annotation {ADDRESSES_ANNOTATION}",
+        )
+
+
+def _is_orphan(service: Service, groups: Groups) -> bool:
+    """Whether the group that the Service has its addresses of, and goes on with, is gone."""
+    name = service.allocated_from or ""
+    asks_other = service.group not in (None, name) or service.asks_reevaluation
+    held = any(groups.holding(address) for address in service.addresses)
+    return name not in groups.all and not asks_other and not held and not service.explicit

@@ -1,0 +1,58 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Services whose addresses another system gives out: what to ask it, and what its answer means."""
+
+from __future__ import annotations
+
+from typing import Iterable, Tuple
+
+from ..model import Address, Service, ServiceGroup
+from ..names import MULTI_POOL_ANNOTATION
+from .allocations import Ledger
+from .ipam import Request
+from .outcomes import Ask, Keep, Outcome, assignment_of, is_done, refusal_of
+from .refusals import RefusalReason, RefusedError, conflicting, no_such_family, none_free
+
+
+def from_elsewhere(service: Service, group: ServiceGroup, shown: Tuple[Address, ...]) -> Outcome:
+    """What the Service has of a group whose addresses another system gives out, or the question."""
+    if service.multi_pool:
+        raise RefusedError(
+            RefusalReason.MULTIPOOL_REFUSED,
+            group.name,
+            f"ServiceGroup {group.name} has no ranges of its own: remove the annotation "
+            f"{MULTI_POOL_ANNOTATION}, or name a group with pools",
+        )
+    foreign = [a for a in service.explicit if a.version not in service.families]
+    if foreign:
+        raise no_such_family(group, foreign[0])
+    has = [a for a in shown if a.version in service.families]
+    is_answered = (
+        set(service.explicit) == set(has)
+        if service.explicit
+        else {a.version for a in has} == set(service.families)
+    )
+    if not is_answered or service.allocated_from != group.name:
+        families = () if service.explicit else service.families
+        key = service.sharing_key or ""
+        return Ask(group, Request(service.key, key, service.explicit, families))
+    assignment = assignment_of(service, group, has)
+    return Keep() if is_done(service, assignment) else assignment
+
+
+def answered(
+    service: Service, group: ServiceGroup, addresses: Iterable[Address], ledger: Ledger
+) -> Outcome:
+    """What is to happen once the group's own system has said which addresses the Service gets."""
+    given = tuple(addresses)
+    keeps = ledger.unclaimed(service, service.addresses)
+    missing = [v for v in service.families if v not in {a.version for a in given}]
+    for address in given:
+        conflict = ledger.conflict(address, service)
+        if conflict is not None:
+            return refusal_of(conflicting(group, address, conflict), keeps)
+    if missing and (service.requires_dual_stack or not given):
+        return refusal_of(none_free(group, missing, "enlarge its pool or delete a Service"), keeps)
+    assignment = assignment_of(service, group, given)
+    return Keep() if is_done(service, assignment) else assignment

@@ -1,0 +1,168 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the allocator writes into a ServiceGroup's status: its use, and what is the case with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, FrozenSet, Iterable, List, Literal, Mapping, Optional, Tuple, Union
+
+from ..model import Address, NetBoxSource, ServiceGroup, ServiceKey
+from ..names import FAMILIES
+from .allocations import Ledger
+from .ipam import Stats
+
+Json = Mapping[str, Any]
+# As the schema stores it: a 64-bit number with a sign. A pool may have more addresses than that.
+_MOST = 2**63 - 1
+# A message names so many of a kind; who wants all asks the API.
+_NAMED = 5
+# What may keep a group from giving out addresses, and every reason that a condition may have.
+Problem = Literal["InvalidSpec", "PoolOverlaps", "Unreachable"]
+ConditionReason = Union[
+    Problem, Literal["Accepted", "AddressesFree", "AllInPool", "KeptByServices", "NoAddressFree"]
+]
+ConditionType = Literal["AddressesOutsidePool", "Exhausted", "Ready"]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One aspect of a group, as the field writes conditions."""
+
+    type: ConditionType
+    is_true: bool
+    reason: ConditionReason
+    message: str
+
+
+@dataclass(frozen=True)
+class Use:
+    """Addresses of a pool by IP version: in use, and free (None where nobody here knows)."""
+
+    in_use: Mapping[int, int]
+    free: Mapping[int, Optional[int]]
+    # Families that have a pool at all.
+    has_pool: FrozenSet[int] = frozenset()
+
+
+def use_of(group: ServiceGroup, ledger: Ledger) -> Use:
+    """Count a group's addresses."""
+    in_use = dict.fromkeys(FAMILIES, 0)
+    size = dict.fromkeys(FAMILIES, 0)
+    for one in group.ranges:
+        in_use[one.first.version] += ledger.in_use(one)
+        size[one.first.version] += one.size
+    free = {version: size[version] - in_use[version] for version in FAMILIES}
+    has_pool = frozenset(version for version in FAMILIES if size[version])
+    return Use(in_use, dict(free), has_pool)
+
+
+def use_elsewhere(stats: Stats) -> Use:
+    """What another system says of a pool of its own."""
+    in_use = {version: stats.in_use.get(version, 0) for version in FAMILIES}
+    free: Dict[int, Optional[int]] = {}
+    for version in FAMILIES:
+        size = stats.size.get(version)
+        free[version] = None if size is None else max(0, size - in_use[version])
+    has_pool = frozenset(version for version in FAMILIES if stats.size.get(version))
+    return Use(in_use, free, has_pool)
+
+
+def ready(problem: Optional[Tuple[Problem, str]] = None) -> Condition:
+    """Whether addresses are given out; `problem` is the reason and the sentence if not."""
+    if problem is None:
+        return Condition("Ready", True, "Accepted", "Addresses are given out.")
+    return Condition("Ready", False, *problem)
+
+
+def exhausted(use: Use) -> Condition:
+    """Whether a family of the pool has nothing left."""
+    empty = [FAMILIES[version] for version in sorted(use.has_pool) if use.free[version] == 0]
+    if not empty:
+        return Condition("Exhausted", False, "AddressesFree", "Each family has free addresses.")
+    return Condition(
+        "Exhausted",
+        True,
+        "NoAddressFree",
+        f"All {' and '.join(empty)} addresses are in use: enlarge the pool or delete a Service.",
+    )
+
+
+def strayed(strays: Mapping[ServiceKey, Tuple[Address, ...]]) -> Condition:
+    """Whether Services go on with addresses that the pool does not hold any more."""
+    if not strays:
+        text = "All addresses of its Services are in the pool."
+        return Condition("AddressesOutsidePool", False, "AllInPool", text)
+    shown = [
+        f"{key} ({', '.join(map(str, strays[key]))})" for key in sorted(strays, key=str)[:_NAMED]
+    ]
+    more = f" and {len(strays) - _NAMED} more" if len(strays) > _NAMED else ""
+    return Condition(
+        "AddressesOutsidePool",
+        True,
+        "KeptByServices",
+        f"Services keep addresses that no range holds any more: {', '.join(shown)}{more}. Put the "
+        "range back, or set the annotation purelb.io/re-evaluate on each Service to move it.",
+    )
+
+
+def status_body(
+    group: ServiceGroup,
+    use: Use,
+    conditions: Iterable[Condition],
+    addresses: Iterable[str],
+    *,
+    known: Json,
+    now: str,
+) -> Dict[str, Any]:
+    """The whole status, with the pool's `addresses` as people read them.
+
+    `known` is what the object says now, `now` a time as the API writes it.
+
+    A condition that stays as it is keeps the time of its last change, so an unchanged group gives
+    back what it has.
+    """
+    before = {one["type"]: one for one in known.get("conditions") or ()}
+    body: Dict[str, Any] = {
+        "announce": group.pool_type.value.capitalize(),
+        "ipam": _ipam(group),
+        "addresses": list(addresses),
+        "conditions": [_condition(c, group, before.get(c.type), now) for c in conditions],
+    }
+    for version, family in FAMILIES.items():
+        body[f"allocated{family}"] = use.in_use.get(version, 0)
+        free = use.free.get(version)
+        if free is not None:
+            body[f"available{family}"] = min(free, _MOST)
+    if group.namespaces:
+        body["boundNamespaces"] = sorted(group.namespaces)
+    return body
+
+
+def _ipam(group: ServiceGroup) -> str:
+    if group.source is None:
+        return "Cluster"
+    return "NetBox" if isinstance(group.source, NetBoxSource) else group.source.provider
+
+
+def _condition(
+    condition: Condition, group: ServiceGroup, before: Optional[Json], now: str
+) -> Dict[str, Any]:
+    status = "True" if condition.is_true else "False"
+    is_same = before is not None and before.get("status") == status
+    return {
+        "type": condition.type,
+        "status": status,
+        "observedGeneration": group.generation,
+        "lastTransitionTime": before["lastTransitionTime"] if before and is_same else now,
+        "reason": condition.reason,
+        "message": condition.message,
+    }
+
+
+def merge_patch(known: Json, wanted: Json) -> Dict[str, Any]:
+    """What turns one status into another; empty if nothing does."""
+    gone: List[str] = [field for field in known if field not in wanted]
+    changed = {field: value for field, value in wanted.items() if known.get(field) != value}
+    return {**dict.fromkeys(gone), **changed}

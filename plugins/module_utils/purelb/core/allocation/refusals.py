@@ -1,0 +1,76 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Why a Service gets no address: the words of metric and event, and the error that carries them."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Iterable
+
+from ..model import Address, ServiceGroup
+from ..names import FAMILIES, SHARING_ANNOTATION
+from .allocations import Conflict
+
+
+class RefusalReason(str, Enum):
+    """The label of the metric and, in the event, the word before the sentence."""
+
+    EXHAUSTED = "exhausted"
+    PORT_CONFLICT = "port_conflict"
+    SHARING_KEY_CONFLICT = "sharing_key_conflict"
+    UNKNOWN_POOL = "unknown_pool"
+    INVALID_ADDRESS = "invalid_address"
+    NAMESPACE_DENIED = "namespace_denied"
+    AMBIGUOUS_NAMESPACE_DEFAULT = "ambiguous_namespace_default"
+    MULTIPOOL_REFUSED = "multipool_refused"
+    MULTIPOOL_POOL_MISMATCH = "multipool_pool_mismatch"
+    IPAM_FAILED = "ipam_failed"
+
+
+class RefusedError(Exception):
+    """No address: why, of which group, and what the Service's owner can do."""
+
+    def __init__(self, reason: RefusalReason, group: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.group = group
+        self.message = message
+
+
+def no_such_family(group: ServiceGroup, address: Address) -> RefusedError:
+    """An address of a family that the Service does not have."""
+    return RefusedError(
+        RefusalReason.INVALID_ADDRESS,
+        group.name,
+        f"ServiceGroup {group.name} cannot give {address}: the Service has no "
+        f"{FAMILIES[address.version]} in spec.ipFamilies; add it, or ask for another address",
+    )
+
+
+def conflicting(group: ServiceGroup, address: Address, conflict: Conflict) -> RefusedError:
+    """An address that another Service has."""
+    if conflict.ports:
+        ports = ", ".join(f"{number}/{protocol}" for protocol, number in conflict.ports)
+        return RefusedError(
+            RefusalReason.PORT_CONFLICT,
+            group.name,
+            f"ServiceGroup {group.name} cannot share {address}: Service {conflict.holder} listens "
+            f"on {ports}, too; change the port, or ask for another address",
+        )
+    return RefusedError(
+        RefusalReason.SHARING_KEY_CONFLICT,
+        group.name,
+        f"ServiceGroup {group.name} cannot give {address}: Service {conflict.holder} has it; ask "
+        f"for another address, or set the same annotation {SHARING_ANNOTATION} on both",
+    )
+
+
+def none_free(group: ServiceGroup, versions: Iterable[int], mend: str) -> RefusedError:
+    """Families of which the group has nothing left."""
+    text = " and ".join(FAMILIES[version] for version in versions)
+    return RefusedError(
+        RefusalReason.EXHAUSTED,
+        group.name,
+        f"ServiceGroup {group.name} has no free {text} address: {mend}",
+    )

@@ -1,0 +1,263 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Kubernetes JSON to records, and records to the JSON that we write.
+
+Of the kinds that Kubernetes itself has; our own are in customresources. Tolerant in, strict out:
+what a reader can do without is skipped.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Tuple
+
+from .. import names
+from ..addresses import parse_address, parse_subnets
+from ..allocation.outcomes import Assignment
+from ..model import (
+    Address,
+    Announcement,
+    EndpointSlice,
+    Lease,
+    Network,
+    Outage,
+    PoolType,
+    Port,
+    Service,
+    ServiceKey,
+)
+from ..times import format_time, parse_time
+
+Json = Mapping[str, Any]
+# What people write into an annotation to say yes or no.
+_SWITCH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+def is_older(version: str, than: str) -> bool:
+    """Whether a resource version comes before another one of the same resource.
+
+    A watch that stood still delivers what is past by then; a list in between knew better.
+    """
+    return version.isdecimal() and than.isdecimal() and int(version) < int(than)
+
+
+def lease_of(body: Json) -> Optional[Lease]:
+    """The node Lease in a Lease object, or None if it is a Lease of something else."""
+    meta, spec = body.get("metadata", {}), body.get("spec") or {}
+    name = meta.get("name", "")
+    if not name.startswith(names.LEASE_PREFIX):
+        return None
+    annotations = meta.get("annotations") or {}
+    subnets, malformed = _subnets_of(annotations.get(names.SUBNETS_ANNOTATION, ""))
+    return Lease(
+        node=name[len(names.LEASE_PREFIX) :],
+        subnets=subnets,
+        instance=annotations.get(names.INSTANCE_ANNOTATION, ""),
+        holder=spec.get("holderIdentity") or "",
+        duration=float(spec.get("leaseDurationSeconds") or 0),
+        renew_time=parse_time(spec.get("renewTime")),
+        version=meta.get("resourceVersion", ""),
+        uid=meta.get("uid", ""),
+        node_uid=_owning_node(meta),
+        outage=_outage_of(annotations.get(names.OUTAGE_ANNOTATION, "")),
+        malformed=malformed,
+    )
+
+
+@lru_cache(maxsize=1024)
+def _subnets_of(text: str) -> Tuple[Tuple[Network, ...], Tuple[str, ...]]:
+    """Subnets of a Lease, and what among them is none.
+
+    Nodes of one segment all write the same, again with each renewal: read once, it costs nothing,
+    and Leases with the same subnets are compared at a glance.
+    """
+    subnets, malformed = parse_subnets(t.strip() for t in text.split(",") if t.strip())
+    return subnets[: names.MAX_SUBNETS], malformed
+
+
+def _outage_of(text: str) -> Optional[Outage]:
+    begin, _slash, end = text.partition("/")
+    begin_time, end_time = parse_time(begin), parse_time(end)
+    if begin_time is None or end_time is None:
+        return None
+    return Outage(begin_time, end_time)
+
+
+def _owning_node(meta: Json) -> str:
+    owners = meta.get("ownerReferences") or ()
+    return next((one.get("uid", "") for one in owners if one.get("kind") == "Node"), "")
+
+
+def lease_body(lease: Lease, *, namespace: str) -> Dict[str, Any]:
+    """The Lease object that a node writes; owned by the Node, so that it goes with the Node."""
+    annotations = {
+        names.SUBNETS_ANNOTATION: ",".join(str(subnet) for subnet in lease.subnets),
+        names.INSTANCE_ANNOTATION: lease.instance,
+    }
+    if lease.outage is not None:
+        times = (lease.outage.begin_time, lease.outage.end_time)
+        annotations[names.OUTAGE_ANNOTATION] = "/".join(map(format_time, times))
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {
+            "name": names.lease_name(lease.node),
+            "namespace": namespace,
+            "labels": dict(names.LEASE_LABELS),
+            "annotations": annotations,
+            "ownerReferences": [
+                {
+                    "apiVersion": "v1",
+                    "kind": "Node",
+                    "name": lease.node,
+                    "uid": lease.node_uid,
+                    "blockOwnerDeletion": False,
+                    "controller": False,
+                }
+            ],
+        },
+        "spec": {
+            "holderIdentity": lease.holder,
+            "leaseDurationSeconds": int(lease.duration),
+            "renewTime": format_time(lease.renew_time or 0.0),
+        },
+    }
+
+
+def node_addresses(body: Json) -> FrozenSet[Address]:
+    """Addresses by which a Node object knows its node; host names are skipped."""
+    found = set()
+    for entry in (body.get("status") or {}).get("addresses") or ():
+        try:
+            found.add(parse_address(entry.get("address") or ""))
+        except ValueError:
+            continue
+    return frozenset(found)
+
+
+def parse_announcements(text: str) -> Tuple[Announcement, ...]:
+    """Entries `node,interface,ip` of an announcing annotation; older agents left out the ip."""
+    entries = []
+    for entry in text.split():
+        node, _comma, rest = entry.partition(",")
+        interface, _comma, ip = rest.partition(",")
+        try:
+            address: Optional[Address] = parse_address(ip) if ip else None
+        except ValueError:
+            address = None
+        entries.append(Announcement(node, interface, address, text=entry))
+    return tuple(entries)
+
+
+def _ingress(status: Json) -> Tuple[Address, ...]:
+    addresses: List[Address] = []
+    for entry in (status.get("loadBalancer") or {}).get("ingress") or ():
+        try:
+            addresses.append(parse_address(entry.get("ip") or ""))
+        except ValueError:
+            continue  # an ingress by host name is somebody else's
+    return tuple(addresses)
+
+
+def _explicit(text: str) -> Tuple[Tuple[Address, ...], Tuple[str, ...]]:
+    """Addresses that are asked for, separated by commas or spaces, and texts that are none."""
+    good: List[Address] = []
+    bad: List[str] = []
+    for one in text.replace(",", " ").split():
+        try:
+            good.append(parse_address(one))
+        except ValueError:
+            bad.append(one)
+    return tuple(dict.fromkeys(good)), tuple(bad)
+
+
+def _port(port: Json) -> Port:
+    return port.get("protocol") or "TCP", port["port"]
+
+
+def service_of(body: Json) -> Service:
+    """The record of a Service object."""
+    meta, spec = body["metadata"], body.get("spec") or {}
+    annotations = meta.get("annotations") or {}
+    pool_type = annotations.get(names.POOL_TYPE_ANNOTATION)
+    explicit, malformed = _explicit(
+        annotations.get(names.ADDRESSES_ANNOTATION) or spec.get("loadBalancerIP") or ""
+    )
+    return Service(
+        key=ServiceKey(meta["namespace"], meta["name"]),
+        uid=meta.get("uid", ""),
+        version=meta.get("resourceVersion", ""),
+        is_load_balancer=spec.get("type") == "LoadBalancer",
+        load_balancer_class=spec.get("loadBalancerClass"),
+        families=tuple(names.VERSIONS[f] for f in spec.get("ipFamilies") or ("IPv4",)),
+        requires_dual_stack=spec.get("ipFamilyPolicy") == "RequireDualStack",
+        addresses=_ingress(body.get("status") or {}),
+        group=annotations.get(names.SERVICE_GROUP_ANNOTATION),
+        allocated_by_us=annotations.get(names.ALLOCATED_BY_ANNOTATION) == names.ALLOCATED_BY,
+        allocated_from=annotations.get(names.ALLOCATED_FROM_ANNOTATION),
+        pool_type=PoolType(pool_type) if pool_type in {t.value for t in PoolType} else None,
+        skip_dad=annotations.get(names.SKIP_DAD_ANNOTATION) == "true",
+        explicit=explicit,
+        malformed=malformed,
+        sharing_key=annotations.get(names.SHARING_ANNOTATION) or None,
+        ports=frozenset(_port(port) for port in spec.get("ports") or ()),
+        multi_pool=_SWITCH.get(annotations.get(names.MULTI_POOL_ANNOTATION, "").lower()),
+        asks_reevaluation=_SWITCH.get(
+            annotations.get(names.REEVALUATE_ANNOTATION, "false").lower(), True
+        ),
+        allows_local=_SWITCH.get(
+            annotations.get(names.ALLOW_LOCAL_ANNOTATION, "false").lower(), True
+        ),
+        is_external_local=spec.get("externalTrafficPolicy") == "Local",
+        has_affinity=annotations.get(names.AFFINITY_ANNOTATION) == names.AFFINITY_ENDPOINTS,
+        announcing={
+            version: parse_announcements(annotations.get(key, ""))
+            for version, key in names.ANNOUNCING_ANNOTATIONS.items()
+        },
+    )
+
+
+def endpoint_slice_of(body: Json) -> Optional[EndpointSlice]:
+    """The record of an EndpointSlice; None for one that belongs to no Service.
+
+    An endpoint whose condition is unknown counts as ready, as the API defines it.
+    """
+    meta = body["metadata"]
+    service = (meta.get("labels") or {}).get("kubernetes.io/service-name")
+    if not service:
+        return None
+    ready = (
+        one.get("nodeName") or ""
+        for one in body.get("endpoints") or ()
+        if (one.get("conditions") or {}).get("ready") is not False
+    )
+    return EndpointSlice(
+        ServiceKey(meta["namespace"], service), frozenset(node for node in ready if node)
+    )
+
+
+def assignment_annotations(assignment: Optional[Assignment]) -> Dict[str, Optional[str]]:
+    """The allocator's annotations on a Service, as a merge patch; None takes them all away."""
+    if assignment is None:
+        return dict.fromkeys(
+            (
+                names.ALLOCATED_BY_ANNOTATION,
+                names.ALLOCATED_FROM_ANNOTATION,
+                names.POOL_TYPE_ANNOTATION,
+                names.SKIP_DAD_ANNOTATION,
+            )
+        )
+    return {
+        names.ALLOCATED_BY_ANNOTATION: names.ALLOCATED_BY,
+        names.ALLOCATED_FROM_ANNOTATION: assignment.group,
+        names.POOL_TYPE_ANNOTATION: assignment.pool_type.value,
+        names.SKIP_DAD_ANNOTATION: "true" if assignment.skip_dad else None,
+        names.REEVALUATE_ANNOTATION: None,
+    }
+
+
+def ingress_status(addresses: Iterable[Address]) -> Dict[str, Any]:
+    """The status of a Service with these addresses, as a merge patch."""
+    ingress = [{"ip": str(address)} for address in addresses]
+    return {"loadBalancer": {"ingress": ingress or None}}

@@ -1,0 +1,62 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Node objects, and events about them, as records.
+
+As tolerant as the rest of the codec: nothing that a Node or an event may lack raises an error.
+"""
+
+from __future__ import annotations
+
+from .. import names
+from ..election.draining import NodeInfo, PreemptEvent, Taint
+from ..times import parse_time
+from .codec import Json, node_addresses
+
+
+def node_info_of(body: Json) -> NodeInfo:
+    """The record of a Node object."""
+    meta, spec = body["metadata"], body.get("spec") or {}
+    annotations = meta.get("annotations") or {}
+    return NodeInfo(
+        name=meta["name"],
+        uid=meta.get("uid", ""),
+        version=meta.get("resourceVersion", ""),
+        labels=dict(meta.get("labels") or {}),
+        addresses=node_addresses(body),
+        taints=tuple(map(_taint_of, spec.get("taints") or ())),
+        created=parse_time(meta.get("creationTimestamp")),
+        preempted_by=annotations.get(names.PREEMPTED_ANNOTATION, ""),
+    )
+
+
+def _taint_of(body: Json) -> Taint:
+    return Taint(
+        body["key"],
+        body.get("value") or "",
+        body.get("effect") or "",
+        body.get("timeAdded") or "",
+    )
+
+
+def preempt_event_of(body: Json) -> PreemptEvent:
+    """The record of an event about a Node, from a reporter of the old or the new kind.
+
+    The time is that of the last occurrence, but not before the API server has known of the event:
+    the reporter's clock may be behind.
+    """
+    meta, series = body["metadata"], body.get("series") or {}
+    about = body.get("involvedObject") or {}
+    texts = (
+        meta.get("creationTimestamp"),
+        body.get("eventTime"),
+        body.get("lastTimestamp"),
+        series.get("lastObservedTime"),
+    )
+    return PreemptEvent(
+        node=about.get("name") or "",
+        uid=meta.get("uid", ""),
+        count=series.get("count") or body.get("count") or 1,
+        time=max((t for t in map(parse_time, texts) if t is not None), default=None),
+        node_uid=about.get("uid") or "",
+    )

@@ -1,0 +1,220 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Whether a ServiceGroup or an LBNodeAgent that somebody is about to write can be used.
+
+What cannot be used raises an ObjectError that names the field and the mend. What can be used and is
+hardly meant so is a text for a warning. Only asks the parsers that the programs read them with;
+what the API server checks by itself and they do not depend on is left to it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Iterable, Iterator, Mapping
+
+from ..allocation.groups import Groups
+from ..errors import ObjectError
+from ..model import AddressRange, PoolType, ServiceGroup
+from ..node.configuration import NodeConfig
+from ..settings import AddressConfig
+from .custom_resources import node_config_of, service_group_of
+
+Json = Mapping[str, Any]
+
+_EXAMPLES = {
+    "v4": "pool 192.168.1.240-192.168.1.250 in subnet 192.168.1.0/24",
+    "v6": "pool fd00:1::100-fd00:1::1ff in subnet fd00:1::/64",
+}
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+# The kernel's limit is 15 bytes.
+_INTERFACE = re.compile(r"[^/\s]{1,15}")
+_TEXTS = (
+    ("netbox", "url", re.compile(r"https?://\S+"), "a URL such as https://netbox.example.com"),
+    ("external", "socket", re.compile(r"/.*"), "an absolute path in the allocator's Pod"),
+)
+_SHORTEST_LIFETIME = 60
+
+
+def _where(body: Json) -> str:
+    meta = body["metadata"]
+    return f"{body['kind']} {meta['namespace']}/{meta['name']}"
+
+
+def check_group(body: Json) -> ServiceGroup:
+    """The record of a ServiceGroup."""
+    where, spec = _where(body), body["spec"]
+    _check_namespaces(where, spec)
+    for source, field, pattern, form in _TEXTS:
+        text = spec.get(source, {}).get(field)
+        if text is not None and not pattern.fullmatch(text):
+            raise ObjectError(where, f"spec.{source}.{field}", f"{text!r} must be {form}")
+    try:
+        group = service_group_of(body)
+    except ObjectError as error:
+        raise _with_example(error, spec) from error
+    if group.source is None:
+        _check_ranges(where, f"spec.{group.pool_type.value}", group)
+    return group
+
+
+def _with_example(error: ObjectError, spec: Json) -> ObjectError:
+    """An error about a range, with the whole path of its field and a range to imitate."""
+    example = _EXAMPLES.get(error.field[:2])
+    if example is None:
+        return error
+    source = next(one.value for one in PoolType if one.value in spec)
+    return ObjectError(
+        error.where, f"spec.{source}.{error.field}", f"{error.problem}; for example {example}"
+    )
+
+
+def _check_namespaces(where: str, spec: Json) -> None:
+    namespaces = spec.get("namespaces") or ()
+    for switch in ("enforceNamespaces", "namespaceDefault"):
+        if spec.get(switch) and not namespaces:
+            raise ObjectError(where, f"spec.{switch}", "needs namespaces: list them")
+    for i, name in enumerate(namespaces):
+        if not _NAMESPACE.fullmatch(name):
+            raise ObjectError(
+                where,
+                f"spec.namespaces[{i}]",
+                f"{name!r} is no name of a namespace: write a-z, 0-9, -",
+            )
+        if name in namespaces[:i]:
+            raise ObjectError(where, f"spec.namespaces[{i}]", f"{name!r} is listed twice: keep one")
+
+
+def _check_ranges(where: str, path: str, group: ServiceGroup) -> None:
+    if group.multi_pool and group.balance_pools:
+        raise ObjectError(
+            where,
+            f"{path}.multiPool",
+            "takes an address of every range, balancePools chooses one range: keep one of them",
+        )
+    if not group.ranges:
+        raise ObjectError(where, path, "has no range: give v4pool or v6pool")
+    for overlap in Groups([group]).overlaps:
+        both = " and ".join(sorted((str(overlap.earlier_range), str(overlap.later_range))))
+        raise ObjectError(where, path, f"its ranges {both} overlap: shorten one of them")
+
+
+def group_suspicions(group: ServiceGroup, others: Iterable[ServiceGroup]) -> Iterator[str]:
+    """What is legal in a group, beside these others, and hardly meant so."""
+    known = (group, *others)
+    for overlap in Groups(known).overlaps:
+        if group.name in (overlap.earlier, overlap.later):
+            yield (
+                f"{overlap.earlier_range} of ServiceGroup {overlap.earlier} and "
+                f"{overlap.later_range} of ServiceGroup {overlap.later} overlap, so the younger "
+                f"group is not used: move or shorten one of these ranges"
+            )
+    for namespace in sorted(group.namespaces):
+        serving = [one for one in known if namespace in one.namespaces]
+        if len(serving) > 1 and sum(one.is_namespace_default for one in serving) != 1:
+            listed = ", ".join(sorted(one.name for one in serving))
+            yield (
+                f"ServiceGroups {listed} all serve namespace {namespace}: make one of them the "
+                f"default, or Services there must name one"
+            )
+    if group.pool_type is PoolType.LOCAL:
+        for one in group.ranges:
+            yield from _reserved(one)
+
+
+def _reserved(one: AddressRange) -> Iterator[str]:
+    """Addresses of a subnet that no host should have."""
+    subnet = one.subnet
+    # Links between two hosts use both of their addresses.
+    if subnet.num_addresses > 2:  # noqa: PLR2004
+        if subnet.network_address in one:
+            use = "names the subnet" if subnet.version == 4 else "is that of its routers"  # noqa: PLR2004
+            yield f"the range {one} holds {subnet.network_address}, which {use}: begin after it"
+        if subnet.version == 4 and subnet.broadcast_address in one:  # noqa: PLR2004
+            yield (
+                f"the range {one} holds {subnet.broadcast_address}, to which every host of the "
+                f"subnet listens: end before it"
+            )
+
+
+def check_agent(body: Json) -> NodeConfig:
+    """The record of an LBNodeAgent."""
+    where, spec = _where(body), body["spec"]
+    expressions = (spec.get("nodeSelector") or {}).get("matchExpressions") or ()
+    for i, one in enumerate(expressions):
+        if (one["operator"] in ("In", "NotIn")) != bool(one.get("values")):
+            raise ObjectError(
+                where,
+                f"spec.nodeSelector.matchExpressions[{i}].values",
+                "In and NotIn need values; Exists and DoesNotExist take none",
+            )
+    config = node_config_of(body)
+    if config.problem:
+        field, problem = re.split(r": |=", config.problem, maxsplit=1)
+        raise ObjectError(where, field, f"{problem}; correct it, or leave it out")
+    local = spec.get("local") or {}
+    _check_interfaces(where, local)
+    _check_announcements(where, local.get("garpConfig") or {}, config)
+    _check_lifetimes(where, "localInterface", config.addresses)
+    _check_lifetimes(where, "dummyInterface", config.dummy_addresses)
+    return config
+
+
+def _check_interfaces(where: str, local: Json) -> None:
+    listed = [(f"interfaces[{i}]", name) for i, name in enumerate(local.get("interfaces") or ())]
+    dummy = [("dummyInterface", local["dummyInterface"])] if "dummyInterface" in local else []
+    for field, name in listed + dummy:
+        if not _INTERFACE.fullmatch(name):
+            raise ObjectError(
+                where,
+                f"spec.local.{field}",
+                f"{name!r} is no name of an interface: 1 to 15 bytes",
+            )
+
+
+def _check_announcements(where: str, garp: Json, config: NodeConfig) -> None:
+    """Numbers in their limits, named in the spelling in which they were given."""
+    announce = config.announce
+    for spellings, value, least, most, unit in (
+        (("count",), announce.count, 1, 10, ""),
+        (("intervalMs", "interval"), announce.interval, 0.1, 5, " s"),
+        (("delayMs", "initialDelay"), announce.delay, 0, 5, " s"),
+    ):
+        if not least <= value <= most:
+            field = next(one for one in spellings if one in garp)
+            raise ObjectError(
+                where,
+                f"spec.local.garpConfig.{field}",
+                f"is {value:g}{unit}; write {least:g}{unit} to {most:g}{unit}",
+            )
+
+
+def _check_lifetimes(where: str, interface: str, config: AddressConfig) -> None:
+    path = f"spec.local.addressConfig.{interface}"
+    valid, preferred = config.valid_lifetime, config.preferred_lifetime
+    if valid < 0 or 0 < valid < _SHORTEST_LIFETIME:
+        raise ObjectError(
+            where, f"{path}.validLifetime", f"is {valid}; write 0 (no limit) or 60 seconds or more"
+        )
+    if preferred < 0 or 0 < valid < preferred:
+        raise ObjectError(
+            where,
+            f"{path}.preferredLifetime",
+            f"is {preferred}; write 0 to {valid}, the valid lifetime, or leave it out",
+        )
+
+
+def agent_suspicions(config: NodeConfig, others: Iterable[NodeConfig]) -> Iterator[str]:
+    """What is legal in an LBNodeAgent, beside these others, and hardly meant so."""
+    for other in others:
+        if frozenset(config.selector) == frozenset(other.selector):
+            first, second = sorted((config.name, other.name))
+            yield (
+                f"LBNodeAgents {first} and {second} select the same nodes, and only the first by "
+                f"name takes effect: give {second} another node selector, or delete it"
+            )
+    if config.local_interface == "none" and not config.interfaces:
+        yield (
+            f"LBNodeAgent {config.name} names no interface for local addresses, so its nodes "
+            f"announce none of them: list interfaces, or select them by an expression"
+        )

@@ -1,0 +1,338 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What an auditor sees from the Leases and the Services alone, without asking a node.
+
+The audit asks the very election that the agents obey. It judges a Lease by the wall clock, because
+it looks only once; an agent judges by its own clock since it saw the Lease change.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import partial
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    FrozenSet,
+    Iterable,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
+
+from ..election.claims import is_served
+from ..election.election import Decision, Electorate, Member, elect, prefer
+from ..election.leases import is_drained
+from ..election.vips import Vip, vips_of
+from ..model import Address, Lease, Outage, PoolType, Reason, Service, ServiceGroup, ServiceKey
+from ..names import FAMILIES
+from ..times import format_time
+from .findings import Finding, Severity, finding_dict, in_order, lease_title, vip_title
+
+# How many candidates of an address are told by name: nobody reads a thousand.
+MAX_CANDIDATES = 5
+# `map`, or whoever does the same on several processors.
+Spread = Callable[[Callable[[Vip], Decision], Sequence[Vip]], Iterable[Decision]]
+
+
+class LeaseState(str, Enum):
+    """Why a Lease counts, or does not."""
+
+    LIVE = "live"
+    EXPIRED = "expired"
+    NEVER_RENEWED = "neverRenewed"
+    FROM_THE_FUTURE = "fromTheFuture"
+
+
+@dataclass(frozen=True)
+class LeaseReport:
+    """A Lease at the moment of the audit; `age` in seconds since its renewal."""
+
+    lease: Lease
+    state: LeaseState
+    age: Optional[float]
+    # A taint of the Node keeps addresses away.
+    draining: bool = False
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the node takes part in elections."""
+        return self.state in (LeaseState.LIVE, LeaseState.FROM_THE_FUTURE)
+
+
+@dataclass(frozen=True)
+class VipReport:
+    """An address of Services: who should have it, and (in `vip.announcing`) who says to have it."""
+
+    vip: Vip
+    decision: Decision
+
+    @property
+    def ranked(self) -> List[str]:
+        """The first five candidates, the winner first; of a remote address by name."""
+        if self.decision.winner is None:
+            return sorted(self.decision.candidates)[:MAX_CANDIDATES]
+        return [self.decision.winner, *self.decision.followers]
+
+    def __str__(self) -> str:
+        return vip_title(str(self.vip.address), map(str, self.vip.services))
+
+
+@dataclass(frozen=True)
+class Report:
+    """The whole audit."""
+
+    leases: Tuple[LeaseReport, ...]
+    vips: Tuple[VipReport, ...]
+    findings: Tuple[Finding, ...]
+
+    def with_findings(self, others: Iterable[Finding]) -> Report:
+        """The same with findings about what an audit does not see."""
+        return replace(self, findings=in_order([*self.findings, *others]))
+
+
+def audit(  # noqa: PLR0913 - all that is read of a cluster, and who holds the elections
+    leases: Iterable[Lease],
+    services: Iterable[Service],
+    *,
+    wall_time: float,
+    drained: Optional[Mapping[str, str]] = None,
+    endpoints: Optional[Mapping[ServiceKey, FrozenSet[str]]] = None,
+    groups: Sequence[ServiceGroup] = (),
+    spread: Spread = map,
+) -> Report:
+    """Judge Leases and Services as they were listed at `wall_time` (seconds since the epoch).
+
+    `drained` gives the UIDs of Nodes whose taints keep addresses away, by name; `endpoints` the
+    nodes with a ready endpoint of each Service; `groups` are the pools, where they are known.
+    `spread` holds the elections.
+    """
+    lease_reports = tuple(
+        replace(_lease_report(lease, wall_time), draining=is_drained(lease, drained or {}))
+        for lease in sorted(leases, key=lambda one: one.node)
+    )
+    known = tuple(services)
+    members = tuple(
+        Member(r.lease.node, r.lease.subnets, draining=r.draining)
+        for r in lease_reports
+        if r.is_live
+    )
+    electorate = Electorate(members)
+    decide = partial(_decide, electorate=electorate, endpoints=endpoints or {})
+    addresses = vips_of(known, groups)
+    vips = tuple(map(VipReport, addresses, spread(decide, addresses)))
+    findings = [finding for report in lease_reports for finding in _lease_findings(report)]
+    findings += _service_findings(known)
+    live = frozenset(member.node for member in members)
+    findings += [finding for vip in vips for finding in _vip_findings(vip, live)]
+    return Report(lease_reports, vips, in_order(findings))
+
+
+def _decide(
+    vip: Vip, electorate: Electorate, endpoints: Mapping[ServiceKey, FrozenSet[str]]
+) -> Decision:
+    if vip.pool_type is PoolType.LOCAL:
+        others = MAX_CANDIDATES - 1
+        decision = elect(vip.address, electorate, followers=others)
+        if not vip.has_affinity:
+            return decision
+        return prefer(vip.address, decision, vip.near(endpoints), followers=others)
+    nodes = frozenset(member.node for member in electorate.members if not member.draining)
+    if not vip.everywhere:
+        nodes &= vip.near(endpoints)
+    reason = Reason.ANNOUNCING_NON_LOCAL if nodes else Reason.NO_LOCAL_ENDPOINT
+    return Decision(None, reason, nodes)
+
+
+def _lease_report(lease: Lease, wall_time: float) -> LeaseReport:
+    if lease.renew_time is None:
+        return LeaseReport(lease, LeaseState.NEVER_RENEWED, None)
+    age = wall_time - lease.renew_time
+    if age > lease.duration:
+        return LeaseReport(lease, LeaseState.EXPIRED, age)
+    if age < -lease.duration:
+        return LeaseReport(lease, LeaseState.FROM_THE_FUTURE, age)
+    return LeaseReport(lease, LeaseState.LIVE, age)
+
+
+def _lease_findings(report: LeaseReport) -> Iterable[Finding]:
+    lease, name = report.lease, lease_title(report.lease.node)
+    if report.state in (LeaseState.EXPIRED, LeaseState.NEVER_RENEWED):
+        since = "was never renewed" if report.age is None else f"is {report.age:.0f} s old"
+        yield Finding(
+            Severity.WARNING,
+            "leaseExpired",
+            name,
+            f"{since} with a duration of {lease.duration:.0f} s: {lease.node} announces nothing",
+            f"look at the lbnodeagent pod on {lease.node}; delete the Lease if the node is gone",
+        )
+    if report.state is LeaseState.FROM_THE_FUTURE:
+        yield Finding(
+            Severity.WARNING,
+            "clockAhead",
+            name,
+            f"was renewed {-(report.age or 0.0):.0f} s in the future",
+            f"set the clock of {lease.node} or of this machine (elections do not depend on it)",
+        )
+    if report.is_live and not lease.subnets:
+        yield Finding(
+            Severity.WARNING,
+            "leaseWithoutSubnets",
+            name,
+            f"{lease.node} is a candidate for no address",
+            "check the node's default route and the LBNodeAgent's localInterface",
+        )
+    if lease.malformed:
+        yield Finding(
+            Severity.WARNING,
+            "leaseMalformed",
+            name,
+            f"its subnets annotation holds {', '.join(lease.malformed)}, which is no CIDR",
+            "find out who else writes this Lease; its agent mends it with the next renewal",
+        )
+    if lease.holder != lease.node:
+        yield Finding(
+            Severity.WARNING,
+            "leaseHolder",
+            name,
+            f"is held by {lease.holder or 'nobody'} instead of {lease.node}",
+            "find out who else writes this Lease; its agent mends it with the next renewal",
+        )
+
+
+def _service_findings(services: Iterable[Service]) -> Iterable[Finding]:
+    holders: Dict[Address, List[Service]] = defaultdict(list)
+    for service in services:
+        if is_served(service):
+            for address in service.addresses:
+                holders[address].append(service)
+    for address, owners in holders.items():
+        keys = {s.sharing_key for s in owners}
+        if len(owners) > 1 and (len(keys) > 1 or None in keys):
+            yield Finding(
+                Severity.ERROR,
+                "addressTwice",
+                str(address),
+                f"belongs to {', '.join(sorted(str(s.key) for s in owners))}",
+                "delete one of the Services, or give both one purelb.io/allow-shared-ip key",
+            )
+
+
+def _vip_findings(report: VipReport, live: frozenset[str]) -> Iterable[Finding]:
+    vip, where = report.vip, str(report)
+    announcing = {entry.node for entry in vip.announcing}
+    if vip.pool_type is PoolType.REMOTE:
+        yield from _remote_findings(report, where, announcing, live)
+        return
+    winner = report.decision.winner
+    if winner is None:
+        yield Finding(
+            Severity.ERROR,
+            Reason.NO_ELIGIBLE_NODES.value,
+            where,
+            "no live node has a subnet that contains it",
+            "check the pool against the subnets of the Leases",
+        )
+    elif winner not in announcing:
+        yield Finding(
+            Severity.ERROR,
+            "notAnnounced",
+            where,
+            f"{winner} wins the election and does not say that it announces it",
+            f"look at the lbnodeagent log on {winner}",
+        )
+    for node in sorted(announcing - {winner}):
+        if node not in live:
+            yield _stale(where, node)
+        else:
+            yield Finding(
+                Severity.ERROR,
+                "wrongAnnouncer",
+                where,
+                f"the Service says that {node} announces it; the winner is {winner or 'nobody'}",
+                f"see on {node} whether the address is on an interface",
+            )
+
+
+def _remote_findings(
+    report: VipReport, where: str, announcing: Set[str], live: frozenset[str]
+) -> Iterable[Finding]:
+    """A remote address is on every node that may have it; a router finds those that do."""
+    expected = report.decision.candidates
+    for node in sorted(expected - announcing):
+        yield Finding(
+            Severity.WARNING if expected & announcing else Severity.ERROR,
+            "notAnnounced",
+            where,
+            f"{node} does not say that it announces it",
+            f"look at the lbnodeagent log on {node}",
+        )
+    for node in sorted(announcing - live):
+        yield _stale(where, node)
+
+
+def _stale(where: str, node: str) -> Finding:
+    return Finding(
+        Severity.WARNING,
+        "staleAnnouncer",
+        where,
+        f"the Service says that {node} announces it; that node has no live Lease",
+        "another node's agent takes the entry away",
+    )
+
+
+def as_dict(report: Report) -> Dict[str, Any]:
+    """The report as plain lists and dictionaries, for those who print or compare it."""
+    return {
+        "leases": [_lease_dict(one) for one in report.leases],
+        "vips": [_vip_dict(one) for one in report.vips],
+        "findings": [finding_dict(one) for one in report.findings],
+    }
+
+
+def _lease_dict(report: LeaseReport) -> Dict[str, Any]:
+    lease = report.lease
+    return {
+        "node": lease.node,
+        "holder": lease.holder,
+        "instance": lease.instance,
+        "subnets": [str(subnet) for subnet in lease.subnets],
+        "duration": lease.duration,
+        "age": None if report.age is None else round(report.age, 3),
+        "live": report.is_live,
+        "reason": report.state.value,
+        "draining": report.draining,
+        "outage": None if lease.outage is None else _outage_dict(lease.outage),
+    }
+
+
+def _outage_dict(outage: Outage) -> Dict[str, Any]:
+    return {
+        "begin": format_time(outage.begin_time),
+        "end": format_time(outage.end_time),
+        "seconds": round(outage.end_time - outage.begin_time, 3),
+    }
+
+
+def _vip_dict(report: VipReport) -> Dict[str, Any]:
+    vip, decision = report.vip, report.decision
+    return {
+        "address": str(vip.address),
+        "family": FAMILIES[vip.address.version],
+        "services": [str(key) for key in vip.services],
+        "pool_type": vip.pool_type.value,
+        "candidates": report.ranked,
+        "candidate_count": len(decision.candidates),
+        "winner": decision.winner,
+        "reason": decision.reason.value,
+        "announcing": [
+            {"node": entry.node, "interface": entry.interface} for entry in vip.announcing
+        ],
+    }

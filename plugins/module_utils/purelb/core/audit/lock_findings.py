@@ -1,0 +1,60 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What is wrong with leader locks, in the words of the audit."""
+
+from __future__ import annotations
+
+from typing import Iterable, Iterator
+
+from ..leadership.locks import LockReport, LockState
+from .findings import Finding, FindingCode, Severity
+
+# A lock that was given up is taken within a second, where somebody stands by.
+_UNTAKEN = 5.0
+_PODS = "look at the pods of the program that keeps it, and at their logs"
+
+
+def lock_findings(locks: Iterable[LockReport]) -> Iterator[Finding]:
+    """Locks that nobody holds, or that pass from hand to hand."""
+    for lock in locks:
+        if lock.state is LockState.EXPIRED:
+            yield _warning(lock, "lockExpired", _expired(lock), _PODS)
+        elif lock.state is LockState.RELEASED and (lock.age is None or lock.age > _UNTAKEN):
+            since = "never" if lock.age is None else f"not for {lock.age:.0f} s"
+            yield _warning(lock, "lockFree", f"was {since} held: nobody leads", _PODS)
+        elif lock.state is LockState.ABSENT:
+            yield _warning(
+                lock,
+                "lockAbsent",
+                "does not exist: nobody leads, or the lock has another name",
+                f"{_PODS}, or correct leader_locks",
+            )
+        elif lock.state is LockState.UNREADABLE:
+            yield _warning(
+                lock,
+                "lockUnreadable",
+                "has no annotation that says who leads",
+                "give the object that the program keeps its lock on, or the Lease of that name",
+            )
+        if lock.is_flapping:
+            yield _warning(lock, "lockFlapping", _flapping(lock), f"{_PODS}: why do they end?")
+
+
+def _warning(lock: LockReport, code: FindingCode, message: str, mend: str) -> Finding:
+    return Finding(Severity.WARNING, code, str(lock.name), message, mend)
+
+
+def _expired(lock: LockReport) -> str:
+    since = "never renewed" if lock.age is None else f"last renewed {lock.age:.0f} s ago"
+    return (
+        f"was {since} by {lock.record.holder}, with a duration of {lock.record.duration:.0f} s: "
+        "nobody leads"
+    )
+
+
+def _flapping(lock: LockReport) -> str:
+    return (
+        f"changed hands {lock.record.transitions} times, {lock.transitions_per_hour:.1f} times an "
+        "hour since it was made, and within the last hour"
+    )

@@ -1,0 +1,64 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""When to tell the segment about a gained address: at once, then in a short sequence.
+
+Unless told otherwise, each frame is sent only if the address is still held at that moment: the
+sequence of a lost address ends with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Dict, Iterable, List, Mapping, Optional, Tuple
+
+from ..model import Address
+from ..settings import AnnounceConfig
+
+
+def sequence(config: AnnounceConfig, now: float) -> Tuple[float, ...]:
+    """Times at which to announce an address gained now."""
+    if not config.enabled:
+        return ()
+    return (now, *(now + config.delay + i * config.interval for i in range(config.count)))
+
+
+@dataclass(frozen=True)
+class Announcements:
+    """Frames still to be sent: (link index, address) to times, soonest first."""
+
+    pending: Mapping[Tuple[int, Address], Tuple[float, ...]] = field(default_factory=dict)
+
+    def gained(
+        self, places: Iterable[Tuple[int, Address]], config: AnnounceConfig, *, now: float
+    ) -> Announcements:
+        """Start the sequence of each of these addresses, anew where one is under way."""
+        times = sequence(config, now)
+        if not times:
+            return self
+        return replace(self, pending={**self.pending, **dict.fromkeys(places, times)})
+
+    def due(
+        self, held: Iterable[Tuple[int, Address]], config: AnnounceConfig, *, now: float
+    ) -> Tuple[Announcements, List[Tuple[int, Address]]]:
+        """What to announce now, and what is left; addresses no longer held drop out, if verified.
+
+        Several times that passed unnoticed, say while the process was frozen, make one frame.
+        """
+        holding = set(held)
+        frames: List[Tuple[int, Address]] = []
+        left: Dict[Tuple[int, Address], Tuple[float, ...]] = {}
+        for place, times in self.pending.items():
+            if config.verify and place not in holding:
+                continue
+            later = tuple(t for t in times if t > now)
+            if len(later) < len(times):
+                frames.append(place)
+            if later:
+                left[place] = later
+        return Announcements(left), frames
+
+    @property
+    def next_at(self) -> Optional[float]:
+        """When the next frame is due."""
+        return min((times[0] for times in self.pending.values()), default=None)

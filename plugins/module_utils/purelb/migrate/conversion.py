@@ -1,0 +1,83 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Reads what a conversion from v1 is made of, and says what it comes to. Nothing is written."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Tuple
+
+from ..audit import cluster_reader
+from ..core import addresses, names
+from ..core.api import codec
+from ..core.errors import SettingError
+from ..core.migration import replacements
+from ..core.model import Network
+from ..module.kube import Cluster, Object
+from ..module.manifests import without_managed_fields
+
+
+def is_offline(params: Dict[str, Any]) -> bool:
+    """Whether everything is given, so that no cluster is asked."""
+    return params["definitions"] is not None and bool(params["node_subnets"])
+
+
+def offline(params: Dict[str, Any]) -> Dict[str, Any]:
+    """The work of the module purelb_convert without a cluster."""
+    subnets = _given_subnets(params["node_subnets"])
+    return _result(params["definitions"], params, subnets, source="option")
+
+
+def info(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Dict[str, Any]:  # noqa: ARG001, FBT001 - reading is the same in check mode
+    """The work of the module purelb_convert."""
+    given = params["definitions"]
+    bodies = _read_old(cluster, params["namespace"]) if given is None else given
+    subnets, source = _subnets(cluster, bodies, params)
+    return _result(bodies, params, subnets, source=source)
+
+
+def _read_old(cluster: Cluster, namespace: str) -> List[Object]:
+    api_version = f"{names.API_GROUP}/{names.OLD_API_VERSION}"
+    found: List[Object] = []
+    for name in ("ServiceGroup", "LBNodeAgent"):
+        kind = cluster.kind(api_version, name)
+        if kind is not None:
+            # A list does not repeat what all its items are.
+            head = {"apiVersion": api_version, "kind": name}
+            objects = cluster.read_all(kind, namespace=namespace, convert=without_managed_fields)
+            found.extend({**head, **body} for body in objects)
+    return found
+
+
+def _subnets(
+    cluster: Cluster, bodies: List[Object], params: Dict[str, Any]
+) -> Tuple[Tuple[Network, ...], str]:
+    """Subnets of the nodes, and where they are known from."""
+    if params["node_subnets"]:
+        return _given_subnets(params["node_subnets"]), "option"
+    leases = cluster_reader.read_leases(cluster, namespace=params["target_namespace"])
+    of_leases = {subnet for lease in leases for subnet in lease.subnets}
+    if of_leases:
+        return tuple(sorted(of_leases, key=addresses.subnet_order)), "leases"
+    nodes = cluster.read_all(cluster_reader.NODES, convert=codec.node_addresses)
+    return replacements.nearby(bodies, frozenset().union(*nodes)), "nodes"
+
+
+def _given_subnets(texts: List[str]) -> Tuple[Network, ...]:
+    good, bad = addresses.parse_subnets(texts)
+    if bad:
+        raise SettingError(f"node_subnets: {bad[0]!r} must be a CIDR such as 192.168.1.0/24")
+    return good
+
+
+def _result(
+    bodies: List[Object], params: Dict[str, Any], subnets: Tuple[Network, ...], *, source: str
+) -> Dict[str, Any]:
+    found = replacements.take_over(
+        bodies,
+        subnets=subnets,
+        decisions=params["decisions"],
+        namespace=params["target_namespace"],
+    )
+    known = {"node_subnets": [str(subnet) for subnet in subnets], "node_subnets_from": source}
+    return {"changed": False, **replacements.as_dict(found), **known}

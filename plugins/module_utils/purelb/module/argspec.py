@@ -1,0 +1,122 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Argument specifications in small pieces that modules join with `merge`.
+
+Each piece has its text in plugins/doc_fragments under the same name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Tuple
+
+from ansible.module_utils.basic import env_fallback
+
+from ..core import names
+
+
+@dataclass(frozen=True)
+class ArgumentSpec:
+    """Options and the rules between them, as AnsibleModule takes them."""
+
+    options: Dict[str, Dict[str, Any]] = field(default_factory=dict)
+    mutually_exclusive: Tuple[Tuple[str, ...], ...] = ()
+    required_together: Tuple[Tuple[str, ...], ...] = ()
+    required_if: Tuple[Tuple[Any, ...], ...] = ()
+
+    def merge(self, other: ArgumentSpec) -> ArgumentSpec:
+        """Both pieces in one; an option that both have is a mistake of ours."""
+        twice = self.options.keys() & other.options.keys()
+        if twice:
+            raise ValueError(f"options described twice: {', '.join(sorted(twice))}")
+        return ArgumentSpec(
+            {**self.options, **other.options},
+            self.mutually_exclusive + other.mutually_exclusive,
+            self.required_together + other.required_together,
+            self.required_if + other.required_if,
+        )
+
+    def arguments(self) -> Dict[str, Any]:
+        """Keyword arguments for AnsibleModule."""
+        return {
+            "argument_spec": self.options,
+            "mutually_exclusive": _lists(self.mutually_exclusive),
+            "required_together": _lists(self.required_together),
+            "required_if": _lists(self.required_if),
+        }
+
+
+def connection() -> ArgumentSpec:
+    """How to reach the cluster (fragment `connection`)."""
+    return ArgumentSpec(
+        {
+            "kubeconfig": _option("path", "K8S_AUTH_KUBECONFIG", "KUBECONFIG"),
+            "context": _option("str", "K8S_AUTH_CONTEXT"),
+            "host": _option("str", "K8S_AUTH_HOST"),
+            "api_key": {**_option("str", "K8S_AUTH_API_KEY"), "no_log": True},
+            "ca_cert": _option("path", "K8S_AUTH_SSL_CA_CERT"),
+            "validate_certs": _option("bool", "K8S_AUTH_VERIFY_SSL"),
+            "client_cert": _option("path", "K8S_AUTH_CERT_FILE"),
+            # The path of a key is no secret; what is in the file never gets near the log.
+            "client_key": {**_option("path", "K8S_AUTH_KEY_FILE"), "no_log": False},
+        },
+        required_together=(("client_cert", "client_key"),),
+    )
+
+
+def namespace() -> ArgumentSpec:
+    """Where PureLB is installed (fragment `namespace`)."""
+    return ArgumentSpec({"namespace": {"type": "str", "default": names.DEFAULT_NAMESPACE}})
+
+
+def leader_locks() -> ArgumentSpec:
+    """Which leader locks to look at; without any, that of the allocator."""
+    lock: Dict[str, Dict[str, Any]] = {
+        "kind": {"type": "str", "choices": ["Lease", "Endpoints", "ConfigMap"], "default": "Lease"},
+        "namespace": {"type": "str"},
+        "name": {"type": "str", "required": True},
+    }
+    spec = {"type": "list", "elements": "dict", "options": lock}
+    return ArgumentSpec({"leader_locks": spec})
+
+
+def conversion() -> ArgumentSpec:
+    """What is converted from v1, and what is known and decided (fragment `conversion`)."""
+    return ArgumentSpec(
+        {
+            "namespace": {"type": "str", "default": names.OLD_NAMESPACE},
+            "target_namespace": {"type": "str", "default": names.DEFAULT_NAMESPACE},
+            "node_subnets": {"type": "list", "elements": "str", "default": []},
+            "decisions": {"type": "dict", "default": {}},
+        }
+    )
+
+
+def presence() -> ArgumentSpec:
+    """Whether something is to be there, and who wins a conflict (fragment `presence`)."""
+    return ArgumentSpec(
+        {
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "force_conflicts": {"type": "bool", "default": False},
+        }
+    )
+
+
+def metadata() -> ArgumentSpec:
+    """What one object is called and marked with (fragment `metadata`)."""
+    return ArgumentSpec(
+        {
+            "name": {"type": "str", "required": True},
+            "labels": {"type": "dict"},
+            "annotations": {"type": "dict"},
+        }
+    )
+
+
+def _option(kind: str, *variables: str) -> Dict[str, Any]:
+    return {"type": kind, "fallback": (env_fallback, list(variables))}
+
+
+def _lists(rules: Tuple[Tuple[Any, ...], ...]) -> List[List[Any]]:
+    return [list(rule) for rule in rules]

@@ -1,0 +1,296 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The only way to the API server, and the only file that imports the Kubernetes client.
+
+The client does what is hard (kubeconfigs, certificates, log-in plugins) and hands over its
+connection pool. Requests go through the pool as plain JSON: no models and no discovery of a whole
+cluster, so that thousands of Services are read in little time and memory, and so that any release
+of the client will do.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import traceback
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, TypeVar
+from urllib.parse import urlencode
+
+from .errors import GONE, NOT_FOUND, ClusterError, RefusedError, Request, refusal, unreachable
+
+try:
+    import kubernetes
+    import urllib3
+
+    IMPORT_ERROR = None
+    # Its functions carry no types.
+    kube_config: Any = kubernetes.config
+except ImportError:
+    IMPORT_ERROR = traceback.format_exc()
+
+DEFAULT_KUBECONFIG = "~/.kube/config"
+FIELD_MANAGER = "purelb.purelb"
+# Enough for a page of Services from a busy API server; a dead one is noticed by the first.
+CONNECT_TIMEOUT = 5
+READ_TIMEOUT = 60
+# A page of Services is about 1 MB then.
+PAGE = 500
+
+# JSON is YAML too, and the server takes server-side apply under this name only.
+APPLY = "application/apply-patch+yaml"
+MERGE = "application/merge-patch+json"
+
+Object = Dict[str, Any]
+T = TypeVar("T")
+
+
+class Payload(NamedTuple):
+    """What is sent, and in which of the server's ways it is to be understood."""
+
+    media_type: str
+    content: Object
+
+
+class Kind(NamedTuple):
+    """Where the API server serves a kind."""
+
+    group: str
+    version: str
+    plural: str
+    namespaced: bool
+
+    def path(self, namespace: Optional[str], name: Optional[str] = None) -> str:
+        """Path of the collection, or of one object in it."""
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        middle = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
+        return f"{root}{middle}/{self.plural}" + (f"/{name}" if name else "")
+
+
+class Cluster:
+    """One connection to an API server."""
+
+    def __init__(self, client: Any) -> None:
+        self._pool = client.rest_client.pool_manager
+        self._configuration = client.configuration
+        self._kinds: Dict[str, Dict[str, Kind]] = {}
+        self.host: str = client.configuration.host
+
+    def kind(self, api_version: str, kind: str) -> Optional[Kind]:
+        """Where a kind is served, or None. Asks again for what was not there before."""
+        if kind not in self._kinds.get(api_version, {}):
+            self._kinds[api_version] = self._discover(api_version)
+        return self._kinds[api_version].get(kind)
+
+    def get(self, kind: Kind, *, namespace: Optional[str], name: str) -> Optional[Object]:
+        """An object, or None."""
+        request = Request("get", kind.group, kind.plural, namespace, name)
+        try:
+            return self._send(request, "GET", kind.path(namespace, name))
+        except RefusedError as error:
+            if error.status == NOT_FOUND:
+                return None
+            raise
+
+    def items(
+        self, kind: Kind, *, namespace: Optional[str] = None, **query: str
+    ) -> Iterator[Object]:
+        """Every object of a kind, page by page; only one page is in memory."""
+        request = Request("list", kind.group, kind.plural, namespace)
+        pages: Dict[str, Any] = {**query, "limit": PAGE}
+        while True:
+            page = self._send(request, "GET", kind.path(namespace), pages)
+            yield from page.get("items") or ()
+            token = page.get("metadata", {}).get("continue")
+            if not token:
+                return
+            pages["continue"] = token
+
+    def read_all(
+        self,
+        kind: Kind,
+        *,
+        namespace: Optional[str] = None,
+        convert: Callable[[Object], T],
+        **query: str,
+    ) -> List[T]:
+        """Every object of a kind, converted one by one; starts over once if pages expired."""
+        try:
+            return [convert(obj) for obj in self.items(kind, namespace=namespace, **query)]
+        except RefusedError as error:
+            if error.status != GONE:
+                raise
+            return [convert(obj) for obj in self.items(kind, namespace=namespace, **query)]
+
+    def apply(self, kind: Kind, body: Object, *, dry_run: bool, force: bool) -> Object:
+        """Server-side apply: create the object, or make the fields given what they should be."""
+        namespace, name = body["metadata"].get("namespace"), body["metadata"]["name"]
+        query = {
+            "fieldManager": FIELD_MANAGER,
+            "force": str(force).lower(),
+            **_dry(dry_run=dry_run),
+        }
+        request = Request("patch", kind.group, kind.plural, namespace, name)
+        path = kind.path(namespace, name)
+        return self._send(request, "PATCH", path, query, Payload(APPLY, body))
+
+    def patch(
+        self,
+        kind: Kind,
+        *,
+        namespace: Optional[str],
+        name: str,
+        patch: Object,
+        part: str = "",
+        dry_run: bool = False,
+    ) -> Object:
+        """Merge a patch into an object, or into a part of it that has a path of its own (status).
+
+        An empty patch makes the server write the object anew, in the version that it stores now.
+        """
+        resource = f"{kind.plural}/{part}" if part else kind.plural
+        request = Request("patch", kind.group, resource, namespace, name)
+        path = kind.path(namespace, name) + (f"/{part}" if part else "")
+        query = {"fieldManager": FIELD_MANAGER, **_dry(dry_run=dry_run)}
+        return self._send(request, "PATCH", path, query, Payload(MERGE, patch))
+
+    def delete(
+        self,
+        kind: Kind,
+        *,
+        namespace: Optional[str],
+        name: str,
+        dry_run: bool,
+        with_owned: bool = True,
+    ) -> None:
+        """Delete an object; `with_owned` it stays visible until all that it owns is gone, too."""
+        request = Request("delete", kind.group, kind.plural, namespace, name)
+        policy = "Foreground" if with_owned else "Background"
+        query = {"propagationPolicy": policy, **_dry(dry_run=dry_run)}
+        try:
+            self._send(request, "DELETE", kind.path(namespace, name), query)
+        except RefusedError as error:
+            if error.status != NOT_FOUND:
+                raise
+
+    def _discover(self, api_version: str) -> Dict[str, Kind]:
+        group, _slash, version = api_version.rpartition("/")
+        path = f"/apis/{api_version}" if group else f"/api/{version}"
+        try:
+            found = self._send(Request("get", group, path), "GET", path)
+        except RefusedError as error:
+            if error.status == NOT_FOUND:
+                return {}
+            raise
+        return {
+            entry["kind"]: Kind(group, version, entry["name"], entry["namespaced"])
+            for entry in found.get("resources", ())
+            if "/" not in entry["name"]
+        }
+
+    def _send(
+        self,
+        request: Request,
+        method: str,
+        path: str,
+        query: Optional[Dict[str, Any]] = None,
+        payload: Optional[Payload] = None,
+    ) -> Object:
+        url = self.host.rstrip("/") + path + ("?" + urlencode(query) if query else "")
+        headers = {"Accept": "application/json", "User-Agent": FIELD_MANAGER}
+        if payload is not None:
+            headers["Content-Type"] = payload.media_type
+        for setting in self._configuration.auth_settings().values():
+            headers[setting["key"]] = setting["value"]
+        try:
+            answer = self._pool.request(
+                method,
+                url,
+                headers=headers,
+                body=None if payload is None else json.dumps(payload.content).encode(),
+                timeout=urllib3.Timeout(connect=CONNECT_TIMEOUT, read=READ_TIMEOUT),
+                retries=urllib3.Retry(total=2, redirect=0, backoff_factor=0.2),
+            )
+        except urllib3.exceptions.HTTPError as error:
+            cause = str(getattr(error, "reason", None) or error)
+            raise unreachable(self.host, cause=cause) from error
+        if answer.status not in range(200, 300):
+            raise refusal(request, host=self.host, status=answer.status, body=answer.data)
+        parsed: Object = json.loads(answer.data)
+        return parsed
+
+
+def connect(params: Dict[str, Any]) -> Cluster:
+    """A connection by the options of `argspec.connection`."""
+    client = _by_host(params) if params.get("host") else _by_kubeconfig(params)
+    return Cluster(client)
+
+
+def _by_host(params: Dict[str, Any]) -> Any:
+    configuration = kubernetes.client.Configuration()
+    configuration.host = params["host"]
+    _overrule(configuration, params)
+    return kubernetes.client.ApiClient(configuration)
+
+
+def _by_kubeconfig(params: Dict[str, Any]) -> Any:
+    given = params.get("kubeconfig")
+    texts = (given or DEFAULT_KUBECONFIG).split(os.pathsep)
+    files = [str(Path(text).expanduser()) for text in texts if text]
+    configuration = kubernetes.client.Configuration()
+    try:
+        if any(Path(file).exists() for file in files):
+            kube_config.load_kube_config(
+                os.pathsep.join(files),
+                context=params.get("context"),
+                client_configuration=configuration,
+                persist_config=False,
+            )
+        elif not given and "KUBERNETES_SERVICE_HOST" in os.environ:
+            kube_config.load_incluster_config(client_configuration=configuration)
+        else:
+            raise ClusterError(_no_kubeconfig(files))
+    except kube_config.ConfigException as error:
+        raise ClusterError(_bad_kubeconfig(files, params.get("context"), error)) from error
+    _overrule(configuration, params)
+    return kubernetes.client.ApiClient(configuration)
+
+
+def _overrule(configuration: Any, params: Dict[str, Any]) -> None:
+    """Options given beside a kubeconfig win over what it says."""
+    if params.get("api_key"):
+        configuration.api_key = {"authorization": f"Bearer {params['api_key']}"}
+    if params.get("validate_certs") is not None:
+        configuration.verify_ssl = params["validate_certs"]
+    for option, attribute in (
+        ("ca_cert", "ssl_ca_cert"),
+        ("client_cert", "cert_file"),
+        ("client_key", "key_file"),
+    ):
+        if params.get(option):
+            setattr(configuration, attribute, params[option])
+
+
+def _no_kubeconfig(files: List[str]) -> str:
+    return (
+        f"no kubeconfig: {' and '.join(files)} does not exist. Give the option kubeconfig, set "
+        f"KUBECONFIG, or put one at {DEFAULT_KUBECONFIG}"
+    )
+
+
+def _bad_kubeconfig(files: List[str], context: Optional[str], error: Exception) -> str:
+    where = os.pathsep.join(files)
+    try:
+        contexts, _active = kube_config.list_kube_config_contexts(where)
+    except kube_config.ConfigException:
+        return f"the kubeconfig {where} cannot be used: {error}"
+    known = sorted(entry["name"] for entry in contexts)
+    if context and context not in known:
+        there = ", ".join(known) or "none"
+        return f"the kubeconfig {where} has no context {context}; it has: {there}"
+    return f"the kubeconfig {where} cannot be used: {error}"
+
+
+def _dry(*, dry_run: bool) -> Dict[str, str]:
+    return {"dryRun": "All"} if dry_run else {}

@@ -1,0 +1,213 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Remote addresses: on every node, and found by a router that speaks BGP with the nodes."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from tests.support.lab.cluster_queries import eventually, fetch, ingress, lease_info, on_interface
+
+pytestmark = pytest.mark.timeout(90)
+DUMMY = "kube-lb0"
+PODS = "/api/v1/namespaces/default/pods"
+EVENTS = "/api/v1/namespaces/default/events"
+SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+FOLLOWS = 1.0
+
+
+def group(name, v4, v6, aggregation):
+    return {
+        "apiVersion": "purelb.io/v2",
+        "kind": "ServiceGroup",
+        "metadata": {"name": name, "namespace": "purelb-system"},
+        "spec": {
+            "remote": {
+                "v4pool": {**v4, "aggregation": aggregation[0]},
+                "v6pool": {**v6, "aggregation": aggregation[1]},
+            }
+        },
+    }
+
+
+@pytest.fixture(scope="module")
+def groups(cluster):
+    made = [
+        group(
+            "single",
+            {"pool": "10.100.0.10-10.100.0.19", "subnet": "10.100.0.0/24"},
+            {"pool": "fd28:100::10-fd28:100::19", "subnet": "fd28:100::/64"},
+            ("/32", "/128"),
+        ),
+        group(
+            "whole",
+            {"pool": "10.100.1.10-10.100.1.19", "subnet": "10.100.1.0/24"},
+            {"pool": "fd28:100:0:1::10-fd28:100:0:1::19", "subnet": "fd28:100:0:1::/64"},
+            ("default", "default"),
+        ),
+    ]
+    for one in made:
+        cluster.api.apply(one)
+    yield
+    for one in made:
+        cluster.api.delete(cluster.api.path_of(one))
+
+
+@pytest.fixture(scope="module")
+def routing(cluster):
+    cluster.start_routing()
+    yield
+    cluster.stop_routing()
+
+
+@pytest.fixture
+def make_remote(cluster, groups, make_service):
+    def make(name="single", **spec):
+        path = make_service(annotations={"purelb.io/service-group": name}, **spec)
+        service = cluster.api.wait(path, lambda s: len(ingress(s)) == 2, what="two addresses")
+        return path, ingress(service)
+
+    return make
+
+
+def on_all(lab, vip):
+    return lab.holders(vip) == set(lab.nodes)
+
+
+@pytest.mark.parametrize(
+    ("name", "masks"), [("single", (32, 128)), ("whole", (24, 64))], ids=["single", "whole"]
+)
+def test_a_remote_address_is_on_the_dummy_interface_of_every_node(
+    cluster, make_remote, name, masks
+):
+    _path, vips = make_remote(name)
+    for vip, mask in zip(vips, masks, strict=True):
+        eventually(lambda v=vip: on_all(cluster, v), "the address on every node", seconds=5)
+        for node in cluster.nodes:
+            info = on_interface(cluster, node, vip)
+            assert (info["prefixlen"], info["valid_life_time"]) == (mask, 4294967295)
+            assert not info.get("noprefixroute")
+            links = [
+                link["ifname"]
+                for link in cluster.addresses(node)
+                if any(a.get("local") == vip for a in link["addr_info"])
+            ]
+            assert links == [DUMMY]
+
+
+def test_every_node_says_so_and_the_audit_agrees(cluster, make_remote):
+    path, vips = make_remote()
+
+    def announced():
+        annotations = cluster.api.get(path)["metadata"]["annotations"]
+        entries = " ".join(annotations.get(f"purelb.io/announcing-IPv{v}", "") for v in (4, 6))
+        return set(entries.split()) == {f"{n},{DUMMY},{vip}" for n in cluster.nodes for vip in vips}
+
+    eventually(announced, "an entry of every node", seconds=10)
+    eventually(lambda: not lease_info(cluster.kubeconfig)["findings"], "whole audit", seconds=15)
+    name = path.rpartition("/")[2]
+    selector = f"reason=AnnouncingNonLocal,involvedObject.name={name}"
+    eventually(
+        lambda: len(cluster.api.items(EVENTS, fieldSelector=selector)) == len(cluster.nodes),
+        "an event of each node",
+    )
+
+
+def test_a_router_spreads_the_traffic_over_the_nodes(cluster, routing, make_remote):
+    _path, vips = make_remote(externalTrafficPolicy="Local")
+    for vip in vips:
+        prefix = f"{vip}/{128 if ':' in vip else 32}"
+        pods = cluster.api.items(PODS, labelSelector="app=web")
+        nodes = {pod["spec"]["nodeName"] for pod in pods}
+        eventually(lambda p=prefix, n=nodes: cluster.next_hops(p) == n, "route by all", seconds=10)
+        answers = {fetch(cluster, vip).strip() for _request in range(30)}
+        # With local traffic each node answers from its own pod, so each pod is a node.
+        assert len(answers) > 1, answers
+
+
+def test_a_deleted_service_leaves_neither_address_nor_route(cluster, routing, make_remote):
+    path, vips = make_remote()
+    for vip in vips:
+        eventually(lambda v=vip: on_all(cluster, v), "the address on every node", seconds=5)
+    cluster.api.delete(path)
+    for vip in vips:
+        prefix = f"{vip}/{128 if ':' in vip else 32}"
+        eventually(lambda v=vip: not cluster.holders(v), "withdrawal", seconds=5)
+        eventually(lambda p=prefix: not cluster.next_hops(p), "end of the route", seconds=10)
+
+
+def test_local_traffic_follows_the_endpoints(cluster, make_remote, labelled, figure):
+    labelled("n2")
+    path, vips = make_remote(externalTrafficPolicy="Local", selector={"here": "yes"})
+    for vip in vips:
+        eventually(lambda v=vip: cluster.holders(v) == {"n2"}, "the address on n2", seconds=5)
+    labelled("n3")
+    selector = f"kubernetes.io/service-name={path.rpartition('/')[2]}"
+
+    def moved():
+        slices = cluster.api.items(SLICES, labelSelector=selector)
+        nodes = {e["nodeName"] for one in slices for e in one.get("endpoints") or ()}
+        return nodes == {"n3"}
+
+    # How long the endpoints themselves take is the cluster's affair.
+    eventually(moved, "endpoints on n3 alone")
+    start = time.monotonic()
+    for vip in vips:
+        eventually(lambda v=vip: cluster.holders(v) == {"n3"}, "the address on n3", seconds=5)
+    seconds = time.monotonic() - start
+    figure(f"followed the endpoints after {seconds:.2f} s")
+    assert seconds < FOLLOWS
+    labelled("")
+    for vip in vips:
+        eventually(lambda v=vip: not cluster.holders(v), "withdrawal everywhere", seconds=5)
+
+
+def test_lifetimes_and_route_are_as_configured(cluster, make_remote):
+    config = {
+        "apiVersion": "purelb.io/v2",
+        "kind": "LBNodeAgent",
+        "metadata": {"name": "default", "namespace": "purelb-system"},
+        "spec": {
+            "local": {
+                "addressConfig": {"dummyInterface": {"validLifetime": 120, "noPrefixRoute": True}}
+            }
+        },
+    }
+    _path, vips = make_remote()
+    for vip in vips:
+        eventually(lambda v=vip: on_all(cluster, v), "the address on every node", seconds=5)
+    cluster.api.apply(config)
+    try:
+        for vip in vips:
+
+            def is_changed(vip=vip):
+                info = on_interface(cluster, "n1", vip)
+                is_finite = 0 < info.get("valid_life_time", 0) <= 120
+                return is_finite and info.get("noprefixroute") is True
+
+            eventually(is_changed, "lifetime and no route", seconds=2)
+    finally:
+        cluster.api.delete(cluster.api.path_of(config))
+    for vip in vips:
+        eventually(
+            lambda v=vip: on_interface(cluster, "n1", v).get("valid_life_time") == 4294967295,
+            "the default again",
+            seconds=5,
+        )
+
+
+def test_a_remote_address_outlives_an_agent_that_is_killed(cluster, make_remote):
+    _path, vips = make_remote()
+    for vip in vips:
+        eventually(lambda v=vip: on_all(cluster, v), "the address on every node", seconds=5)
+    before = json.dumps(on_interface(cluster, "n1", vips[0]))
+    cluster.kill("n1", "lbnodeagent")
+    deadline = time.monotonic() + 8
+    while time.monotonic() < deadline:
+        assert on_all(cluster, vips[0])
+        assert on_all(cluster, vips[1])
+        time.sleep(0.1)
+    assert json.dumps(on_interface(cluster, "n1", vips[0])) == before

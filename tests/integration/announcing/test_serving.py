@@ -1,0 +1,160 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""A Service gets its addresses, answers on them, and gives them back."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from tests.support.lab.cluster_queries import (
+    AGENTS,
+    addresses_of,
+    allocator_pods,
+    answers,
+    eventually,
+    fetch,
+    holder,
+    ingress,
+    leader,
+    on_interface,
+)
+
+pytestmark = pytest.mark.timeout(90)
+EVENTS = "/api/v1/namespaces/default/events"
+FAMILIES = pytest.mark.parametrize("family", [4, 6], ids=["v4", "v6"])
+
+
+def of_family(addresses, family):
+    (address,) = (a for a in addresses if (":" in a) == (family == 6))
+    return address
+
+
+@FAMILIES
+def test_a_dual_stack_service_answers_on_both_addresses(cluster, make_service, family):
+    vip = of_family(addresses_of(cluster, make_service()), family)
+    # kube-proxy may need a moment for a new address.
+    eventually(lambda: answers(cluster, vip), f"answer from {vip}", seconds=5)
+    assert fetch(cluster, vip).startswith("web-")
+
+
+@FAMILIES
+def test_exactly_one_node_has_the_address_and_the_service_says_which(cluster, make_service, family):
+    path = make_service()
+    vip = of_family(addresses_of(cluster, path), family)
+    node = holder(cluster, vip)
+    annotation = f"purelb.io/announcing-IPv{family}"
+    cluster.api.wait(
+        path,
+        lambda s: s["metadata"]["annotations"].get(annotation) == f"{node},eth0,{vip}",
+        what=annotation,
+    )
+
+
+@FAMILIES
+def test_the_kernel_ends_the_address_with_the_lease(cluster, make_service, family):
+    vip = of_family(addresses_of(cluster, make_service()), family)
+    info = on_interface(cluster, holder(cluster, vip), vip)
+    assert 0 < info["valid_life_time"] <= 10
+    assert info.get("noprefixroute")
+    assert info["prefixlen"] == (24 if family == 4 else 64)
+
+
+@FAMILIES
+def test_a_deleted_service_leaves_nothing_on_any_interface(cluster, make_service, family):
+    path = make_service()
+    vip = of_family(addresses_of(cluster, path), family)
+    cluster.api.delete(path)
+    eventually(lambda: not cluster.holders(vip), "withdrawal", seconds=2)
+
+
+@FAMILIES
+def test_a_single_stack_service_gets_one_address_of_its_family(cluster, make_service, family):
+    path = make_service("SingleStack", ipFamilies=[f"IPv{family}"])
+    (vip,) = addresses_of(cluster, path, count=1)
+    assert (":" in vip) == (family == 6)
+    eventually(lambda: answers(cluster, vip), f"answer from {vip}", seconds=5)
+
+
+def test_a_released_address_is_given_out_again(cluster, make_service):
+    first = make_service()
+    addresses = addresses_of(cluster, first)
+    cluster.api.delete(first)
+    eventually(lambda: not any(cluster.holders(vip) for vip in addresses), "withdrawal", seconds=5)
+    assert addresses_of(cluster, make_service()) == addresses
+
+
+def test_services_created_at_once_never_get_one_address(cluster, make_service):
+    paths = []
+    writers = [
+        threading.Thread(target=lambda: paths.append(make_service())) for _number in range(15)
+    ]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    given = [vip for path in paths for vip in addresses_of(cluster, path)]
+    assert len(given) == 30
+    assert len(set(given)) == 30
+
+
+def test_the_allocator_counts_what_services_have(cluster, make_service):
+    paths = [make_service() for _number in range(5)]
+    for path in paths:
+        addresses_of(cluster, path)
+    for path in paths[:3]:
+        cluster.api.delete(path)
+    services = cluster.api.items("/api/v1/services")
+    had = sum(len(ingress(s)) for s in services if s["spec"]["type"] == "LoadBalancer")
+    pod = eventually(lambda: leader(cluster), "leader")
+    url = f"http://{pod['status']['podIP']}:7472/metrics"
+    series = 'purelb_address_pool_addresses_in_use{pool="default"}'
+
+    def counted():
+        text = cluster.run_in(pod["spec"]["nodeName"], ["curl", "-sS", url]).stdout
+        (row,) = [line for line in text.splitlines() if line.startswith(series)]
+        return float(row.rpartition(" ")[2]) == had
+
+    eventually(counted, f"{had} addresses in use", seconds=5)
+
+
+def test_a_restarted_allocator_knows_what_is_taken(cluster, make_service):
+    before = addresses_of(cluster, make_service())
+    for pod in allocator_pods(cluster):
+        cluster.api.delete(f"{AGENTS}/{pod['metadata']['name']}")
+    after = addresses_of(cluster, make_service())
+    assert not set(before) & set(after)
+
+
+def test_a_service_of_another_class_is_left_alone(cluster, make_service):
+    theirs = make_service(loadBalancerClass="example.com/other")
+    ours = make_service(loadBalancerClass="purelb.io/purelb-v2")
+    addresses_of(cluster, ours)
+    assert ingress(cluster.api.get(theirs)) == []
+
+
+def test_a_refusal_is_an_event_that_says_what_to_do(cluster, make_service):
+    path = make_service(annotations={"purelb.io/service-group": "blue"})
+    uid = cluster.api.get(path)["metadata"]["uid"]
+    about = f"involvedObject.uid={uid},reason=AllocationFailed"
+    (event,) = eventually(lambda: cluster.api.items(EVENTS, fieldSelector=about), "event")
+    assert "ServiceGroup blue does not exist: create it" in event["message"]
+    assert ingress(cluster.api.get(path)) == []
+
+
+def test_a_refused_service_is_served_when_its_group_appears(cluster, make_service):
+    path = make_service("SingleStack", annotations={"purelb.io/service-group": "late"})
+    pools = {"v4pool": {"pool": "172.28.1.215/32", "subnet": "172.28.1.0/24"}}
+    group = {
+        "apiVersion": "purelb.io/v2",
+        "kind": "ServiceGroup",
+        "metadata": {"name": "late", "namespace": "purelb-system"},
+        "spec": {"local": pools},
+    }
+    cluster.api.apply(group)
+    try:
+        assert addresses_of(cluster, path, count=1) == ["172.28.1.215"]
+    finally:
+        cluster.api.delete(path)
+        cluster.api.delete(cluster.api.path_of(group))

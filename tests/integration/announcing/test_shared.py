@@ -1,0 +1,133 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Several addresses for a Service, several Services for an address, and nodes with endpoints."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.support.lab.cluster_queries import AGENTS, addresses_of, eventually, holder, lease_info
+
+pytestmark = pytest.mark.timeout(90)
+ALLOCATOR = "/apis/apps/v1/namespaces/purelb-system/deployments/allocator"
+
+
+@pytest.fixture
+def by_hand(cluster, make_service):
+    """Services whose addresses the test gives, while no allocator runs."""
+
+    def scale(replicas):
+        cluster.api.merge_patch(ALLOCATOR, {"spec": {"replicas": replicas}})
+
+        # A Pod on its way out still allocates, and is no replica any more.
+        eventually(lambda: len(pods()) == replicas, "allocator", seconds=60)
+        if replicas:
+            cluster.api.wait(
+                ALLOCATOR,
+                lambda d: d["status"].get("readyReplicas") == replicas,
+                what="allocator",
+                seconds=60,
+            )
+
+    def pods():
+        return cluster.api.items(AGENTS, labelSelector="component=allocator")
+
+    def make(*vips, **spec):
+        annotations = {
+            "purelb.io/allocated-by": "PureLB",
+            "purelb.io/allocated-from": "default",
+            "purelb.io/pool-type": "local",
+            "purelb.io/allow-shared-ip": "tests",
+        }
+        path = make_service(annotations=annotations, **spec)
+        ingress = [{"ip": vip} for vip in vips]
+        cluster.api.merge_patch(
+            f"{path}/status", {"status": {"loadBalancer": {"ingress": ingress}}}
+        )
+        return path
+
+    before = cluster.api.get(ALLOCATOR)["spec"]["replicas"]
+    scale(0)
+    yield make
+    # Before the allocator may judge them.
+    for service in cluster.api.items("/api/v1/services", fieldSelector="spec.type=LoadBalancer"):
+        cluster.api.delete(cluster.api.path_of({"kind": "Service", "apiVersion": "v1", **service}))
+    scale(before)
+
+
+def test_a_shared_address_is_withdrawn_with_the_last_of_its_services(cluster, by_hand):
+    vips = ["172.28.1.240", "fd28:0:0:1::240"]
+    first = by_hand(*vips)
+    second = by_hand(*vips, ports=[{"port": 81, "targetPort": 8080}])
+    winners = {vip: holder(cluster, vip) for vip in vips}
+    cluster.api.delete(first)
+    time.sleep(2)
+    assert {vip: cluster.holders(vip) for vip in vips} == {v: {n} for v, n in winners.items()}
+    cluster.api.delete(second)
+    for vip in vips:
+        eventually(lambda v=vip: not cluster.holders(v), "withdrawal", seconds=5)
+
+
+def test_each_of_several_addresses_of_a_service_is_on_its_own_winner(cluster, by_hand):
+    vips = [f"172.28.1.{n}" for n in (241, 242, 243)]
+    vips += [f"fd28:0:0:1::{n}" for n in (241, 242, 243)]
+    path = by_hand(*vips)
+    found = {vip: holder(cluster, vip) for vip in vips}
+    audited = {v["address"]: v["winner"] for v in lease_info(cluster.kubeconfig)["vips"]}
+    assert {vip: audited[vip] for vip in vips} == found
+
+    def announced():
+        annotations = cluster.api.get(path)["metadata"]["annotations"]
+        entries = " ".join(annotations.get(f"purelb.io/announcing-IPv{v}", "") for v in (4, 6))
+        return set(entries.split()) == {f"{node},eth0,{vip}" for vip, node in found.items()}
+
+    eventually(announced, "an entry of each winner", seconds=10)
+
+
+def test_a_node_with_a_ready_endpoint_is_preferred(cluster, make_service, labelled):
+    labelled("n1")
+    annotations = {"purelb.io/node-affinity": "service-endpoints"}
+    vips = addresses_of(cluster, make_service(annotations=annotations, selector={"here": "yes"}))
+    for node in ("n1", "n2", "n3"):
+        labelled(node)
+        for vip in vips:
+            eventually(
+                lambda v=vip, n=node: cluster.holders(v) == {n}, f"{vip} on {node}", seconds=5
+            )
+    # Nobody is ready: any candidate will do, and the address stays announced.
+    labelled("")
+
+    def holders_are_the_winners():
+        audited = {v["address"]: v["winner"] for v in lease_info(cluster.kubeconfig)["vips"]}
+        return all(cluster.holders(vip) == {audited[vip]} for vip in vips)
+
+    eventually(holders_are_the_winners, "each address on the winner of the audit")
+
+
+def test_entries_of_nodes_that_are_gone_are_taken_away(cluster, make_service):
+    path = make_service()
+    vip4, _vip6 = addresses_of(cluster, path)
+    winner = holder(cluster, vip4)
+    key = "purelb.io/announcing-IPv4"
+    own = f"{winner},eth0,{vip4}"
+    cluster.api.merge_patch(path, {"metadata": {"annotations": {key: f"gone,eth0,{vip4} {own}"}}})
+
+    def entries():
+        return cluster.api.get(path)["metadata"]["annotations"].get(key)
+
+    eventually(lambda: entries() == own, "end of the entry", seconds=5)
+    cluster.api.merge_patch(path, {"metadata": {"annotations": {key: None}}})
+    eventually(lambda: entries() == own, "the own entry again", seconds=5)
+
+
+def test_an_address_that_no_node_can_have_is_told_once(cluster, by_hand):
+    path = by_hand("192.0.2.7")
+    name = path.rpartition("/")[2]
+    selector = f"reason=NoEligibleNodes,involvedObject.name={name}"
+    events = "/api/v1/namespaces/default/events"
+    eventually(lambda: cluster.api.items(events, fieldSelector=selector), "event", seconds=12)
+    time.sleep(3)
+    (event,) = cluster.api.items(events, fieldSelector=selector)
+    assert "192.0.2.7 is announced nowhere" in event["message"]

@@ -1,0 +1,97 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the segment hears when an address comes to a node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from scapy.layers.inet6 import ICMPv6ND_NA, ICMPv6NDOptDstLLAddr, IPv6
+from scapy.layers.l2 import ARP, Ether
+
+from tests.support.lab.cluster_queries import Wire, addresses_of, delete_agent, eventually, holder
+
+pytestmark = pytest.mark.timeout(90)
+# One at once, then the default sequence of three.
+SEQUENCE = 4
+
+
+@pytest.fixture
+def wire(cluster) -> Iterator[Wire]:
+    opened = Wire(cluster)
+    yield opened
+    opened.close()
+
+
+def arps(wire, vip):
+    return [f for _time, f in wire.frames() if ARP in f and f[ARP].psrc == f[ARP].pdst == vip]
+
+
+def advertisements(wire, vip):
+    """Unsolicited advertisements, which go to all nodes."""
+    return [
+        f
+        for _time, f in wire.frames()
+        if ICMPv6ND_NA in f and f[ICMPv6ND_NA].tgt == vip and f[IPv6].dst == "ff02::1"
+    ]
+
+
+def mac_of(lab, node):
+    return lab.nodes[node].interfaces[0].mac
+
+
+def test_a_gained_ipv4_address_is_announced_as_arp_request_and_reply(cluster, make_service, wire):
+    vip4, _vip6 = addresses_of(cluster, make_service())
+    seen = eventually(
+        lambda: (s := arps(wire, vip4)) and len(s) >= 2 * SEQUENCE and s, "ARP sequence"
+    )
+    assert {f[ARP].op for f in seen} == {1, 2}
+    assert {f[ARP].hwsrc for f in seen} == {mac_of(cluster, holder(cluster, vip4))}
+    assert {f[Ether].dst for f in seen} == {"ff:ff:ff:ff:ff:ff"}
+    assert len(seen) == 2 * SEQUENCE
+
+
+def test_a_gained_ipv6_address_is_announced_as_unsolicited_advertisement(
+    cluster, make_service, wire
+):
+    _vip4, vip6 = addresses_of(cluster, make_service())
+    seen = eventually(
+        lambda: (s := advertisements(wire, vip6)) and len(s) >= SEQUENCE and s, "NA sequence"
+    )
+    mac = mac_of(cluster, holder(cluster, vip6))
+    for frame in seen:
+        flags = frame[ICMPv6ND_NA]
+        assert (flags.R, flags.S, flags.O, frame[IPv6].hlim) == (0, 0, 1, 255)
+        assert frame[ICMPv6NDOptDstLLAddr].lladdr == mac
+        checksum = flags.cksum
+        del flags.cksum
+        assert Ether(bytes(frame))[ICMPv6ND_NA].cksum == checksum
+    assert len(seen) == SEQUENCE
+
+
+def test_the_next_holder_announces_with_its_own_mac(cluster, make_service, wire):
+    vip4, vip6 = addresses_of(cluster, make_service())
+    first = {vip: holder(cluster, vip) for vip in (vip4, vip6)}
+    for vip, look in ((vip4, arps), (vip6, advertisements)):
+        delete_agent(cluster, first[vip])
+        taker = eventually(lambda v=vip: cluster.holders(v) - {first[v]}, "next holder").pop()
+        eventually(
+            lambda v=vip, see=look, t=taker: any(f.src == mac_of(cluster, t) for f in see(wire, v)),
+            "announcement by the next holder",
+            seconds=5,
+        )
+
+
+def test_a_withdrawn_address_is_announced_no_more(cluster, make_service, wire):
+    path = make_service()
+    vip4, vip6 = addresses_of(cluster, path)
+    cluster.api.delete(path)
+    eventually(lambda: not cluster.holders(vip4) | cluster.holders(vip6), "withdrawal", seconds=2)
+    count = len(arps(wire, vip4)) + len(advertisements(wire, vip6))
+    with pytest.raises(AssertionError, match="announcement"):
+        eventually(
+            lambda: len(arps(wire, vip4)) + len(advertisements(wire, vip6)) > count,
+            "announcement",
+            seconds=1.5,
+        )

@@ -1,0 +1,73 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A big cluster is audited in little time and memory: the module itself, over HTTP.
+
+The bounds are generous, and of processor time, as other programs share the machine; what it really
+takes, against a real API server, is measured by `bench/bench audit`.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from bench import auditing
+
+LEASES, SERVICES = 1000, 5000
+CPU_SECONDS, MEGABYTES = 6.0, 150
+
+
+class Api(BaseHTTPRequestHandler):
+    """Lists in pages, as the API server does."""
+
+    protocol_version = "HTTP/1.1"
+    lists: dict[str, list[dict[str, Any]]]
+
+    def do_GET(self) -> None:
+        url = urlsplit(self.path)
+        query = parse_qs(url.query)
+        items = self.lists.get(url.path.rpartition("/")[2], [])
+        begin = int(query.get("continue", ["0"])[0])
+        end = begin + int(query["limit"][0])
+        rest = {"continue": str(end)} if end < len(items) else {}
+        body = json.dumps({"items": items[begin:end], "metadata": rest}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_arguments: Any) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def objects():
+    return auditing.objects(auditing.Size(LEASES, SERVICES))
+
+
+@pytest.fixture(scope="module")
+def api(objects):
+    Api.lists = {"leases": objects.leases, "services": objects.services}
+    with HTTPServer(("127.0.0.1", 0), Api) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("module", auditing.MODULES)
+def test_a_thousand_nodes_with_five_thousand_services_are_audited(module, api, objects):
+    spent, result = auditing.spend(module, {"host": api, **objects.arguments(module)})
+    assert [len(result["leases"]), len(result["vips"])] == [LEASES, SERVICES]
+    assert {vip["candidate_count"] for vip in result["vips"]} == {LEASES}
+    assert result["findings"] == []
+    assert spent.cpu < CPU_SECONDS
+    assert spent.megabytes < MEGABYTES

@@ -1,0 +1,228 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the kernels and the segment say, against what should be: things are broken on purpose."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from labkit.inventory import inventory
+from tests.support.lab.cluster_queries import (
+    LEASES,
+    addresses_of,
+    eventually,
+    holder,
+    lease_info,
+    on_interface,
+)
+
+pytestmark = pytest.mark.timeout(180)
+LONG = {"spec": {"leaseDurationSeconds": 3600}}
+
+
+@pytest.fixture
+def hosts(cluster, tmp_path) -> Path:
+    path = tmp_path / "hosts.yml"
+    path.write_text(inventory(cluster.at, cluster.topology))
+    return path
+
+
+@pytest.fixture
+def run_module(hosts):
+    def run(host: str, name: str, *, succeeds: bool = True, **arguments: Any) -> dict[str, Any]:
+        ansible = str(Path(sys.executable).with_name("ansible"))
+        done = subprocess.run(
+            [ansible, "-i", str(hosts), host, "-m", f"purelb.purelb.{name}",
+             "-a", json.dumps(arguments)],
+            env={**os.environ, "ANSIBLE_NOCOLOR": "1"},
+            text=True, capture_output=True, check=False, timeout=60,
+        )  # fmt: skip
+        assert (done.returncode == 0) is succeeds, done.stdout + done.stderr
+        result: dict[str, Any] = json.loads(done.stdout.partition("=> ")[2])
+        return result
+
+    return run
+
+
+@pytest.fixture
+def verify(playbook, hosts):
+    """The playbook: what it prints, and whether it succeeds."""
+
+    def run(*, succeeds: bool, **variables: Any) -> str:
+        extra = ("-e", json.dumps(variables))
+        done = playbook("-i", str(hosts), "purelb.purelb.verify", *extra, check=False)
+        assert (done.returncode == 0) is succeeds, done.stdout + done.stderr
+        return str(done.stdout)
+
+    return run
+
+
+@pytest.fixture
+def second(cluster, make_service) -> Iterator[tuple[list[str], str]]:
+    """The addresses of a Service, and a node that has them although it is not the winner."""
+    vips = addresses_of(cluster, make_service())
+    homes = {vip: holder(cluster, vip) for vip in vips}
+    for vip, home in homes.items():
+        # Or it would be duplicate address detection that finds the other one.
+        eventually(lambda v=vip, n=home: not on_interface(cluster, n, v).get("tentative"), vip)
+    node = min(cluster.nodes.keys() - set(homes.values()))
+    masks = [f"{vip}/64" if ":" in vip else f"{vip}/24" for vip in vips]
+    for mask in masks:
+        nodad = ["nodad"] if ":" in mask else []
+        cluster.run_in(node, ["ip", "addr", "add", mask, "dev", "eth0", *nodad])
+    yield vips, node
+    for mask in masks:
+        cluster.run_in(node, ["ip", "addr", "del", mask, "dev", "eth0"])
+
+
+def mac_of(lab, node):
+    return lab.nodes[node].interfaces[0].mac
+
+
+def settled(kubeconfig):
+    eventually(lambda: not lease_info(kubeconfig)["findings"], "whole cluster", seconds=30)
+
+
+def errors(kubeconfig):
+    return [f for f in lease_info(kubeconfig)["findings"] if f["severity"] == "error"]
+
+
+def test_a_whole_cluster_has_no_findings(cluster, make_service, verify):
+    vips = addresses_of(cluster, make_service())
+    settled(cluster.kubeconfig)
+    shown = verify(succeeds=True, purelb_verify_fail_on="warning")
+    assert "0 errors, 0 warnings" in shown
+    for vip in vips:
+        (line,) = (line for line in shown.splitlines() if line.strip().startswith(f'"{vip} '))
+        node = holder(cluster, vip)
+        assert line.split()[2:5] == [node, node, mac_of(cluster, node)]
+
+
+def test_the_kernel_tells_where_an_address_is_and_for_how_long(cluster, make_service, run_module):
+    vips = addresses_of(cluster, make_service())
+    for vip in vips:
+        node = holder(cluster, vip)
+        seen = run_module(node, "purelb_vip_info", vips=[vip])
+        (one,) = seen["vips"]
+        assert (one["address"], one["interface"], one["up"]) == (vip, "eth0", True)
+        assert one["prefix_length"] == (64 if ":" in vip else 24)
+        assert one["mac"] == mac_of(cluster, node)
+        assert 0 < one["valid_lifetime"] <= 10
+        assert "noprefixroute" in one["flags"]
+        assert "permanent" not in one["flags"]
+        (eth0,) = (link for link in seen["interfaces"] if link["name"] == "eth0")
+        assert eth0["subnets"] == ["172.28.1.0/24", "fd28:0:0:1::/64"]
+
+
+def test_an_address_on_a_second_node_is_seen_by_all_three(cluster, second, run_module, verify):
+    vips, wrong = second
+    seen = run_module(wrong, "purelb_vip_info", pools=["172.28.1.220-172.28.1.250", "fd28::/32"])
+    by_hand = {one["address"]: one["valid_lifetime"] for one in seen["vips"]}
+    assert {vip: by_hand[vip] for vip in vips} == dict.fromkeys(vips)
+    answers = run_module("client", "purelb_wire_info", vips=vips)["answers"]
+    both = {v: {mac_of(cluster, n) for n in (wrong, holder_but(cluster, v, wrong))} for v in vips}
+    assert {one["address"]: set(one["macs"]) for one in answers} == both
+    shown = verify(succeeds=False)
+    for vip in vips:
+        for code in ("wrongHolder", "answeredTwice"):
+            lines = [line for line in shown.splitlines() if f'"error {code}: {vip} ' in line]
+            assert len(lines) == 1, shown
+            assert all(mac in lines[0] for mac in both[vip])
+
+
+def holder_but(lab, vip, other):
+    (node,) = lab.holders(vip) - {other}
+    return node
+
+
+def test_a_stopped_agent_is_a_warning_once_others_have_its_addresses(cluster, homes, verify):
+    cluster.kill("n1", "lbnodeagent", "STOP")
+    try:
+        moved = [vip for vip, node in homes.items() if node == "n1"]
+        for vip in moved:
+            eventually(lambda v=vip: cluster.holders(v) - {"n1"}, f"{vip} elsewhere", seconds=20)
+        eventually(
+            lambda: all(
+                f["severity"] == "warning" for f in lease_info(cluster.kubeconfig)["findings"]
+            ),
+            "no error in the audit",
+        )
+        shown = verify(succeeds=False, purelb_verify_fail_on="warning")
+        assert "warning leaseExpired: Lease purelb-node-n1" in shown
+        assert '"0 errors, ' in shown
+    finally:
+        cluster.kill("n1", "lbnodeagent", "CONT")
+
+
+def test_a_winner_that_has_lost_its_addresses_and_a_wrong_lease_are_errors(cluster, homes, verify):
+    node = next(iter(homes.values()))
+    cluster.kill(node, "lbnodeagent", "STOP")
+    try:
+        lease = f"{LEASES}/purelb-node-{node}"
+        subnets = {"metadata": {"annotations": {"purelb.io/subnets": "172.28.1.0/24,fd28:9::/64"}}}
+        cluster.api.merge_patch(lease, {**subnets, **LONG})
+        lost = [vip for vip, home in homes.items() if home == node and ":" not in vip]
+        for vip in lost:
+            eventually(lambda v=vip: node not in cluster.holders(v), f"{vip} gone", seconds=15)
+        shown = verify(succeeds=False)
+        assert f"error subnetsDiffer: Lease purelb-node-{node}: names fd28:9::/64" in shown
+        assert f"warning subnetsDiffer: Lease purelb-node-{node}: lacks fd28:0:0:1::/64" in shown
+        for vip in lost:
+            assert f"error notHeld: {vip} " in shown
+            assert f"error noAnswer: {vip} " in shown
+    finally:
+        cluster.kill(node, "lbnodeagent", "CONT")
+
+
+@pytest.fixture
+def half_read(hosts) -> Path:
+    """The inventory with a node that does not answer, and one whose Python is not there."""
+    inventory = json.loads(hosts.read_text())
+    nodes = inventory["purelb_nodes"]["hosts"]
+    nodes["n1"] = {"ansible_connection": "ssh", "ansible_host": "192.0.2.1", "ansible_timeout": 1}
+    nodes["n2"]["ansible_python_interpreter"] = "/nowhere/python3"
+    hosts.write_text(json.dumps(inventory))
+    return hosts
+
+
+def test_nodes_that_cannot_be_read_are_findings_and_the_others_are_looked_at(
+    cluster, homes, half_read, verify
+):
+    settled(cluster.kubeconfig)
+    shown = verify(succeeds=True)
+    for node in ("n1", "n2"):
+        assert f'"warning nodeUnread: node {node}: its interfaces could not be read: ' in shown
+    assert '"0 errors, 2 warnings"' in shown
+    for vip in (vip for vip, node in homes.items() if node == "n3"):
+        (line,) = (line for line in shown.splitlines() if line.strip().startswith(f'"{vip} '))
+        assert line.split()[3] == "n3"
+
+
+def test_a_node_that_cannot_be_read_fails_the_playbook_where_told_so(cluster, half_read, verify):
+    settled(cluster.kubeconfig)
+    shown = verify(succeeds=False, purelb_verify_fail_on="warning")
+    assert "first: nodeUnread: node n1: " in shown
+
+
+def test_metrics_are_read_from_a_host_that_reaches_the_nodes(cluster, run_module):
+    settled(cluster.kubeconfig)
+    asked = {"kubeconfig": str(cluster.kubeconfig), "check_metrics": True, "fail_on": "warning"}
+    run_module("control", "purelb_verify", **asked)
+    refused = run_module("control", "purelb_verify", succeeds=False, **asked, metrics_port=7)
+    assert refused["warning_count"] == len(cluster.nodes)
+    assert "first: metricsUnreachable: node n1: http://172.28.1.11:7/metrics: " in refused["msg"]
+
+
+def test_what_cannot_be_asked_for_is_refused_with_the_mend(cluster, run_module):
+    refused = run_module("client", "purelb_wire_info", succeeds=False, vips=["10.100.0.7"])
+    assert "10.100.0.7 is not on a segment of this host" in refused["msg"]
+    refused = run_module("n1", "purelb_vip_info", succeeds=False, pools=["172.28.1.0-x"])
+    assert "pools: '172.28.1.0-x' is not a CIDR or first-last" in refused["msg"]

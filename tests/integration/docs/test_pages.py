@@ -1,0 +1,256 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Every command of README.md, docs/ and the roles' READMEs, run as it stands there.
+
+A page is followed in the cluster that the README makes: with PureLB, a ServiceGroup `default` and a
+Service `web`; unless `BEFORE` names what it begins with, and then it comes after all others. What
+it leaves behind is undone; PureLB that it has removed is installed again after all of them.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from labkit.lab import Lab
+from tests.support.docs.doc_runner import IMAGE, SUBNETS, Reader, is_left_out
+from tests.support.docs.pages import PAGES, Run, read, steps
+from tests.support.lab.cluster_queries import (
+    DAEMON_SET,
+    addresses_of,
+    agents_ready,
+    calm_lock,
+    eventually,
+)
+from tests.support.lab.cluster_queries import IMAGE as OWN_IMAGE
+from tests.support.v1 import install
+
+pytestmark = pytest.mark.timeout(600)
+
+# The fixture that makes what a page begins with, where that is not `at_work`.
+BEFORE = {
+    "README.md": "nothing",
+    "docs/install.md": "nothing",
+    "docs/migrate.md": "first_generation",
+}
+FOLLOWED = [
+    page
+    for page in sorted(PAGES, key=BEFORE.__contains__)
+    if any(isinstance(step, Run) and not is_left_out(step) for step in steps(read(page)))
+]
+GROUP = {
+    "apiVersion": "purelb.io/v2",
+    "kind": "ServiceGroup",
+    "metadata": {"name": "default", "namespace": "purelb-system"},
+    "spec": {
+        "local": {
+            "v4pool": {"subnet": "192.168.1.0/24", "pool": "192.168.1.240-192.168.1.250"},
+            "v6pool": {"subnet": "fd00:1::/64", "pool": "fd00:1::100-fd00:1::1ff"},
+        }
+    },
+}
+WEB = {
+    "apiVersion": "v1",
+    "kind": "Service",
+    "metadata": {"name": "web", "namespace": "default"},
+    "spec": {
+        "type": "LoadBalancer",
+        "ipFamilyPolicy": "RequireDualStack",
+        "selector": {"app": "web"},
+        "ports": [{"port": 80, "targetPort": 8080}],
+    },
+}
+# On which a page may keep what it is asked to keep.
+VOLUME: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolume",
+    "metadata": {"name": "of-the-pages"},
+    "spec": {
+        "accessModes": ["ReadWriteMany"],
+        "capacity": {"storage": "1Mi"},
+        "persistentVolumeReclaimPolicy": "Retain",
+    },
+}
+POOLS = "/apis/purelb.io/v2/namespaces/purelb-system"
+# What a page may leave behind, first what depends on what comes after.
+COLLECTIONS = (
+    "/api/v1/namespaces/default/services",
+    f"{POOLS}/servicegroups",
+    f"{POOLS}/lbnodeagents",
+    "/api/v1/namespaces/purelb-system/secrets",
+    "/api/v1/namespaces/purelb-system/configmaps",
+    "/api/v1/namespaces/purelb-system/persistentvolumeclaims",
+    "/api/v1/persistentvolumes",
+    "/api/v1/namespaces",
+)
+_CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+INSTALLED = (
+    DAEMON_SET,
+    "/apis/apps/v1/namespaces/purelb-system/deployments/allocator",
+    f"{_CRDS}/servicegroups.purelb.io",
+    f"{_CRDS}/lbnodeagents.purelb.io",
+)
+NODES = "/api/v1/nodes"
+
+
+def names_in(lab: Lab, path: str) -> set[str]:
+    """Names of the objects in a list; none where the kind is not defined."""
+    return {item["metadata"]["name"] for item in (lab.api.find(path) or {"items": ()})["items"]}
+
+
+class Installation:
+    """PureLB with the image that the pages speak of, installed again only when it was changed."""
+
+    def __init__(
+        self, lab: Lab, provide: Callable[..., None], remove: Callable[[], object]
+    ) -> None:
+        """Take what installs and removes it; install it."""
+        self._lab, self._provide, self.remove = lab, provide, remove
+        self._usual: list[tuple[str, int]] = []
+        self.ensure()
+
+    def _seen(self) -> list[tuple[str, int]]:
+        """Changes with every change of what is installed."""
+        found = [(self._lab.api.find(path) or {}).get("metadata", {}) for path in INSTALLED]
+        return [(meta.get("uid", ""), meta.get("generation", 0)) for meta in found]
+
+    def ensure(self) -> None:
+        """Install it unless it is as it was, and wait until every node has its agent."""
+        if self._seen() != self._usual:
+            self._provide(IMAGE)
+            self._usual = self._seen()
+        eventually(lambda: agents_ready(self._lab), "an agent ready on every node", seconds=60)
+
+
+@pytest.fixture(scope="module")
+def installation(
+    cluster: Lab,
+    image: None,
+    provide: Callable[..., None],
+    playbook: Callable[..., object],
+) -> Iterator[Installation]:
+    """What the pages change; other tests find theirs as it was."""
+    gone = "purelb_install_state=absent purelb_install_remove_crds=true"
+    yield Installation(cluster, provide, partial(playbook, "purelb.purelb.install", "-e", gone))
+    provide()
+
+
+@pytest.fixture(scope="module")
+def addressed(cluster: Lab, installation: Installation) -> Iterator[Lab]:
+    """The lab in the subnets that the pages speak of, without the pool of the other tests."""
+    cluster.api.delete(f"{POOLS}/servicegroups/default")
+    added = [
+        (host, pattern.format(first + number))
+        for number, host in enumerate((*cluster.nodes, "client"))
+        for pattern, first in SUBNETS.items()
+    ]
+    for host, address in added:
+        cluster.run_in(host, ["ip", "addr", "add", address, "dev", "eth0", "nodad"])
+    yield cluster
+    for host, address in added:
+        cluster.run_in(host, ["ip", "addr", "del", address, "dev", "eth0"])
+
+
+@pytest.fixture(scope="module")
+def image(cluster: Lab, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The image that the pages speak of is where the nodes can pull it."""
+    folder = tmp_path_factory.mktemp("builder")
+    someone = Reader(cluster, folder)
+    someone.run(f"podman build --file agent/Dockerfile --tag {IMAGE} .; podman push {IMAGE}")
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(autouse=True)
+def _whole() -> None:
+    """Instead of what tests of `cluster` begin with: `BEFORE` tells which page needs no PureLB."""
+
+
+@pytest.fixture
+def undone(addressed: Lab, installation: Installation) -> Iterator[None]:
+    """Whatever a page does is undone after it; PureLB that it has removed stays away."""
+    known = {path: names_in(addressed, path) for path in COLLECTIONS}
+    yield
+    # The nodes first: the web server has a pod on each.
+    for node in addressed.nodes:
+        restore(addressed, node)
+    if addressed.api.exists(DAEMON_SET):
+        installation.ensure()
+    for path, names in known.items():
+        for name in names_in(addressed, path) - names:
+            addressed.api.delete(f"{path}/{name}")
+
+
+def restore(lab: Lab, node: str) -> None:
+    """Have a node back without taints of a page, and open for pods."""
+    found = lab.api.find(f"{NODES}/{node}")
+    if found is None:
+        lab.kill(node, "kubelet")
+        lab.start(node, "kubelet")
+        lab.api.wait(f"{NODES}/{node}", what=f"node {node}", seconds=30)
+    elif found["spec"].get("taints"):
+        lab.api.merge_patch(f"{NODES}/{node}", {"spec": {"taints": None, "unschedulable": None}})
+
+
+@pytest.fixture
+def nothing(installation: Installation, undone: None) -> None:
+    """A cluster that never had PureLB."""
+    installation.remove()
+
+
+@pytest.fixture
+def first_generation(nothing: None, installation: Installation, addressed: Lab) -> Iterator[None]:
+    """A cluster with a PureLB of v1 that serves two Services."""
+    services = install.provide(addressed, OWN_IMAGE)
+    for path in services:
+        addresses_of(addressed, path)
+    yield
+    installation.remove()
+    install.remove(addressed)
+
+
+@pytest.fixture
+def at_work(undone: None, addressed: Lab, tmp_path: Path) -> None:
+    """The cluster that the README makes, and a volume for who claims one."""
+    calm_lock(addressed)
+    addressed.api.apply(GROUP)
+    service = addressed.api.path_of(addressed.api.create(WEB))
+    folder = tmp_path / "volume"
+    folder.mkdir()
+    folder.chmod(0o777)
+    volume = {**VOLUME, "spec": {**VOLUME["spec"], "hostPath": {"path": str(folder)}}}
+    addressed.api.apply(volume)
+    addresses_of(addressed, service)
+    # Two nodes may announce one family each, and write so one after the other.
+    eventually(
+        lambda: len(announced(addressed, service)) == len(SUBNETS), "both families announced"
+    )
+
+
+def announced(lab: Lab, path: str) -> list[str]:
+    """The annotations of a Service by which nodes say that they announce its addresses."""
+    annotations = lab.api.get(path)["metadata"].get("annotations", {})
+    return [key for key in annotations if key.startswith("purelb.io/announcing-")]
+
+
+@pytest.fixture
+def reader(
+    request: pytest.FixtureRequest, addressed: Lab, page: str, tmp_path: Path
+) -> Iterator[Reader]:
+    """Somebody who has done what is to be done before a page."""
+    someone = Reader(addressed, tmp_path)
+    text = read(page)
+    if "ansible-galaxy collection install" not in text:
+        someone.run("ansible-galaxy collection install .")
+    request.getfixturevalue(BEFORE.get(page, "at_work"))
+    yield someone
+    shutil.rmtree(tmp_path)
+
+
+@pytest.mark.parametrize("page", FOLLOWED)
+def test_a_page_can_be_followed_to_the_letter(reader: Reader, page: str):
+    reader.follow(page)

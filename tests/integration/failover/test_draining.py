@@ -1,0 +1,269 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes that are about to leave: what becomes of the event that says so, and of their addresses."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import time
+from datetime import UTC, datetime
+
+import pytest
+import yaml
+
+from tests.support.lab.address_recorder import sampling
+from tests.support.lab.cluster_queries import AGENTS, eventually
+from tests.support.lab.faults import (
+    agents_with,
+    back,
+    elsewhere,
+    news_of,
+    serve,
+    set_variable,
+    victim,
+)
+
+pytestmark = pytest.mark.timeout(90)
+NODE = "n3"
+PATH = f"/api/v1/nodes/{NODE}"
+EVENTS = "/api/v1/namespaces/default/events"
+SPOT = "cloudprovider.azure.microsoft.com/draining"
+MARK = "purelb.io/preempted-by"
+# From the event to the taint, in seconds.
+IN_FORCE = 2
+# As the documentation of Kubernetes has it: kubectl taint nodes n1
+# node.kubernetes.io/out-of-service=nodeshutdown:NoExecute
+OUT_OF_SERVICE = {
+    "key": "node.kubernetes.io/out-of-service",
+    "value": "nodeshutdown",
+    "effect": "NoExecute",
+}
+# From the taint to the addresses on other nodes, and from its removal to their return, in seconds.
+DRAINED, RESTORED = 1, 2
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def announce(cluster):
+    """Announce the eviction of the node; returns the event's path. All is undone after the test."""
+    made = []
+
+    def send(uid=NODE):
+        moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"{NODE}.preempt-{next(_numbers)}", "namespace": "default"},
+            "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": NODE, "uid": uid},
+            "reason": "PreemptScheduled",
+            "message": "the machine will be taken away",
+            "type": "Warning",
+            "source": {"component": "test", "host": NODE},
+            "firstTimestamp": moment,
+            "lastTimestamp": moment,
+            "count": 1,
+        }
+        made.append(cluster.api.path_of(event))
+        cluster.api.create(event)
+        return made[-1]
+
+    yield send
+    for path in made:
+        cluster.api.delete(path)
+    for event in news(cluster):
+        cluster.api.delete(f"{EVENTS}/{event['metadata']['name']}")
+    remove_taint(cluster)
+    cluster.api.merge_patch(PATH, {"metadata": {"annotations": {MARK: None}}})
+
+
+def spot_taints(lab):
+    taints = lab.api.get(PATH)["spec"].get("taints") or []
+    return [(t.get("value"), t["effect"]) for t in taints if t["key"] == SPOT]
+
+
+def remove_taint(lab):
+    taints = lab.api.get(PATH)["spec"].get("taints") or []
+    lab.api.merge_patch(PATH, {"spec": {"taints": [t for t in taints if t["key"] != SPOT]}})
+
+
+def news(lab):
+    about = f"involvedObject.kind=Node,involvedObject.name={NODE},reason=NodeDraining"
+    return lab.api.items(EVENTS, fieldSelector=about)
+
+
+def writes(lab):
+    """How often the allocator wrote to a Node."""
+    entries = map(json.loads, lab.audit_log.read_text().splitlines())
+    return sum(
+        entry["verb"] == "patch" and entry["objectRef"]["resource"] == "nodes"
+        for entry in entries
+        if entry["user"]["username"].endswith(":allocator")
+    )
+
+
+def tainted(lab):
+    eventually(lambda: spot_taints(lab), "taint", seconds=IN_FORCE)
+    assert spot_taints(lab) == [("spot-eviction", "NoSchedule")]
+
+
+def is_ready(pod):
+    conditions = pod["status"].get("conditions") or []
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+def allocators(lab):
+    """Names of the allocator's pods that are ready."""
+    pods = lab.api.items(AGENTS, labelSelector="component=allocator")
+    return {pod["metadata"]["name"] for pod in pods if is_ready(pod)}
+
+
+def restart_allocator(lab):
+    old = allocators(lab)
+    for name in old:
+        lab.api.delete(f"{AGENTS}/{name}")
+    eventually(lambda: len(allocators(lab) - old) == len(old), "new allocators", seconds=30)
+
+
+@pytest.mark.parametrize("by", ["name", "uid"])
+def test_an_announced_eviction_taints_the_node_once_and_tells(cluster, announce, by):
+    before = writes(cluster)
+    announce(cluster.api.get(PATH)["metadata"][by])
+    tainted(cluster)
+    (event,) = eventually(lambda: news(cluster), "event")
+    assert event["type"] == "Normal"
+    assert f"remove the taint: kubectl taint node {NODE} {SPOT}-" in event["message"]
+    assert event["involvedObject"]["uid"] == cluster.api.get(PATH)["metadata"]["uid"]
+    time.sleep(IN_FORCE)
+    assert (writes(cluster), len(news(cluster))) == (before + 1, 1)
+
+
+def test_a_taint_that_was_removed_by_hand_stays_away_until_a_new_occurrence(cluster, announce):
+    event = announce()
+    tainted(cluster)
+    remove_taint(cluster)
+    time.sleep(IN_FORCE)
+    assert spot_taints(cluster) == []
+    restart_allocator(cluster)
+    time.sleep(IN_FORCE)
+    assert spot_taints(cluster) == []
+    cluster.api.merge_patch(event, {"count": 2})
+    tainted(cluster)
+
+
+def test_other_taints_stay(cluster, announce):
+    other = {"key": "example.com/other", "value": "x", "effect": "PreferNoSchedule"}
+    taints = cluster.api.get(PATH)["spec"].get("taints") or []
+    cluster.api.merge_patch(PATH, {"spec": {"taints": [*taints, other]}})
+    try:
+        announce()
+        tainted(cluster)
+        assert other in cluster.api.get(PATH)["spec"]["taints"]
+    finally:
+        cluster.api.merge_patch(PATH, {"spec": {"taints": taints}})
+
+
+def test_an_event_about_another_node_of_the_same_name_does_nothing(cluster, announce):
+    before = writes(cluster)
+    announce("00000000-0000-0000-0000-000000000000")
+    time.sleep(IN_FORCE)
+    assert spot_taints(cluster) == []
+    assert writes(cluster) == before
+
+
+def test_switched_off_it_asks_for_no_permission(playbook, tmp_path):
+    playbook(
+        "purelb.purelb.install",
+        *("-e", f"purelb_install_manifests_dir={tmp_path}", "-e", "purelb_install_draining=false"),
+    )
+    roles = {
+        role["metadata"]["name"].rpartition(":")[2]: role["rules"]
+        for role in yaml.safe_load_all((tmp_path / "clusterroles.yaml").read_text())
+    }
+    assert not any("nodes" in rule["resources"] for rule in roles["allocator"])
+    (events,) = (rule for rule in roles["allocator"] if "events" in rule["resources"])
+    assert events["verbs"] == ["create"]
+    for name in ("daemonset", "deployment"):
+        workload = yaml.safe_load((tmp_path / f"{name}.yaml").read_text())
+        (container,) = workload["spec"]["template"]["spec"]["containers"]
+        assert {"name": "PURELB_DRAINING", "value": "off"} in container["env"]
+
+
+@pytest.fixture
+def mark(cluster):
+    """Patch the spec of a Node; all Nodes are as before after the test."""
+    before = {}
+
+    def patch(node, **spec):
+        path = f"/api/v1/nodes/{node}"
+        now = cluster.api.get(path)["spec"]
+        before.setdefault(path, {key: now.get(key) for key in ("taints", "unschedulable")})
+        cluster.api.merge_patch(path, {"spec": spec})
+
+    yield patch
+    for path, spec in before.items():
+        cluster.api.merge_patch(path, {"spec": spec})
+
+
+def drained_and_restored(lab, node):
+    """How often the node told the one and the other."""
+    uid = lab.api.get(f"/api/v1/nodes/{node}")["metadata"]["uid"]
+    return [len(news_of(lab, uid, f"Addresses{what}")) for what in ("Drained", "Restored")]
+
+
+def test_a_taint_takes_the_addresses_away_and_its_removal_brings_them_back(
+    cluster, make_service, mark, figure
+):
+    vips = serve(cluster, make_service)
+    node, own = victim(cluster, vips)
+    drained, restored = drained_and_restored(cluster, node)
+    with sampling(cluster, *vips) as holders:
+        mark(node, taints=[OUT_OF_SERVICE])
+        start = time.monotonic()
+        elsewhere(cluster, node, own, seconds=DRAINED)
+        away = time.monotonic() - start
+        eventually(lambda: drained_and_restored(cluster, node) == [drained + 1, restored], "event")
+        time.sleep(3)
+        elsewhere(cluster, node, own, seconds=0)
+        mark(node, taints=None)
+        start = time.monotonic()
+        back(cluster, node, own, seconds=RESTORED)
+        returned = time.monotonic() - start
+        eventually(
+            lambda: drained_and_restored(cluster, node) == [drained + 1, restored + 1], "event"
+        )
+    doubled = max(holders.longest_doubled(vip) for vip in vips)
+    figure(
+        f"{len(own)} addresses away after {away:.2f} s, back after {returned:.2f} s, "
+        f"on two {doubled:.2f} s"
+    )
+    assert doubled < 1
+    assert all(holders.sequence(vip) == [holders.sequence(vip)[0]] for vip in set(vips) - {*own})
+
+
+def test_a_cordon_alone_changes_nothing(cluster, make_service, mark):
+    vips = serve(cluster, make_service)
+    node, _own = victim(cluster, vips)
+    before = drained_and_restored(cluster, node)
+    with sampling(cluster, *vips) as holders:
+        mark(node, unschedulable=True)
+        time.sleep(3)
+        mark(node, unschedulable=None)
+    assert all(len(holders.sequence(vip)) == 1 for vip in vips)
+    assert drained_and_restored(cluster, node) == before
+
+
+def test_switched_off_a_taint_changes_nothing(cluster, make_service, mark):
+    vips = serve(cluster, make_service)
+    off = functools.partial(set_variable, name="PURELB_DRAINING", value="off")
+    with agents_with(cluster, *cluster.nodes, change=off):
+        node, own = victim(cluster, vips)
+        before = drained_and_restored(cluster, node)
+        with sampling(cluster, *own) as holders:
+            mark(node, taints=[OUT_OF_SERVICE | {"effect": "NoSchedule"}])
+            time.sleep(3)
+            mark(node, taints=None)
+        assert all(holders.sequence(vip) == [{node}] for vip in own)
+        assert drained_and_restored(cluster, node) == before

@@ -1,0 +1,161 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""The allocator that leads is lost, in each way there is: how long new Services wait for the next.
+
+Whatever happens, no address is given twice, and a process that lost the lock writes nothing more.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+
+import pytest
+
+from labkit.host.processes import Process
+from tests.support.lab.cluster_queries import (
+    AGENTS,
+    LEASES,
+    agents_ready,
+    allocator_pods,
+    eventually,
+    ingress,
+    leader,
+    lease_info,
+)
+from tests.support.lab.faults import is_ready
+
+pytestmark = pytest.mark.timeout(120)
+# The life of the lock and a little; and what a leader that leaves may take.
+CRASH, GRACEFUL = 15.0 + 3.0, 1.0
+LOCK = f"{LEASES}/purelb-allocator"
+REPLICAS = 2
+
+
+def holder(lab):
+    return lab.api.get(LOCK)["spec"].get("holderIdentity") or ""
+
+
+def stands_by(lab, pod):
+    """Whether the process itself says so: what a pod says may be from before a cut."""
+    url = f"http://{pod['status'].get('podIP')}:7472/readyz"
+    curl = ["curl", "-sS", "--fail", "--max-time", "1", url]
+    return is_ready(pod) and lab.run_in(pod["spec"]["nodeName"], curl, check=False).returncode == 0
+
+
+def is_whole(lab):
+    pods = allocator_pods(lab)
+    return len(pods) == REPLICAS and all(stands_by(lab, p) for p in pods) and bool(leader(lab))
+
+
+@pytest.fixture
+def leading(cluster):
+    """The pod of the leader, on another node than the standby."""
+    eventually(lambda: is_whole(cluster), "two allocators", seconds=60)
+    pods = allocator_pods(cluster)
+    assert len({pod["spec"]["nodeName"] for pod in pods}) == REPLICAS
+    yield leader(cluster)
+    eventually(lambda: is_whole(cluster), "two allocators again", seconds=60)
+
+
+def process_of(lab, pod):
+    node, name = pod["spec"]["nodeName"], pod["metadata"]["name"]
+    (pid,) = {c.pid for c in lab.containers(node) if (c.pod, c.name) == (name, "allocator")}
+    return Process.of(pid)
+
+
+def served(lab, path, *, since, limit):
+    """Seconds until the Service has both its addresses."""
+    lab.api.wait(path, lambda s: len(ingress(s)) == 2, what="addresses", seconds=limit + 20)
+    seconds = time.monotonic() - since
+    given = Counter(vip for s in lab.api.items("/api/v1/services") for vip in ingress(s))
+    assert set(given.values()) == {1}, given
+    return seconds
+
+
+def writes_of(lab, pod):
+    """What an allocator's pod sent to be written since it is there, and the answers to it."""
+    who = pod["metadata"]["name"]
+    entries = map(json.loads, lab.audit_log.read_text().splitlines())
+    return [
+        (entry["requestURI"], entry["responseStatus"]["code"])
+        for entry in entries
+        if entry["verb"] not in ("get", "list", "watch")
+        and who in entry["user"].get("extra", {}).get("authentication.kubernetes.io/pod-name", ())
+    ]
+
+
+def test_a_killed_leader_is_replaced(cluster, leading, make_service, figure):
+    make_service()
+    before, transitions = holder(cluster), cluster.api.get(LOCK)["spec"]["leaseTransitions"]
+    start = time.monotonic()
+    process_of(cluster, leading).send(9)
+    seconds = served(cluster, make_service(), since=start, limit=CRASH)
+    figure(f"new Service served {seconds:.2f} s after the leader was killed")
+    assert seconds < CRASH
+    assert holder(cluster) != before
+    assert cluster.api.get(LOCK)["spec"]["leaseTransitions"] == transitions + 1
+
+
+def test_a_frozen_leader_is_replaced_and_ends_when_it_goes_on(
+    cluster, leading, make_service, logs, figure
+):
+    make_service()
+    frozen, start = process_of(cluster, leading), time.monotonic()
+    frozen.send(19)
+    try:
+        # It hears of this one when it goes on, while it has no address in its own view.
+        seconds = served(cluster, make_service(), since=start, limit=CRASH)
+        make_service()
+        wrote = writes_of(cluster, leading)
+    finally:
+        resumed = time.monotonic()
+        frozen.send(18)
+    eventually(lambda: not frozen.is_alive, "end of the process", seconds=10)
+    ended = time.monotonic() - resumed
+    figure(f"served after {seconds:.2f} s, ended {ended:.2f} s after it went on")
+    assert seconds < CRASH
+    assert writes_of(cluster, leading) == wrote
+    assert any("leadershipLost" in line for line in logs.news())
+    served(cluster, make_service(), since=start, limit=CRASH)
+
+
+def test_a_leader_cut_off_from_the_api_is_replaced(cluster, leading, make_service, figure):
+    node, process = leading["spec"]["nodeName"], process_of(cluster, leading)
+    start = time.monotonic()
+    cluster.partition(node)
+    try:
+        seconds = served(cluster, make_service(), since=start, limit=CRASH)
+        eventually(lambda: not process.is_alive, "end of the process", seconds=10)
+    finally:
+        cluster.heal(node)
+    figure(f"new Service served {seconds:.2f} s after the cut")
+    assert seconds < CRASH
+    eventually(lambda: agents_ready(cluster), "return of the node", seconds=60)
+
+
+def test_a_deleted_leader_hands_over(cluster, leading, make_service, figure):
+    process, before = process_of(cluster, leading), holder(cluster)
+    cluster.api.delete(f"{AGENTS}/{leading['metadata']['name']}")
+    eventually(lambda: holder(cluster) != before, "release", seconds=10)
+    start = time.monotonic()
+    seconds = served(cluster, make_service(), since=start, limit=GRACEFUL)
+    eventually(lambda: not process.is_alive, "end of the process", seconds=10)
+    figure(f"new Service served {seconds:.2f} s after the release")
+    assert seconds < GRACEFUL
+
+
+def test_a_lock_deleted_by_hand_is_written_again_by_its_holder(cluster, leading, make_service):
+    before = holder(cluster)
+    cluster.api.delete(LOCK)
+    eventually(lambda: cluster.api.exists(LOCK) and holder(cluster), "lock", seconds=1)
+    assert holder(cluster) == before
+    served(cluster, make_service(), since=time.monotonic(), limit=GRACEFUL)
+
+
+def test_the_audit_names_the_leader(cluster, leading):
+    (lock,) = lease_info(cluster.kubeconfig)["leader_locks"]
+    assert (lock["kind"], lock["name"], lock["state"]) == ("Lease", "purelb-allocator", "held")
+    assert lock["holder"].startswith(f"{leading['metadata']['name']}_")
+    assert lock["age"] < 3

@@ -1,0 +1,121 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Addresses go, or appear where they do not belong, by hand or by other hosts.
+
+Each test watches addresses of both families and prints its figures.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from ipaddress import ip_address
+
+import pytest
+
+from labkit.net.namespaces import netns
+from purelb.core.node.packets import build_announcement
+from purelb_agent.node.sockets import FrameSender
+from tests.support.lab.address_recorder import sampling
+from tests.support.lab.cluster_queries import addresses_of, eventually, holder, on_interface
+from tests.support.lab.faults import back, ip, longest, metric_of, news_of, serve, victim
+
+pytestmark = pytest.mark.timeout(90)
+RECOVERIES = "purelb_lbnodeagent_address_watchdog_recoveries_total"
+CONFLICTS = "purelb_lbnodeagent_address_conflicts_total"
+
+
+@pytest.fixture
+def vips(cluster, make_service):
+    return serve(cluster, make_service)
+
+
+def mask(vip):
+    return f"{vip}/{64 if ':' in vip else 24}"
+
+
+def is_usable(lab, node, vip):
+    info = on_interface(lab, node, vip)
+    return bool(info) and not info.get("tentative") and not info.get("dadfailed")
+
+
+def test_an_address_removed_by_hand_is_put_back_at_once_and_counted(cluster, vips, figure):
+    node, own = victim(cluster, vips)
+    before, seconds = metric_of(cluster, node, RECOVERIES), []
+    for vip in own:
+        ip(cluster, node, f"addr del {mask(vip)} dev eth0")
+        start = time.monotonic()
+        eventually(lambda v=vip: on_interface(cluster, node, v), "return", seconds=0.2)
+        seconds.append(time.monotonic() - start)
+    figure(f"back after {max(seconds):.3f} s")
+    assert metric_of(cluster, node, RECOVERIES) == before + len(own)
+    back(cluster, node, own, seconds=1)
+
+
+def test_addresses_added_by_hand_where_they_do_not_belong_are_removed(cluster, vips, figure):
+    node, own = victim(cluster, vips)
+    other = next(name for name in cluster.nodes if name != node)
+    life = "valid_lft 300 preferred_lft 300 noprefixroute"
+    with sampling(cluster, *own) as holders:
+        ip(
+            cluster,
+            other,
+            *(f"addr add {mask(v)} dev eth0 {life}{' nodad' * (':' in v)}" for v in own),
+        )
+        start = time.monotonic()
+        back(cluster, node, own, seconds=1)
+        seconds = time.monotonic() - start
+        time.sleep(1)
+    figure(f"gone after {seconds:.3f} s")
+    assert longest(holders.longest_doubled, own) < 1
+    sequences = {vip: holders.sequence(vip) for vip in own}
+    assert all(node in on for sequence in sequences.values() for on in sequence), sequences
+
+
+@pytest.fixture
+def claim(cluster):
+    """Give a host an address of ours for good, and let it say so as hosts do; undone at the end."""
+    made = []
+
+    def give(host, *vips):
+        made.extend((host, vip) for vip in vips)
+        commands = [f"addr add {mask(v)} dev eth0{' nodad' * (':' in v)}" for v in vips]
+        ip(cluster, host, *commands)
+        mac = bytes.fromhex(cluster.hosts[host].interfaces[0].mac.replace(":", ""))
+        frames = [f for v in vips for f in build_announcement(mac, ip_address(v))]
+        with netns(cluster.hosts[host].netns), closing(FrameSender()) as sender:
+            sender.send("eth0", frames)
+
+    yield give
+    for host, vip in made:
+        ip(cluster, host, f"addr del {mask(vip)} dev eth0")
+
+
+@pytest.mark.parametrize("where", ["client", "node"])
+def test_a_host_with_an_address_of_ours_is_told_and_the_winner_keeps_it(
+    cluster, make_service, claim, where, figure
+):
+    """What a node has without an end is its own: no agent takes it from there."""
+    path = make_service()
+    vips = addresses_of(cluster, path)
+    winners = {vip: holder(cluster, vip) for vip in vips}
+    # Before that IPv6 itself looks for somebody who has it, and would leave it to them.
+    eventually(lambda: all(is_usable(cluster, winners[v], v) for v in vips), "usable addresses")
+    host = next(n for n in cluster.nodes if n not in winners.values()) if where == "node" else where
+    before = {node: metric_of(cluster, node, CONFLICTS) for node in winners.values()}
+    uid, mac = cluster.api.get(path)["metadata"]["uid"], cluster.hosts[host].interfaces[0].mac
+    claim(host, *vips)
+    start = time.monotonic()
+    events = eventually(
+        lambda: len(found := news_of(cluster, uid, "AddressConflict")) == 2 and found,
+        "event for each address",
+        seconds=10,
+    )
+    figure(f"told after {time.monotonic() - start:.2f} s")
+    assert {event["type"] for event in events} == {"Warning"}
+    for vip, event in zip(sorted(vips), sorted(events, key=lambda e: e["message"]), strict=True):
+        assert f"{vip} is in use by another host, too: {mac} answers" in event["message"]
+        assert event["source"]["host"] == winners[vip]
+        assert is_usable(cluster, winners[vip], vip)
+    after = {node: metric_of(cluster, node, CONFLICTS) for node in before}
+    assert sum(after.values()) == sum(before.values()) + 2

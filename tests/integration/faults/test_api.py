@@ -1,0 +1,216 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""The API goes away, for some nodes or for all: addresses stay unless somebody can take them.
+
+Each test prints its figures; the limits are those for an API partition. All is asked of both
+families at once, and at the end every address is where it was, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from hashlib import sha256
+from http.client import HTTPException
+
+import pytest
+
+from labkit.api import ApiError
+from labkit.probe.prober import Prober
+from tests.support.lab.address_recorder import sampling
+from tests.support.lab.cluster_queries import (
+    CRASH,
+    GRACEFUL,
+    LEASES,
+    addresses_of,
+    eventually,
+    ingress,
+    leader,
+)
+
+pytestmark = pytest.mark.timeout(240)
+# The contract's aim for the recovery from a partition, in seconds; 30 is its worst case.
+RECOVERY = 20.0
+FLAPS, UP_SECONDS, DOWN_SECONDS = 5, 5.0, 5.0
+# Longer than a Lease lasts without renewal.
+OUTAGE = 12.0
+V6_POOL = "fd28:0:0:1::"
+ETCD = "http://127.0.0.1:2379/v3/kv"
+
+
+def failed_requests(prober, since):
+    """Requests without an answer, all of whose time was after `since`."""
+    return [a for a in prober.answers if a.body is None and a.sent > since]
+
+
+def longest_gap(prober, vips, since):
+    return max(prober.longest_gap(vip, since=since) for vip in vips)
+
+
+def moves(holders, homes):
+    """Who had each address that was not on its node all the time, and on no other."""
+    seen = {vip: holders.sequence(vip) for vip in homes}
+    return {vip: sequence for vip, sequence in seen.items() if sequence != [{homes[vip]}]}
+
+
+def at_home(holders, homes):
+    return holders.now == {vip: {node} for vip, node in homes.items()}
+
+
+def announced(cluster, make_service):
+    """How long it takes a new Service to be announced in both families."""
+    start = time.monotonic()
+    addresses_of(cluster, make_service())
+    return time.monotonic() - start
+
+
+def test_the_one_node_that_reaches_the_api_takes_over_all_addresses(cluster, homes, figure):
+    nodes = list(homes.values())
+    spared = min(cluster.nodes, key=nodes.count)
+    with Prober(cluster, *homes) as prober, sampling(cluster, *homes) as holders:
+        for vip in homes:
+            prober.wait_for_answer(vip, after=0, seconds=5)
+        start = time.monotonic()
+        for node in set(cluster.nodes) - {spared}:
+            cluster.partition(node)
+        everything = dict.fromkeys(homes, spared)
+        eventually(lambda: at_home(holders, everything), "takeover of all", seconds=CRASH)
+        taken = time.monotonic() - start
+        fenced = max(holders.seconds_doubled(vip) for vip in homes)
+        for node in cluster.nodes:
+            cluster.heal(node)
+        healed = time.monotonic()
+        eventually(lambda: at_home(holders, homes), "return of all", seconds=30)
+        returned = time.monotonic() - healed
+        time.sleep(1)
+        gap = longest_gap(prober, homes, start)
+        assert at_home(holders, homes)
+    doubled = max(holders.longest_doubled(vip) for vip in homes)
+    figure(
+        f"taken over after {taken:.2f} s, returned after {returned:.2f} s, client without answer "
+        f"{gap:.2f} s, on two {fenced:.2f} s and {doubled:.2f} s"
+    )
+    assert fenced == 0
+    # At the return the old holder lets go when it sees the Lease: up to a moment both may have it.
+    assert doubled < 1
+    assert returned < RECOVERY
+
+
+@pytest.mark.usefixtures("control_plane")
+def test_nobody_notices_that_etcd_was_killed_and_started_again(
+    cluster, homes, make_service, figure
+):
+    with Prober(cluster, *homes) as prober, sampling(cluster, *homes) as holders:
+        for vip in homes:
+            prober.wait_for_answer(vip, after=0, seconds=5)
+        start = time.monotonic()
+        cluster.kill("control", "etcd")
+        statuses = []
+        while time.monotonic() < start + OUTAGE:
+            statuses.append(status_of(cluster, LEASES))
+        cluster.start("control", "etcd")
+        started = time.monotonic()
+        eventually(cluster.api.is_ready, "ready API", seconds=RECOVERY)
+        announced(cluster, make_service)
+        recovery = time.monotonic() - started
+        failed, gap = failed_requests(prober, start), longest_gap(prober, homes, start)
+    figure(
+        f"{len(failed)} of {len(prober.answers)} requests failed, client without answer "
+        f"{gap:.2f} s, new Service announced {recovery:.2f} s after the start; the API said "
+        f"{sorted(set(statuses))}"
+    )
+    assert moves(holders, homes) == {}
+    assert gap < 1
+    assert recovery < RECOVERY
+
+
+def status_of(cluster, path):
+    """Status of the API server's answer; 0 if there is none."""
+    try:
+        cluster.api.call("GET", path, timeout=2)
+    except ApiError as refusal:
+        time.sleep(0.1)
+        return refusal.status
+    except (OSError, HTTPException):
+        return 0
+    time.sleep(0.1)
+    return 200
+
+
+def compact_etcd(cluster):
+    """Let etcd forget everything but the present."""
+
+    def call(what, body):
+        curl = ["curl", "-sS", "--fail", "-d", json.dumps(body), f"{ETCD}/{what}"]
+        return json.loads(cluster.run_in("control", curl).stdout)
+
+    everything = {"key": "AA==", "range_end": "AA==", "count_only": True}
+    revision = call("range", everything)["header"]["revision"]
+    call("compaction", {"revision": revision, "physical": True})
+
+
+def winner(cluster, address):
+    return min(cluster.nodes, key=lambda n: sha256(f"{n}#{address}".encode()).digest())
+
+
+@pytest.mark.usefixtures("control_plane")
+def test_a_node_whose_watches_are_too_old_sees_new_services_at_once(
+    cluster, homes, make_service, figure
+):
+    allocator = eventually(lambda: leader(cluster), "leader")
+    # The allocator gives the first free addresses: these three to the homes, and these next.
+    following = [f"{pool}{last}" for last in range(223, 227) for pool in ("172.28.1.", V6_POOL)]
+    winners = [winner(cluster, address) for address in following]
+    behind = max(set(cluster.nodes) - {allocator["spec"]["nodeName"]}, key=winners.count)
+    assert behind in winners
+    with sampling(cluster, *homes, *following) as holders:
+        cluster.partition(behind)
+        cluster.stop_api()
+        cluster.start_api()
+        compact_etcd(cluster)
+        paths = [make_service() for _number in range(4)]
+        given = [
+            vip
+            for path in paths
+            for vip in ingress(cluster.api.wait(path, lambda s: len(ingress(s)) == 2, what="VIPs"))
+        ]
+        assert sorted(given) == sorted(following)
+        cluster.heal(behind)
+        healed = time.monotonic()
+        everything = {**homes, **dict(zip(following, winners, strict=True))}
+        eventually(lambda: at_home(holders, everything), "announcement", seconds=RECOVERY)
+        recovery = time.monotonic() - healed
+        time.sleep(1)
+        assert at_home(holders, everything)
+    doubled = max(holders.longest_doubled(vip) for vip in everything)
+    figure(f"announced {recovery:.2f} s after the healing, on two {doubled:.2f} s")
+    assert doubled < 1
+    assert recovery < GRACEFUL
+
+
+@pytest.mark.usefixtures("control_plane")
+def test_nobody_notices_an_api_server_that_comes_and_goes(cluster, homes, make_service, figure):
+    with Prober(cluster, *homes) as prober, sampling(cluster, *homes) as holders:
+        for vip in homes:
+            prober.wait_for_answer(vip, after=0, seconds=5)
+        start = time.monotonic()
+        for _flap in range(FLAPS):
+            cluster.stop_api()
+            time.sleep(DOWN_SECONDS)
+            cluster.start_api()
+            time.sleep(UP_SECONDS)
+        failed, gap = failed_requests(prober, start), longest_gap(prober, homes, start)
+        recovery = announced(cluster, make_service)
+        eventually(lambda: at_home(holders, homes), "return of all", seconds=RECOVERY)
+    unheld = max(holders.longest_unheld(vip) for vip in homes)
+    figure(
+        f"{len(failed)} of {len(prober.answers)} requests failed, client without answer "
+        f"{gap:.2f} s, on none {unheld:.2f} s, new Service announced after {recovery:.2f} s"
+    )
+    for vip, node in homes.items():
+        assert set(holders.sequence(vip)) <= {frozenset(), frozenset({node})}
+    assert gap < 1
+    # A node that was told just before the deadline that a peer can renew lets go, and returns
+    # with the API.
+    assert unheld < DOWN_SECONDS + UP_SECONDS
+    assert recovery < RECOVERY

@@ -1,0 +1,131 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""The wall clock of one node is wrong: nobody's decisions depend on it.
+
+Only the wall clock of one agent is faked (libfaketime), and it jumps while the agent runs.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from tests.support.lab.address_recorder import sampling
+from tests.support.lab.cluster_queries import (
+    AGENTS,
+    CRASH,
+    GRACEFUL,
+    LEASES,
+    agent_pod,
+    eventually,
+    lease_info,
+)
+from tests.support.lab.faults import (
+    agents_replaced,
+    agents_with,
+    back,
+    elsewhere,
+    longest,
+    placed,
+    serve,
+    set_variable,
+    victim,
+)
+
+pytestmark = pytest.mark.timeout(150)
+SETTLED = 3.0
+(FAKETIME,) = Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")
+SKEW = 120
+
+
+@pytest.fixture
+def vips(cluster, make_service):
+    return serve(cluster, make_service)
+
+
+class Clock:
+    """The wall clock of one agent, which the test sets; its other clocks stay true."""
+
+    def __init__(self, folder):
+        self.file = folder / "clock"
+        self.set(0)
+
+    def set(self, seconds):
+        self.file.write_text(f"{seconds:+d}\n")
+
+    def put_into(self, template):
+        (container,) = template["containers"]
+        for name, value in {
+            "LD_PRELOAD": str(FAKETIME),
+            "FAKETIME_TIMESTAMP_FILE": str(self.file),
+            "FAKETIME_CACHE_DURATION": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        }.items():
+            set_variable(template, name, value)
+        for name, path in {"faketime": FAKETIME.parent, "clock": self.file.parent}.items():
+            template["volumes"].append({"name": name, "hostPath": {"path": str(path)}})
+            mount = {"name": name, "mountPath": str(path), "readOnly": True}
+            container["volumeMounts"].append(mount)
+
+
+def skew_of(lab, node):
+    """How far a node's Lease is ahead of this machine's clock, in seconds."""
+    renewed = lab.api.get(f"{LEASES}/purelb-node-{node}")["spec"]["renewTime"]
+    return datetime.fromisoformat(renewed).timestamp() - time.time()
+
+
+@pytest.fixture
+def clock(cluster, vips, tmp_path):
+    clock = Clock(tmp_path)
+    node, _own = victim(cluster, vips)
+    with agents_with(cluster, node, change=clock.put_into):
+        yield clock
+        clock.set(0)
+
+
+def test_a_wrong_clock_of_one_node_changes_no_election(cluster, vips, clock, figure):
+    node, own = victim(cluster, vips)
+    where = placed(cluster, *vips)
+    back(cluster, node, own, seconds=GRACEFUL)
+    figures = []
+    for skew in (SKEW, -SKEW):
+        with sampling(cluster, *vips) as holders:
+            clock.set(skew)
+            eventually(lambda s=skew: abs(skew_of(cluster, node) - s) < 10, "skew", seconds=8)
+            time.sleep(SETTLED)
+        assert all(len(holders.sequence(vip)) == 1 for vip in vips)
+        codes = {f["code"]: f["object"] for f in lease_info(cluster.kubeconfig)["findings"]}
+        code = "clockAhead" if skew > 0 else "leaseExpired"
+        assert codes[code] == f"Lease purelb-node-{node}"
+        figures.append(survive(cluster, node, own))
+    assert placed(cluster, *vips) == where
+    figure("; ".join(figures))
+
+
+def survive(lab, node, own):
+    """Let the agent freeze, then leave and start anew; who has its addresses meanwhile."""
+    lab.kill(node, "lbnodeagent", "STOP")
+    start = time.monotonic()
+    try:
+        with sampling(lab, *own) as frozen:
+            elsewhere(lab, node, own, seconds=CRASH)
+            taken = time.monotonic() - start
+    finally:
+        lab.kill(node, "lbnodeagent", "CONT")
+    with sampling(lab, *own) as holders:
+        back(lab, node, own, seconds=GRACEFUL)
+        start = time.monotonic()
+        lab.api.delete(f"{AGENTS}/{agent_pod(lab, node)['metadata']['name']}")
+        elsewhere(lab, node, own, seconds=GRACEFUL)
+        left = time.monotonic() - start
+        eventually(lambda: agents_replaced(lab), "new agent", seconds=30)
+        back(lab, node, own, seconds=GRACEFUL)
+        returned = time.monotonic() - start
+    assert longest(frozen.longest_doubled, own) == 0
+    assert longest(holders.longest_doubled, own) < 1
+    return (
+        f"taken {taken:.2f} s after a freeze, {left:.2f} s after a deletion; back {returned:.2f} s"
+    )

@@ -1,0 +1,264 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Interfaces change under the agent: their names, their addresses, whether they are there at all.
+
+Each test watches addresses of both families and prints its figures.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from datetime import datetime
+
+import pytest
+
+from labkit.net.namespaces import ip_batch
+from labkit.net.network import pod_routes
+from labkit.probe.prober import Prober
+from labkit.topology import v4_of, v6_of
+from tests.support.lab.address_recorder import sampling
+from tests.support.lab.cluster_queries import (
+    CRASH,
+    GRACEFUL,
+    LEASES,
+    addresses_of,
+    eventually,
+    holder,
+)
+from tests.support.lab.faults import back, elsewhere, ip, longest, serve, victim
+
+pytestmark = pytest.mark.timeout(90)
+SETTLED = 3.0
+# Half of a Lease's duration.
+RENEWED_EVERY = 5
+# What every Lease says while no test adds to it.
+LAN = {"172.28.1.0/24", "fd28:0:0:1::/64"}
+
+
+@pytest.fixture
+def vips(cluster, make_service):
+    return serve(cluster, make_service)
+
+
+def subnets(lab, node):
+    meta = lab.api.get(f"{LEASES}/purelb-node-{node}")["metadata"]
+    return {*meta["annotations"]["purelb.io/subnets"].split(",")}
+
+
+def rename(lab, node, old, new):
+    """Rename an interface as its driver or an administrator would, and set it up again."""
+    host = lab.nodes[node]
+    (cable,) = host.interfaces
+    lan = cable.lan
+    ip(
+        lab,
+        node,
+        f"link set {old} down",
+        f"link set {old} name {new}",
+        f"link set {new} up",
+        # What going down took: addresses of IPv6, and routes of both families.
+        f"addr add {cable.v6}/64 dev {new} nodad",
+        f"route add default via {v4_of(lan, 1)}",
+        f"route add default via {v6_of(lan, 1)}",
+        *pod_routes(lab.topology, host),
+    )
+
+
+def test_addresses_follow_a_renamed_interface_and_come_back_with_it(cluster, vips, figure):
+    node, own = victim(cluster, vips)
+    figures = []
+    with Prober(cluster, *own) as prober, sampling(cluster, *own) as holders:
+        for vip in own:
+            prober.wait_for_answer(vip, after=0, seconds=5)
+        try:
+            for old, new in (("eth0", "eth7"), ("eth7", "eth0")):
+                start = time.monotonic()
+                rename(cluster, node, old, new)
+                eventually(
+                    lambda n=new: all_on(cluster, n, own), f"addresses on {new}", seconds=CRASH
+                )
+                figures.append(f"on {new} after {time.monotonic() - start:.2f} s")
+                eventually(lambda n=new: told(cluster, own) == {f"{node},{n}"}, "annotations")
+                time.sleep(SETTLED)
+                gap = longest(lambda v, s=start: prober.longest_gap(v, since=s), own)
+                figures.append(f"client without answer {gap:.2f} s")
+        finally:
+            if any(link["ifname"] == "eth7" for link in cluster.addresses(node)):
+                rename(cluster, node, "eth7", "eth0")
+    figure(", ".join(figures))
+    assert longest(holders.longest_doubled, own) < 1
+    assert gap < GRACEFUL
+
+
+def all_on(lab, interface, vips):
+    """Whether each of these addresses is on an interface of that name."""
+    links = [link for node in lab.nodes for link in lab.addresses(node)]
+    here = {i.get("local") for k in links if k["ifname"] == interface for i in k["addr_info"]}
+    return here >= {*vips}
+
+
+def told(lab, vips):
+    """Node and interface of these addresses, as their Services say it."""
+    services = lab.api.items("/api/v1/namespaces/default/services")
+    notes = [s["metadata"].get("annotations", {}) for s in services]
+    entries = [
+        e.rpartition(",")
+        for n in notes
+        for k, v in n.items()
+        if "announcing" in k
+        for e in v.split()
+    ]
+    return {where for where, _comma, address in entries if address in vips}
+
+
+def test_a_node_without_a_default_route_has_no_addresses_until_it_is_back(cluster, vips, figure):
+    node, own = victim(cluster, vips)
+    (cable,) = cluster.nodes[node].interfaces
+    routes = [f"default via {of(cable.lan, 1)}" for of in (v4_of, v6_of)]
+    start = time.monotonic()
+    with sampling(cluster, *own) as holders:
+        ip(cluster, node, *(f"route del {route}" for route in routes))
+        try:
+            # The way to the API may be gone, too: then the Lease has to end.
+            elsewhere(cluster, node, own, seconds=CRASH)
+            moved = time.monotonic() - start
+        finally:
+            ip(cluster, node, *(f"route add {route}" for route in routes))
+        start = time.monotonic()
+        back(cluster, node, own, seconds=GRACEFUL)
+        returned = time.monotonic() - start
+    figure(f"moved after {moved:.2f} s, back after {returned:.2f} s")
+    assert longest(holders.longest_doubled, own) < 1
+
+
+@pytest.fixture
+def lan9(cluster):
+    """A second segment on an interface eth9 of each node, with a pool and a Service class of it."""
+    group = {
+        "apiVersion": "purelb.io/v2",
+        "kind": "ServiceGroup",
+        "metadata": {"name": "lan9", "namespace": "purelb-system"},
+        "spec": {
+            "local": {
+                "v4pool": {"pool": "172.28.9.220-172.28.9.250", "subnet": "172.28.9.0/24"},
+                "v6pool": {"pool": "fd28:0:0:9::220-fd28:0:0:9::2ff", "subnet": "fd28:0:0:9::/64"},
+            }
+        },
+    }
+    agent = {
+        "apiVersion": "purelb.io/v2",
+        "kind": "LBNodeAgent",
+        "metadata": {"name": "lan9", "namespace": "purelb-system"},
+        "spec": {"local": {"interfaces": ["eth9"]}},
+    }
+    for host in (*cluster.nodes, "client"):
+        plug(cluster, host)
+    cluster.api.apply(agent)
+    cluster.api.apply(group)
+    yield {"purelb.io/service-group": "lan9"}
+    for thing in (group, agent):
+        cluster.api.delete(cluster.api.path_of(thing))
+    for host in (*cluster.nodes, "client"):
+        # A test that failed may have left none.
+        ip_batch(["link del eth9"], namespace=cluster.hosts[host].netns, force=True)
+
+
+def plug(lab, host):
+    number = lab.hosts[host].v4.rpartition(".")[2]
+    ip(
+        lab,
+        host,
+        "link add link eth0 name eth9 type macvlan mode bridge",
+        f"addr add 172.28.9.{number}/24 dev eth9",
+        f"addr add fd28:0:0:9::{number}/64 dev eth9 nodad",
+        "link set eth9 up",
+    )
+
+
+def test_a_deleted_interface_loses_its_addresses_to_other_nodes_until_it_is_back(
+    cluster, vips, lan9, make_service, figure
+):
+    there = serve(cluster, make_service, annotations=lan9)
+    node, own = victim(cluster, there)
+    with Prober(cluster, *own) as prober, sampling(cluster, *vips, *own) as holders:
+        for vip in own:
+            prober.wait_for_answer(vip, after=0, seconds=5)
+        gone = time.monotonic()
+        ip(cluster, node, "link del eth9")
+        elsewhere(cluster, node, own, seconds=GRACEFUL)
+        moved = time.monotonic() - gone
+        time.sleep(SETTLED)
+        gap = longest(lambda vip: prober.longest_gap(vip, since=gone), own)
+        again = time.monotonic()
+        plug(cluster, node)
+        back(cluster, node, own, seconds=GRACEFUL)
+        returned = time.monotonic() - again
+        time.sleep(SETTLED)
+        at_return = longest(lambda vip: prober.longest_gap(vip, since=again), own)
+    figure(
+        f"moved after {moved:.2f} s, client without answer {gap:.2f} s; back after "
+        f"{returned:.2f} s, client without answer {at_return:.2f} s"
+    )
+    assert longest(holders.longest_doubled, own) < 1
+    assert gap < GRACEFUL
+    assert at_return < 1
+    # The node's other interface has nothing to do with it.
+    assert all(len(holders.sequence(vip)) == 1 for vip in vips)
+
+
+ALONE = "172.28.1.216/32", "fd28:0:0:1::216/128"
+MORE = {"172.28.77.0/24": "172.28.77.11/24", "fd28:0:0:77::/64": "fd28:0:0:77::11/64"}
+
+
+@pytest.fixture
+def single(cluster, make_service):
+    """The addresses of a Service from a pool whose addresses stand alone, without a subnet."""
+    pools = {
+        "v4pool": {"pool": ALONE[0], "subnet": "172.28.1.0/24", "aggregation": "/32"},
+        "v6pool": {"pool": ALONE[1], "subnet": "fd28:0:0:1::/64", "aggregation": "/128"},
+    }
+    group = {
+        "apiVersion": "purelb.io/v2",
+        "kind": "ServiceGroup",
+        "metadata": {"name": "single", "namespace": "purelb-system"},
+        "spec": {"local": pools},
+    }
+    cluster.api.apply(group)
+    path = make_service(annotations={"purelb.io/service-group": "single"})
+    yield addresses_of(cluster, path)
+    cluster.api.delete(path)
+    cluster.api.delete(cluster.api.path_of(group))
+
+
+def writes(lab, node):
+    """When the node's Lease was written, as the API server has it."""
+    entries = map(json.loads, lab.audit_log.read_text().splitlines())
+    return [
+        datetime.fromisoformat(entry["requestReceivedTimestamp"]).timestamp()
+        for entry in entries
+        if entry["verb"] == "update" and entry["objectRef"].get("name") == f"purelb-node-{node}"
+    ]
+
+
+def test_a_lease_follows_the_addresses_of_its_node_but_not_their_flapping(cluster, single, figure):
+    node = holder(cluster, single[0])
+    start = time.monotonic()
+    ip(cluster, node, *(f"addr add {a} dev eth0 nodad" for a in MORE.values()))
+    eventually(lambda: subnets(cluster, node) == LAN | {*MORE}, "subnets", seconds=3)
+    seconds = time.monotonic() - start
+    begin = time.time()
+    for change in itertools.islice(itertools.cycle(["del", "add"]), 19):
+        nodad = " nodad" * (change == "add")
+        ip(cluster, node, *(f"addr {change} {a} dev eth0{nodad}" for a in MORE.values()))
+        time.sleep(0.1)
+    eventually(lambda: subnets(cluster, node) == LAN, "end of the subnets", seconds=3)
+    time.sleep(RENEWED_EVERY + 1)
+    pairs = itertools.pairwise(writes(cluster, node))
+    rests = [later - earlier for earlier, later in pairs if later > begin]
+    early = [rest for rest in rests if rest < RENEWED_EVERY - 0.5]
+    figure(f"in the Lease after {seconds:.2f} s; {len(early)} of {len(rests)} writes early")
+    assert len(early) <= 1
+    # The holder's Lease, too, says nothing of the addresses that stand alone.
+    assert all(subnets(cluster, name) == LAN for name in cluster.nodes)

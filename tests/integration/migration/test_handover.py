@@ -1,0 +1,54 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""A Service changes its class and comes back, as the API server has it, with all else as it was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from labkit.lab import Lab
+from purelb.migrate import handover
+
+DUAL = {"ipFamilyPolicy": "RequireDualStack"}
+SHAPES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "dual-stack": DUAL,
+    "only IPv6": {"ipFamilies": ["IPv6"]},
+    "local traffic": {**DUAL, "externalTrafficPolicy": "Local"},
+    "without node ports": {**DUAL, "allocateLoadBalancerNodePorts": False},
+    "some sources": {"loadBalancerSourceRanges": ["192.0.2.0/24", "2001:db8::/32"]},
+    "by loadBalancerIP": {"loadBalancerIP": "192.0.2.7"},
+    "sticky": {"sessionAffinity": "ClientIP"},
+}
+
+
+@pytest.mark.parametrize("spec", SHAPES.values(), ids=SHAPES)
+def test_a_service_of_any_shape_changes_its_class_and_comes_back(lab: Lab, spec: dict[str, Any]):
+    api = lab.api
+    body = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "moving", "namespace": "default"},
+        # Of a class that nobody here serves.
+        "spec": {
+            "type": "LoadBalancer",
+            "loadBalancerClass": "example.com/before",
+            "ports": [{"port": 80}],
+            **spec,
+        },
+    }
+    path = api.path_of(api.create(body))
+    try:
+        before = api.get(path)
+        for load_balancer_class in ("example.com/after", "example.com/before"):
+            left = api.merge_patch(path, handover.leaving(api.get(path)))
+            assert left["spec"]["type"] != "LoadBalancer"
+            api.merge_patch(path, handover.arriving(left, load_balancer_class))
+            there = api.merge_patch(path, handover.settling(api.get(path)))
+            wanted = {**before["spec"], "loadBalancerClass": load_balancer_class}
+            assert there["spec"] == wanted
+        assert api.get(path)["metadata"].get("annotations") == before["metadata"].get("annotations")
+    finally:
+        api.delete(path)

@@ -1,0 +1,255 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""From a PureLB of the first generation to this one and back, also when a run is cut off."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from labkit.probe.prober import Prober
+from tests.support import ROOT
+from tests.support.lab import commands
+from tests.support.lab.address_recorder import sampling
+from tests.support.lab.cluster_queries import (
+    IMAGE,
+    answers,
+    eventually,
+    ingress,
+    lease_info,
+)
+from tests.support.v1 import install
+from tests.support.v1.install import FAR, NEAR, SHOP, WEB
+
+pytestmark = pytest.mark.timeout(900)
+SPLIT = {"v4pool": NEAR["v4pool"] | {"pool": "172.28.1.240/29"}, "v6pool": FAR["v6pool"]}
+SPLIT["v6pool"] = {**SPLIT["v6pool"], "pool": "fd28:100:9::100/124"}
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+APPS = "/apis/apps/v1/namespaces/purelb"
+MARK = "/api/v1/namespaces/purelb/configmaps/purelb-migration"
+GROUPS = "/apis/purelb.io/{}/namespaces/{}/servicegroups"
+# Seconds that two nodes may have an address: none, but for what their kernels take to tell of it.
+ON_TWO = 0.3
+NOISE = (
+    "annotations",
+    "resourceVersion",
+    "generation",
+    "managedFields",
+    "uid",
+    "creationTimestamp",
+)
+COUNTERS = ("deprecated.daemonset.template.generation", "deployment.kubernetes.io/revision")
+
+
+@pytest.fixture(scope="module")
+def first(bare):
+    """A first generation that serves two Services; the paths of these.
+
+    Each test but the last leaves all of it as it was.
+    """
+    services = install.provide(bare, IMAGE)
+    eventually(lambda: all(answers(bare, vip) for vip in WEB + SHOP), "v1 service", seconds=60)
+    yield services
+    install.remove(bare)
+
+
+def variables(folder, *more):
+    given = [f"purelb_install_image={IMAGE}", f"purelb_migrate_backup_dir={folder}", *more]
+    return [part for one in given for part in ([one] if one.startswith("--") else ["-e", one])]
+
+
+@pytest.fixture
+def migrate(playbook, tmp_path):
+    def run(*more, check=True):
+        arguments = variables(tmp_path / "backup", *more)
+        return playbook("purelb.purelb.migrate", *arguments, check=check)
+
+    return run
+
+
+def annotations_of(one):
+    return one["metadata"].get("annotations", {})
+
+
+def state(lab, services):
+    """All that a rollback has to bring back, but for bookkeeping."""
+    lists = [GROUPS.format("v1", "purelb"), GROUPS.format("v1", "purelb")[:-13] + "lbnodeagents"]
+    paths = [f"{APPS}/deployments/allocator", f"{APPS}/daemonsets/lbnodeagent", *services]
+    paths += [f"{CRDS}/{name}.purelb.io" for name in ("servicegroups", "lbnodeagents")]
+    found = [lab.api.get(path) for path in paths]
+    found += [one for path in lists for one in lab.api.items(path)]
+    return [
+        {
+            "metadata": {k: v for k, v in one["metadata"].items() if k not in NOISE},
+            "annotations": {k: v for k, v in annotations_of(one).items() if k not in COUNTERS},
+            "spec": one["spec"],
+            "status": one.get("status", {}).get("loadBalancer"),
+            "uid": one["metadata"]["uid"],
+            "stored": one.get("status", {}).get("storedVersions"),
+        }
+        for one in found
+    ]
+
+
+def errors(lab):
+    found = lease_info(lab.kubeconfig)["findings"]
+    return [one for one in found if one["severity"] == "error"]
+
+
+def is_served(lab, services):
+    """Whether v2 serves them all, at the addresses of before."""
+    for path, addresses in zip(services, (WEB, SHOP), strict=True):
+        service = lab.api.get(path)
+        assert ingress(service) == addresses
+        assert service["metadata"]["annotations"]["purelb.io/pool-type"] == "local"
+    assert errors(lab) == []
+    assert all(len(lab.holders(vip)) == 1 for vip in WEB + SHOP)
+    eventually(lambda: all(answers(lab, vip) for vip in WEB + SHOP), "service", seconds=20)
+
+
+def is_migrated(lab):
+    """Whether nothing of v1 is left."""
+    groups = lab.api.items(GROUPS.format("v2", "purelb-system"))
+    assert {g["metadata"]["name"]: list(g["spec"])[-1] for g in groups}.keys() == {"default", "far"}
+    assert "remote" in next(g["spec"] for g in groups if g["metadata"]["name"] == "far")
+    for plural in ("servicegroups", "lbnodeagents"):
+        crd = lab.api.get(f"{CRDS}/{plural}.purelb.io")
+        assert crd["status"]["storedVersions"] == ["v2"]
+        assert crd["spec"]["conversion"] == {"strategy": "None"}
+    assert not lab.api.exists(f"{APPS}/deployments/allocator")
+    assert not lab.api.exists(f"{APPS}/daemonsets/lbnodeagent")
+    assert lab.api.get(MARK)["data"]["phase"] == "done"
+
+
+def gaps(prober, since):
+    parts = (f"{vip} {prober.longest_gap(vip, since=since):.1f} s" for vip in WEB + SHOP)
+    return ", ".join(parts)
+
+
+def is_as_before(lab, services, before):
+    """Whether v1 is back, and nothing of v2 there."""
+    assert state(lab, services) == before
+    assert not lab.api.exists(MARK)
+    assert not lab.api.exists("/api/v1/namespaces/purelb-system")
+    eventually(lambda: all(answers(lab, vip) for vip in WEB + SHOP), "v1 service", seconds=20)
+    assert all(lab.holders(vip) == {"n1"} for vip in WEB + SHOP)
+
+
+def cut_off(lab, folder, task, *more):
+    """Run the playbook and kill it, with all its processes, as soon as a task has begun."""
+    program = str(Path(sys.executable).with_name("ansible-playbook"))
+    environ = {**os.environ, "KUBECONFIG": str(lab.kubeconfig), "ANSIBLE_NOCOLOR": "1"}
+    argv = [program, "purelb.purelb.migrate", *variables(folder, *more)]
+    with commands.start(argv, cwd=ROOT, env=environ, stderr=subprocess.STDOUT) as process:
+        seen = []
+        for line in process.stdout:
+            seen.append(line)
+            if line.startswith("TASK") and task in line:
+                time.sleep(0.7)
+                commands.end(process)
+                return
+    pytest.fail(f"no task {task!r} in:\n" + "".join(seen))
+
+
+def test_it_says_what_becomes_what_and_stops_until_all_is_decided(bare, first, migrate):
+    group = install.old("ServiceGroup", "split", {"local": SPLIT})
+    path = bare.api.path_of(bare.api.create(group))
+    before = state(bare, first)
+    done = migrate(check=False)
+    assert done.returncode != 0
+    assert "Nothing is changed" in done.stdout
+    assert "ServiceGroup purelb/split" in done.stdout
+    assert "Keep what is" not in done.stdout
+    is_as_before(bare, first, before)
+    dry = migrate("purelb_migrate_accept=true", "--check")
+    assert "outsideNodeSubnets" in dry.stdout or "hostRoute" in dry.stdout
+    assert "changed=0" in dry.stdout
+    is_as_before(bare, first, before)
+    bare.api.delete(path)
+
+
+def test_a_failure_leaves_all_as_it_was(bare, first, migrate):
+    before = state(bare, first)
+    wrong = "purelb_install_image=localhost/none:1"
+    timeout = "purelb_install_wait_timeout=15"
+    done = migrate(wrong, timeout, "purelb_install_image_pull_policy=Never", check=False)
+    assert done.returncode != 0
+    assert "Everything is as it was before." in done.stdout, done.stdout
+    is_as_before(bare, first, before)
+
+
+def test_services_go_one_by_one_and_come_back(bare, first, migrate, figure):
+    before = state(bare, first)
+    web, shop = first
+    keep = "purelb_migrate_remove_v1=false"
+    with Prober(bare, *WEB, *SHOP) as prober, sampling(bare, *WEB, *SHOP) as holders:
+        start = time.monotonic()
+        done = migrate(keep, '{"purelb_migrate_services": ["default/old-web"]}')
+        assert "v1 still serves default/old-shop." in done.stdout
+        assert bare.api.get(web)["spec"]["loadBalancerClass"] == "purelb.io/purelbv2"
+        # v1 goes on with the other one.
+        assert all(holders.sequence(vip) == [{"n1"}] for vip in SHOP)
+        assert all(len(bare.holders(vip)) == 1 for vip in WEB)
+        migrate(keep, "purelb_migrate_one_by_one=true")
+        is_served(bare, first)
+        assert all(holders.longest_doubled(vip) < ON_TWO for vip in WEB + SHOP)
+        figure(f"no answer while going one by one: {gaps(prober, start)}")
+        back = time.monotonic()
+        migrate("purelb_migrate_state=rolled_back")
+        for vip in WEB + SHOP:
+            prober.wait_for_answer(vip, after=time.monotonic(), seconds=30)
+        figure(f"no answer while going back: {gaps(prober, back)}")
+    assert "migration" not in str(bare.api.get(shop)["metadata"]["annotations"])
+    is_as_before(bare, first, before)
+
+
+# Where a run is killed, and again the next one, until it is through.
+THERE = [
+    "Keep what is",
+    "Apply the permissions and the allocator",
+    "Apply the node agents",
+    "Hand over",
+    "Let v2 serve every Service",
+    "See that everything works",
+]
+BACK = ["Bring back v1", "Remove the programs and wait until their Pods are gone"]
+
+
+def test_a_run_that_is_cut_off_anywhere_is_gone_on_with(bare, first, migrate, tmp_path):
+    before = state(bare, first)
+    for task in THERE:
+        cut_off(bare, tmp_path / "backup", task)
+    migrate("purelb_migrate_remove_v1=false")
+    is_served(bare, first)
+    for task in BACK:
+        cut_off(bare, tmp_path / "backup", task, "purelb_migrate_state=rolled_back")
+    done = migrate(check=False)
+    assert (
+        "An earlier run was cut off while it went back to v1. That is complete now." in done.stdout
+    )
+    is_as_before(bare, first, before)
+
+
+def test_services_keep_their_addresses(bare, first, migrate, figure):
+    with Prober(bare, *WEB, *SHOP) as prober, sampling(bare, *WEB, *SHOP) as holders:
+        start = time.monotonic()
+        migrate()
+        for vip in WEB + SHOP:
+            prober.wait_for_answer(vip, after=time.monotonic(), seconds=30)
+        figure(f"no answer while migrating all at once: {gaps(prober, start)}")
+        for vip in WEB + SHOP:
+            assert prober.longest_gap(vip, since=start) < 20
+            # An agent that restarts for the last settings gives its addresses to another one.
+            assert holders.longest_doubled(vip) < ON_TWO
+    is_served(bare, first)
+    is_migrated(bare)
+    again = migrate()
+    assert "changed=0" in again.stdout
+    assert "All of it is migrated." in again.stdout
+    refused = migrate("purelb_migrate_state=rolled_back", check=False)
+    assert "v1 is removed" in refused.stdout

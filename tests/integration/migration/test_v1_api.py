@@ -1,0 +1,437 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Clients of v1 beside clients of v2, and what is left of both without the conversion."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import ssl
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import count
+
+import pytest
+
+from labkit.api import ApiError
+from labkit.cluster.control import ETCD
+from labkit.images.programs import programs
+from tests.support.lab.cluster_queries import AGENTS as PODS
+from tests.support.lab.cluster_queries import addresses_of, allocator_pods, eventually
+
+pytestmark = pytest.mark.timeout(120)
+GROUPS = "/apis/purelb.io/{}/namespaces/purelb-system/servicegroups"
+AGENTS = "/apis/purelb.io/{}/namespaces/purelb-system/lbnodeagents"
+DEPLOYMENT = "/apis/apps/v1/namespaces/purelb-system/deployments/allocator"
+SERVICE = "/api/v1/namespaces/purelb-system/services/purelb-conversion"
+SECRET = "/api/v1/namespaces/purelb-system/secrets/purelb-conversion"  # noqa: S105 - its path
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+V4 = {"pool": "172.28.1.100-172.28.1.104", "subnet": "172.28.1.0/24", "aggregation": "default"}
+V6 = {
+    "pool": "fd28:0:0:1::100-fd28:0:0:1::104",
+    "subnet": "fd28:0:0:1::/64",
+    "aggregation": "default",
+}
+FAR_V4 = {"pool": "10.100.9.0/28", "subnet": "10.100.9.0/24", "aggregation": "/32"}
+FAR_V6 = {"pool": "fd28:100:9::/124", "subnet": "fd28:100:9::/64", "aggregation": "/128"}
+# Seconds after which a Pod that ends is still among the endpoints, in a test.
+UNHEARD = 2.0
+CLIENTS = 8
+WITH_V1 = ("-e", "purelb_install_v1_api=true")
+
+
+@pytest.fixture(scope="module")
+def install(cluster, playbook):
+    """Run the installation again, with the image that is there."""
+    (container,) = cluster.api.get(DEPLOYMENT)["spec"]["template"]["spec"]["containers"]
+    return partial(
+        playbook, "purelb.purelb.install", "-e", f"purelb_install_image={container['image']}"
+    )
+
+
+@pytest.fixture(scope="module")
+def both(cluster, install):
+    """The cluster with v1 served; without it again after the tests."""
+    install(*WITH_V1)
+    eventually(partial(converts, cluster), "a conversion that answers", seconds=60)
+    yield cluster
+    install()
+
+
+def converts(lab):
+    """Whether v1 can be written; lists the API server may have ready from before."""
+    meta = {"name": "tried", "namespace": "purelb-system"}
+    body = {"apiVersion": "purelb.io/v1", "kind": "ServiceGroup", "metadata": meta}
+    try:
+        path = f"{GROUPS.format('v1')}?dryRun=All"
+        lab.api.call("POST", path, {**body, "spec": {"local": {"v4pool": V4}}})
+    except ApiError as error:
+        # Of v1 for what is written, of v2 for the answer; the next Pod asked may be an ended one.
+        if "conversion webhook for purelb.io/v" not in str(error):
+            raise
+        return False
+    return True
+
+
+@pytest.fixture
+def make(both):
+    """Create an object of ours; all are deleted after the test."""
+    made = []
+
+    def create(kind, name, spec, *, version):
+        meta = {"name": name, "namespace": "purelb-system"}
+        body = {"apiVersion": f"purelb.io/{version}", "kind": kind, "metadata": meta, "spec": spec}
+        both.api.create(body)
+        made.append(path_of(kind, name))
+        return made[-1]
+
+    yield create
+    for path in made:
+        eventually(partial(is_deleted, both, path.format("v2")), f"end of {path}", seconds=30)
+
+
+def is_deleted(lab, path):
+    """Delete an object; not while the conversion that this needs is on its way back."""
+    try:
+        lab.api.delete(path)
+    except ApiError as error:
+        if "conversion webhook" in str(error):
+            return False
+        raise
+    return True
+
+
+def is_rolled_out(wanted, deployment):
+    status, replicas = deployment["status"], wanted["spec"]["replicas"]
+    return (
+        status.get("observedGeneration", 0) >= wanted["metadata"]["generation"]
+        and status.get("updatedReplicas") == replicas == status.get("readyReplicas")
+        and status.get("replicas") == replicas
+    )
+
+
+def path_of(kind, name):
+    return f"{GROUPS if kind == 'ServiceGroup' else AGENTS}/{name}"
+
+
+def stored(lab, kind, name):
+    """An object as it is in etcd."""
+    plural = "servicegroups" if kind == "ServiceGroup" else "lbnodeagents"
+    key = f"/registry/purelb.io/{plural}/purelb-system/{name}"
+    asked = json.dumps({"key": base64.b64encode(key.encode()).decode()})
+    done = lab.run_in("control", ["curl", "-sS", "--data", asked, f"{ETCD}/v3/kv/range"])
+    (found,) = json.loads(done.stdout)["kvs"]
+    return json.loads(base64.b64decode(found["value"]))
+
+
+def warnings_of(lab, method, path, body=None):
+    """The Warning headers of an answer."""
+    pki = lab.at.run / "pki"
+    tls = ssl.create_default_context(cafile=str(pki / "ca.crt"))
+    tls.load_cert_chain(pki / "admin.crt", pki / "admin.key")
+    (known,) = json.loads(lab.kubeconfig.read_text())["clusters"]
+    server = known["cluster"]["server"].removeprefix("https://")
+    connection = http.client.HTTPSConnection(server, timeout=10, context=tls)
+    headers = {"Content-Type": "application/json"}
+    connection.request(method, path, body and json.dumps(body), headers)
+    answer = connection.getresponse()
+    answer.read()
+    connection.close()
+    assert answer.status < 300
+    return answer.headers.get_all("Warning") or []
+
+
+class TestServiceGroups:
+    def test_v1_is_read_as_v2_with_every_field(self, both, make):
+        path = make("ServiceGroup", "old", {"local": {"v4pool": V4, "v6pools": [V6]}}, version="v1")
+        assert both.api.get(path.format("v2"))["spec"] == {
+            "local": {
+                "v4pool": V4,
+                "v6pools": [V6],
+                "skipIPv6DAD": False,
+                "multiPool": False,
+                "balancePools": False,
+            },
+            "enforceNamespaces": False,
+            "namespaceDefault": False,
+        }
+        assert both.api.get(path.format("v1"))["spec"] == {"local": {"v4pool": V4, "v6pools": [V6]}}
+
+    @pytest.mark.parametrize(("entry", "field"), [(V4, "v4pool"), (V6, "v6pool")], ids=["v4", "v6"])
+    def test_the_first_spelling_is_understood_and_comes_back(self, both, make, entry, field):
+        path = make("ServiceGroup", "flat", {"local": entry}, version="v1")
+        assert both.api.get(path.format("v2"))["spec"]["local"][field] == entry
+        assert both.api.get(path.format("v1"))["spec"] == {"local": entry}
+
+    @pytest.mark.parametrize(
+        ("field", "entry"), [("v4pool", FAR_V4), ("v6pool", FAR_V6)], ids=["v4", "v6"]
+    )
+    def test_a_client_of_v1_changes_its_part_of_a_v2_group(self, both, make, field, entry):
+        spec = {"remote": {field: entry, "balancePools": True}, "namespaces": ["x"]}
+        path = make("ServiceGroup", "new", spec, version="v2")
+        before = both.api.get(path.format("v2"))["spec"]
+        assert both.api.get(path.format("v1"))["spec"] == {"local": {field: entry}}
+        patch = {"spec": {"local": {field: {"aggregation": "default"}}}}
+        both.api.merge_patch(path.format("v1"), patch)
+        before["remote"][field]["aggregation"] = "default"
+        assert both.api.get(path.format("v2"))["spec"] == before
+
+    def test_an_external_group_may_be_labelled_by_a_client_of_v1(self, both, make):
+        spec = {"external": {"provider": "p", "announce": "local"}}
+        path = make("ServiceGroup", "outside", spec, version="v2")
+        both.api.merge_patch(path.format("v1"), {"metadata": {"labels": {"l": "1"}}})
+        after = both.api.get(path.format("v2"))
+        assert after["metadata"]["labels"] == {"l": "1"}
+        assert after["spec"]["external"]["provider"] == "p"
+        assert "purelb.io/v2-spec" not in after["metadata"].get("annotations", {})
+
+    def test_the_same_goes_for_apply(self, both, make):
+        path = make("ServiceGroup", "applied", {"remote": {"v4pool": FAR_V4}}, version="v2")
+        meta = {"name": "applied", "namespace": "purelb-system"}
+        body = {"apiVersion": "purelb.io/v1", "kind": "ServiceGroup", "metadata": meta}
+        both.api.apply({**body, "spec": {"local": {"v6pool": FAR_V6}}})
+        spec = both.api.get(path.format("v2"))["spec"]
+        assert (spec["remote"]["v4pool"], spec["remote"]["v6pool"]) == (FAR_V4, FAR_V6)
+
+
+class TestLBNodeAgents:
+    def test_v1_is_read_as_v2_with_every_field(self, both, make):
+        plain = {"localint": "^eth0$", "extlbint": "kube-lb0", "sendgarp": True}
+        lifetimes = {"localInterface": {"validLifetime": 600, "noPrefixRoute": True}}
+        spec = {"local": {**plain, "addressConfig": lifetimes}}
+        path = make("LBNodeAgent", "zz-old", spec, version="v1")
+        assert both.api.get(path.format("v2"))["spec"]["local"] == {
+            "localInterface": "^eth0$",
+            "dummyInterface": "kube-lb0",
+            "garpConfig": {"enabled": True, "count": 3, "verifyBeforeSend": True},
+            "addressConfig": lifetimes,
+        }
+        assert both.api.get(path.format("v1"))["spec"] == spec
+
+    def test_what_v1_has_no_word_for_survives_a_client_of_v1(self, both, make):
+        nobody = {"matchLabels": {"no": "node"}}
+        local = {"garpConfig": {"count": 7, "interval": "1s"}}
+        path = make("LBNodeAgent", "zz-new", {"nodeSelector": nobody, "local": local}, version="v2")
+        before = both.api.get(path.format("v2"))["spec"]
+        assert both.api.get(path.format("v1"))["spec"]["local"]["sendgarp"] is True
+        both.api.merge_patch(path.format("v1"), {"spec": {"local": {"sendgarp": False}}})
+        before["local"]["garpConfig"]["enabled"] = False
+        assert both.api.get(path.format("v2"))["spec"] == before
+
+
+@pytest.mark.parametrize("kind", ["ServiceGroup", "LBNodeAgent"])
+def test_only_v2_is_stored(both, make, kind):
+    spec = {"local": {"v4pool": V4}} if kind == "ServiceGroup" else {"local": {"localint": "eth"}}
+    make(kind, "zz-stored", spec, version="v1")
+    assert stored(both, kind, "zz-stored")["apiVersion"] == "purelb.io/v2"
+    plural = "servicegroups" if kind == "ServiceGroup" else "lbnodeagents"
+    status = both.api.get(f"{CRDS}/{plural}.purelb.io")["status"]
+    assert status["storedVersions"] == ["v2"]
+
+
+@pytest.mark.parametrize(("path", "kind"), [(GROUPS, "ServiceGroup"), (AGENTS, "LBNodeAgent")])
+def test_clients_of_v1_are_warned_and_those_of_v2_are_not(both, path, kind):
+    (warning,) = warnings_of(both, "GET", path.format("v1"))
+    assert f"purelb.io/v1 {kind} is deprecated: write purelb.io/v2" in warning
+    assert warnings_of(both, "GET", path.format("v2")) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({}, "give local or netbox"),
+        ({"local": {}}, "give at least one range"),
+        ({"local": {"v4pool": {**V4, "subnet": "10.0.0.0/8"}}}, "pool is outside its subnet"),
+        ({"local": {"v6pool": {**V6, "subnet": "fd99::/64"}}}, "pool is outside its subnet"),
+        ({"local": {**V4, "subnet": "10.0.0.0/8"}}, "all of them in its subnet"),
+        ({"local": {**V6, "subnet": "fd99::/64"}}, "all of them in its subnet"),
+        ({"local": {"pool": "x", "subnet": "y"}}, "subnet must be a CIDR"),
+        ({"local": {"pool": V4["pool"]}}, "pool and subnet belong together"),
+        (
+            {"local": {"v4pool": V4}, "netbox": {"url": "https://n", "tenant": "t"}},
+            "local and netbox exclude each other",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_v1_garbage_is_refused_in_the_api_servers_words(make, spec, words):
+    with pytest.raises(ApiError, match=words) as refusal:
+        make("ServiceGroup", "refused", spec, version="v1")
+    assert refusal.value.status == 422
+
+
+def test_a_forged_annotation_is_refused_by_name(both):
+    meta = {
+        "name": "forged",
+        "namespace": "purelb-system",
+        "annotations": {"purelb.io/v2-spec": '{"namespaces":5}'},
+    }
+    body = {"apiVersion": "purelb.io/v1", "kind": "ServiceGroup", "metadata": meta}
+    with pytest.raises(ApiError) as refusal:
+        both.api.create({**body, "spec": {"local": {"v4pool": V4}}})
+    assert "ServiceGroup purelb-system/forged" in str(refusal.value)
+    assert "purelb.io/v2-spec].namespaces: must be a list" in str(refusal.value)
+
+
+def kubectl(lab, *arguments):
+    program = [str(programs(lab.at).kubernetes), "kubectl", "--kubeconfig", str(lab.kubeconfig)]
+    command = [*program, *map(str, arguments)]
+    done = subprocess.run(command, text=True, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_kubectl_shows_v1(both, make):
+    make("ServiceGroup", "shown", {"remote": {"v4pool": FAR_V4}}, version="v2")
+    done = kubectl(both, "-n", "purelb-system", "get", "servicegroups.v1.purelb.io", "shown")
+    assert done.stdout.splitlines()[0].split()[:3] == ["NAME", "ANNOUNCE", "IPAM"]
+    assert done.stdout.splitlines()[1].startswith("shown ")
+    assert "Warning: purelb.io/v1 ServiceGroup is deprecated" in done.stderr
+
+
+def test_an_address_of_a_group_written_in_v1_is_served(both, make, make_service):
+    make("ServiceGroup", "v1-served", {"local": {"v4pool": V4, "v6pool": V6}}, version="v1")
+    path = make_service(annotations={"purelb.io/service-group": "v1-served"})
+    first, second = sorted(addresses_of(both, path), key=len)
+    assert first.startswith("172.28.1.10")
+    assert second.startswith("fd28:0:0:1::10")
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_pod_that_ends_converts_until_the_api_server_may_have_heard_of_it(both, which, figure):
+    pod = allocator_pods(both)[which]
+    written, controllers = [], "kube-controller-manager"
+
+    def write(_client):
+        end = time.monotonic() + UNHEARD
+        while time.monotonic() < end:
+            written.append(converts(both))
+
+    # As on a busy control plane: nobody takes the Pod out of the endpoints for a while.
+    both.kill("control", controllers, "STOP")
+    try:
+        # Several at once, or the API server would keep to one connection, and so to one Pod.
+        with ThreadPoolExecutor(CLIENTS) as pool:
+            both.api.delete(f"{PODS}/{pod['metadata']['name']}")
+            list(pool.map(write, range(CLIENTS)))
+    finally:
+        both.kill("control", controllers, "CONT")
+    eventually(lambda: pod["metadata"]["uid"] not in uids(allocator_pods(both)), "end", seconds=30)
+    wanted = both.api.get(DEPLOYMENT)
+    both.api.wait(DEPLOYMENT, partial(is_rolled_out, wanted), what="another one", seconds=60)
+    figure(f"{written.count(False)} of {len(written)} writes as v1 refused")
+    assert all(written)
+
+
+def uids(pods):
+    return {pod["metadata"]["uid"] for pod in pods}
+
+
+class TestWithoutTheConversion:
+    @pytest.fixture
+    def switch(self, both):
+        """Let the allocators convert or not; what the API server knows stays as it is."""
+
+        def turn(word):
+            containers = both.api.get(DEPLOYMENT)["spec"]["template"]["spec"]["containers"]
+            for setting in containers[0]["env"]:
+                if setting["name"] == "PURELB_CONVERSION":
+                    setting["value"] = word
+            patch = {"spec": {"template": {"spec": {"containers": containers}}}}
+            after = both.api.merge_patch(DEPLOYMENT, patch)
+            both.api.wait(DEPLOYMENT, partial(is_rolled_out, after), what="rollout", seconds=60)
+            eventually(lambda: converts(both) == (word == "on"), "the change", seconds=30)
+
+        yield turn
+        turn("on")
+
+    def test_v2_is_read_and_written_and_addresses_are_given(self, both, make, make_service, switch):
+        switch("off")
+        spec = {"local": {"v4pool": V4, "v6pool": V6}}
+        path = make("ServiceGroup", "alone", spec, version="v2").format("v2")
+        service = make_service(annotations={"purelb.io/service-group": "alone"})
+        assert len(addresses_of(both, service)) == 2
+        both.api.merge_patch(path, {"spec": {"local": {"multiPool": True}}})
+        assert both.api.get(path)["spec"]["local"]["multiPool"] is True
+
+    def test_v2_may_write_what_v1_has_written_but_by_apply(self, both, make, switch):
+        path = make("ServiceGroup", "mixed", {"local": {"v4pool": V4}}, version="v1").format("v2")
+        meta = {"name": "mixed", "namespace": "purelb-system"}
+        body = {"apiVersion": "purelb.io/v2", "kind": "ServiceGroup", "metadata": meta}
+        switch("off")
+        with pytest.raises(ApiError, match="conversion webhook"):
+            both.api.apply({**body, "spec": {"local": {"multiPool": True}}})
+        both.api.merge_patch(path, {"spec": {"local": {"multiPool": True}}})
+        assert both.api.get(path)["spec"]["local"]["multiPool"] is True
+
+
+class TestTheRole:
+    def test_a_second_run_changes_nothing(self, both, install):
+        before = both.api.get(SECRET)
+        done = install(*WITH_V1)
+        assert "changed=0" in done.stdout, done.stdout
+        assert both.api.get(SECRET) == before
+
+    def test_a_folder_of_manifests_is_accepted(self, both, playbook, tmp_path):
+        folder = ("-e", f"purelb_install_manifests_dir={tmp_path}")
+        for way in (WITH_V1, ()):
+            playbook("purelb.purelb.install", *folder, *way)
+            assert "changed=0" in playbook("purelb.purelb.install", *folder, *way).stdout
+            names = {path.name for path in tmp_path.iterdir()}
+            assert ("conversion-secret.yaml" in names) == ("conversion.yaml" in names) == bool(way)
+            # As whoever installed it: what another one has set nobody else takes away.
+            apply = ("apply", "--server-side", "--field-manager=purelb.purelb", "--force-conflicts")
+            kubectl(both, *apply, "--dry-run=server", "-k", tmp_path)
+
+    def test_it_does_not_make_v1_objects_unreadable(self, both, install):
+        crd = f"{CRDS}/servicegroups.purelb.io"
+        both.api.merge_patch(f"{crd}/status", {"status": {"storedVersions": ["v1", "v2"]}})
+        done = install(check=False)
+        both.api.merge_patch(f"{crd}/status", {"status": {"storedVersions": ["v2"]}})
+        assert done.returncode != 0
+        assert "stored as purelb.io/v1" in done.stdout
+        assert both.api.get(crd)["spec"]["conversion"]["strategy"] == "Webhook"
+
+    def test_it_writes_anew_what_is_stored_as_v1(self, both, install, make):
+        crd = f"{CRDS}/servicegroups.purelb.io"
+        versions = both.api.get(crd)["spec"]["versions"]
+        before = [{**one, "storage": one["name"] == "v1"} for one in versions]
+        both.api.merge_patch(crd, {"spec": {"versions": before}})
+        path = make(
+            "ServiceGroup", "of-before", {"local": {"v4pool": V4, "v6pool": V6}}, version="v2"
+        )
+        times = count()
+
+        def is_of_v1():
+            label = {"written": str(next(times))}
+            both.api.merge_patch(path.format("v2"), {"metadata": {"labels": label}})
+            return stored(both, "ServiceGroup", "of-before")["apiVersion"] == "purelb.io/v1"
+
+        eventually(is_of_v1, "storage as v1", seconds=30)
+        install(*WITH_V1)
+        assert stored(both, "ServiceGroup", "of-before")["apiVersion"] == "purelb.io/v2"
+        assert both.api.get(crd)["status"]["storedVersions"] == ["v2"]
+        assert "changed=0" in install(*WITH_V1).stdout
+
+    @pytest.mark.timeout(180)
+    def test_it_is_switched_off_and_on(self, both, install, make):
+        path = make("ServiceGroup", "stays", {"local": V4}, version="v1")
+        install()
+        assert both.api.get(path.format("v2"))["spec"]["local"]["v4pool"] == V4
+        with pytest.raises(ApiError, match="404"):
+            both.api.get(path.format("v1"))
+        assert not both.api.exists(SERVICE)
+        assert not both.api.exists(SECRET)
+        crd = both.api.get(f"{CRDS}/servicegroups.purelb.io")
+        assert crd["spec"]["conversion"] == {"strategy": "None"}
+        assert "changed=0" in install().stdout
+        tried = install(*WITH_V1, "--check", "--diff", "-vvv")
+        assert not both.api.exists(SECRET)
+        done = install(*WITH_V1, "--diff", "-vvv")
+        key = both.api.get(SECRET)["data"]["tls.key"]
+        assert key not in tried.stdout + done.stdout
+        eventually(partial(converts, both), "a conversion", seconds=60)
+        assert both.api.get(path.format("v1"))["spec"] == {"local": V4}

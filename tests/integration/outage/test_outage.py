@@ -1,0 +1,161 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""The API is down for everybody: addresses stay, and clients notice nothing."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+
+import pytest
+
+from labkit.probe.prober import Prober
+from tests.support.lab.address_recorder import sampling
+from tests.support.lab.cluster_queries import (
+    DAEMON_SET,
+    addresses_of,
+    agents_ready,
+    eventually,
+    fetch,
+    holder,
+    lease_info,
+    metric,
+)
+
+EVENTS = "/api/v1/namespaces/default/events"
+pytestmark = [pytest.mark.timeout(420), pytest.mark.usefixtures("control_plane")]
+
+
+# While nothing was the matter, 3 of 10,924 requests were refused at once in one minute, all over
+# IPv6, and none of 33,000 in others.
+NOISE = 1 / 1000
+
+
+def share_of_failures(answers):
+    return sum(a.body is None for a in answers) / len(answers)
+
+
+def nodes_addresses(lab):
+    return [address for host in lab.nodes.values() for address in (host.v4, host.v6)]
+
+
+@contextmanager
+def outage(lab):
+    lab.stop_api()
+    try:
+        yield
+    finally:
+        lab.start_api()
+
+
+def held_outages(lab, node):
+    text = fetch(lab, lab.nodes[node].v4, path="/metrics", port=7472)
+    return metric(text, "purelb_election_outages_held_total")
+
+
+@pytest.mark.parametrize("seconds", [30, 180], ids=["half-a-minute", "three-minutes"])
+def test_clients_notice_nothing_of_an_outage(cluster, make_service, figure, seconds):
+    # A cluster takes nodes for dead whose kubelets cannot report, and their pods out of Services.
+    whatever = {"publishNotReadyAddresses": True}
+    services = [make_service(**whatever) for _one in range(2)]
+    vips = [vip for service in services for vip in addresses_of(cluster, service)]
+    # The nodes' own addresses tell what this machine does to requests when it is busy.
+    node_port = cluster.api.get(services[0])["spec"]["ports"][0]["nodePort"]
+    homes = nodes_addresses(cluster)
+    control = Prober(cluster, *homes, port=node_port)
+    winners = {vip: holder(cluster, vip) for vip in vips}
+    before = {node: held_outages(cluster, node) for node in cluster.nodes}
+    with control, Prober(cluster, *vips) as prober, sampling(cluster, *vips) as holders:
+        for vip in vips:
+            prober.wait_for_answer(vip, after=0, seconds=5)
+        for home in homes:
+            control.wait_for_answer(home, after=0, seconds=5)
+        start = time.monotonic()
+        with outage(cluster):
+            time.sleep(seconds)
+        back = time.monotonic()
+        eventually(
+            lambda: all(held_outages(cluster, n) == before[n] + 1 for n in cluster.nodes),
+            "end of the outage on every node",
+            seconds=5,
+        )
+        resumed = time.monotonic() - back
+        # Whoever was counted as dead would lose its addresses within a duration.
+        time.sleep(12)
+        gap, control_gap = (
+            max(one.longest_gap(address, since=start) for address in addresses)
+            for one, addresses in ((prober, vips), (control, homes))
+        )
+        failed, control_failed = (
+            share_of_failures([a for a in one.answers if a.sent > start])
+            for one in (prober, control)
+        )
+    figure(
+        f"longest time without an answer {gap:.2f} s, of 1,000 requests {failed * 1000:.1f} failed "
+        f"({control_gap:.2f} s, {control_failed * 1000:.1f} with the nodes' own addresses), "
+        f"renewed {resumed:.1f} s after the API was back"
+    )
+    # Shorter than any failover.
+    assert gap < 1
+    assert failed <= 2 * control_failed + NOISE
+    assert {vip: holders.sequence(vip) for vip in vips} == {
+        vip: [frozenset({node})] for vip, node in winners.items()
+    }
+    outages = [lease["outage"] for lease in lease_info(cluster.kubeconfig)["leases"]]
+    assert all(seconds <= one["seconds"] < seconds + 15 for one in outages), outages
+    eventually(lambda: told(cluster) >= set(cluster.nodes), "an event on every Node", seconds=10)
+
+
+def told(lab):
+    events = lab.api.items(EVENTS, fieldSelector="reason=OutageHeld")
+    return {event["involvedObject"]["name"] for event in events}
+
+
+def test_a_service_made_after_an_outage_is_announced_at_once(cluster, make_service):
+    with outage(cluster):
+        time.sleep(12)
+    start = time.monotonic()
+    addresses_of(cluster, make_service())
+    assert time.monotonic() - start < 5
+
+
+@contextmanager
+def switched_off(lab):
+    def switch(value):
+        container = {"name": "lbnodeagent", "env": [{"name": "PURELB_OUTAGE_HOLD", "value": value}]}
+        patch = {"spec": {"template": {"spec": {"containers": [container]}}}}
+        lab.api.call("PATCH", DAEMON_SET, patch, kind="application/strategic-merge-patch+json")
+        eventually(lambda: rolled_out(lab), "rollout", seconds=90)
+
+    switch("off")
+    try:
+        yield
+    finally:
+        switch("on")
+
+
+def rolled_out(lab):
+    body = lab.api.get(DAEMON_SET)
+    status = body["status"]
+    is_seen = status["observedGeneration"] == body["metadata"]["generation"]
+    return is_seen and status.get("updatedNumberScheduled") == len(lab.nodes) and agents_ready(lab)
+
+
+def test_with_the_switch_off_addresses_leave_before_the_leases_end(cluster, make_service, figure):
+    vips = addresses_of(cluster, make_service())
+    with switched_off(cluster):
+        with sampling(cluster, *vips) as holders:
+            with outage(cluster):
+                start = time.monotonic()
+                eventually(
+                    lambda: not any(cluster.holders(vip) for vip in vips), "withdrawal", seconds=12
+                )
+                gone = time.monotonic() - start
+            back = time.monotonic()
+            for vip in vips:
+                holder(cluster, vip, seconds=20)
+            returned = time.monotonic() - back
+            time.sleep(3)
+        doubled = max(holders.seconds_doubled(vip) for vip in vips)
+    figure(f"gone after {gone:.1f} s, back {returned:.1f} s after the API")
+    assert doubled < 1

@@ -1,0 +1,47 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""The molecule scenarios, each from nothing to nothing, on the lab of these tests."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from labkit.inventory import inventory
+from labkit.lab import Lab
+from tests.support import ROOT
+from tests.support.lab import commands
+from tests.support.lab.cluster_queries import IMAGE
+
+pytestmark = pytest.mark.timeout(600)
+
+SCENARIOS = sorted(path.parent.name for path in ROOT.glob("extensions/molecule/*/molecule.yml"))
+
+
+@pytest.fixture(scope="module")
+def molecule_environ(bare: Lab, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What a scenario is told of the lab; what molecule keeps is the tests' own."""
+    file = tmp_path_factory.mktemp("molecule") / "inventory.json"
+    file.write_text(inventory(bare.at, bare.topology))
+    return {
+        **os.environ,
+        "ANSIBLE_NOCOLOR": "1",
+        "KUBECONFIG": str(bare.kubeconfig),
+        "PURELB_IMAGE": IMAGE,
+        "PURELB_INVENTORY": str(file),
+    }
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_scenario_runs_from_nothing_to_nothing(
+    scenario: str, molecule_environ: dict[str, str], tmp_path: Path
+):
+    # What an interrupted run remembers there would have the next one skip steps.
+    environ = {**molecule_environ, "MOLECULE_EPHEMERAL_DIRECTORY": str(tmp_path)}
+    molecule = str(Path(sys.executable).with_name("molecule"))
+    argv = [molecule, "test", "--scenario-name", scenario]
+    done = commands.run(argv, cwd=ROOT / "extensions", env=environ)
+    assert done.returncode == 0, done.stdout + done.stderr

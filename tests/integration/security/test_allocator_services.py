@@ -1,0 +1,136 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the allocator may write to Services, and in which words the API server refuses the rest."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+
+import pytest
+
+from purelb.core.allocation.outcomes import Assignment
+from purelb.core.api import codec
+from purelb.core.model import PoolType
+from tests.support.lab.dry_runs import SERVICES, V4, V6, refused
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def assignment(*addresses):
+    return Assignment("pool", tuple(map(ip_address, addresses)), PoolType.REMOTE, skip_dad=True)
+
+
+class TestServiceAndTheAllocator:
+    """The allocator and Services."""
+
+    @pytest.mark.parametrize(
+        "addresses",
+        [["192.0.2.1"], ["2001:db8::1"], ["192.0.2.1", "2001:db8::1"]],
+        ids=["v4", "v6", "both"],
+    )
+    def test_an_assignment_passes_in_two_writes_and_in_one(self, allocator, addresses):
+        given = assignment(*addresses)
+        annotations = codec.assignment_annotations(given)
+        status = codec.ingress_status(given.addresses)
+        allocator.annotate(f"{SERVICES}/new", **annotations)
+        allocator.patch(f"{SERVICES}/new/status", {"status": status})
+        both = {"metadata": {"annotations": annotations}, "status": status}
+        allocator.patch(f"{SERVICES}/new/status", both)
+
+    def test_a_release_passes(self, lab, allocator):
+        given = assignment("192.0.2.1", "2001:db8::1")
+        path = f"{SERVICES}/new/status"
+        annotations = codec.assignment_annotations(given)
+        have = {
+            "metadata": {"annotations": annotations},
+            "status": codec.ingress_status(given.addresses),
+        }
+        lab.api.merge_patch(path, have)
+        lose = {
+            "metadata": {"annotations": codec.assignment_annotations(None)},
+            "status": codec.ingress_status(()),
+        }
+        allocator.patch(path, lose)
+        lab.api.merge_patch(path, lose)
+
+    def test_the_policy_knows_every_annotation_that_the_allocator_writes(self, installed):
+        (keys,) = (
+            variable["expression"]
+            for policy in installed
+            if policy["metadata"]["name"].startswith("allocator-services")
+            for variable in policy["spec"].get("variables", ())
+            if variable["name"] == "keys"
+        )
+        given = codec.assignment_annotations(assignment("192.0.2.1"))
+        for annotation in {**given, **codec.assignment_annotations(None)}:
+            assert f"'{annotation}'" in keys
+
+    def test_the_traffic_policy_may_go_from_local_to_cluster(self, allocator):
+        after = allocator.patch(
+            f"{SERVICES}/new",
+            {
+                "metadata": {"annotations": {"purelb.io/re-evaluate": None}},
+                "spec": {"externalTrafficPolicy": "Cluster"},
+            },
+        )
+        assert after["spec"]["externalTrafficPolicy"] == "Cluster"
+
+    def test_the_traffic_policy_may_not_go_from_cluster_to_local(self, allocator):
+        patch = {"spec": {"externalTrafficPolicy": "Local"}}
+        words = "only from Local to Cluster"
+        refused(words, "allocator-services", allocator, "PATCH", f"{SERVICES}/announced", patch)
+
+    def test_a_wish_to_be_evaluated_again_is_removed_and_never_made(self, allocator):
+        path = f"{SERVICES}/new"
+        allocator.annotate(path, **{"purelb.io/re-evaluate": None})
+        patch = {"metadata": {"annotations": {"purelb.io/re-evaluate": "false"}}}
+        words = "may only remove the annotation purelb.io/re-evaluate"
+        refused(words, "allocator-services", allocator, "PATCH", path, patch)
+
+    @pytest.mark.parametrize("subresource", ["", "/status"], ids=["service", "status"])
+    @pytest.mark.parametrize(
+        ("patch", "words"),
+        [
+            ({"metadata": {"annotations": {V4: "n1,eth0,192.0.2.1"}}}, f"Service: {V4}"),
+            ({"metadata": {"annotations": {V6: "n1,eth0,2001:db8::1"}}}, f"Service: {V6}"),
+            ({"metadata": {"annotations": {"example.com/mine": None}}}, "example.com/mine"),
+            ({"metadata": {"labels": {"a": "b"}}}, "this part of a Service: labels"),
+            ({"metadata": {"finalizers": ["a.b/c"]}}, "finalizers"),
+        ],
+        ids=["v4 entry", "v6 entry", "annotation", "label", "finalizer"],
+    )
+    def test_nothing_else_about_a_service_may_be_changed(
+        self, allocator, subresource, patch, words
+    ):
+        path = f"{SERVICES}/new{subresource}"
+        refused(words, "allocator-services", allocator, "PATCH", path, patch)
+
+    @pytest.mark.parametrize(
+        "spec",
+        [
+            {"externalIPs": ["192.0.2.1"]},
+            {"externalIPs": ["2001:db8::1"]},
+            {"selector": {"app": "other"}},
+            {"loadBalancerIP": "192.0.2.1"},
+            {"internalTrafficPolicy": "Local"},
+            {"externalTrafficPolicy": "Cluster", "selector": {"app": "other"}},
+        ],
+        ids=" and ".join,
+    )
+    def test_nothing_else_of_the_spec_may_be_changed(self, allocator, spec):
+        words = f"allocator may not change this part of a Service: {[*spec][-1]}"
+        path = f"{SERVICES}/new"
+        refused(words, "allocator-services", allocator, "PATCH", path, {"spec": spec})
+
+    def test_of_the_status_only_the_addresses_may_be_changed(self, allocator):
+        condition = {
+            "type": "Example",
+            "status": "True",
+            "reason": "Because",
+            "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }
+        words = "this part of the status of a Service: conditions"
+        patch = {"status": {"conditions": [condition]}}
+        path = f"{SERVICES}/new/status"
+        refused(words, "allocator-services", allocator, "PATCH", path, patch)

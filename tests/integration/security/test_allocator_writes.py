@@ -1,0 +1,111 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the allocator may write besides Services: ServiceGroups, Nodes, its Lease."""
+
+from __future__ import annotations
+
+import pytest
+
+from purelb.core.api.nodes import node_info_of
+from purelb.core.election.draining import PreemptEvent, preempt
+from tests.support.lab.accounts import applied
+from tests.support.lab.dry_runs import GROUPS, LEASES, NAMESPACE, TAINT, named, refused
+
+pytestmark = pytest.mark.timeout(120)
+
+
+class TestServiceGroup:
+    """The allocator and ServiceGroups."""
+
+    def test_the_status_may_be_written(self, allocator):
+        status = {"announce": "Remote", "allocatedIPv4": 1, "allocatedIPv6": 0}
+        after = allocator.patch(f"{GROUPS}/pool/status", {"status": status})
+        assert after["status"] == status
+
+    @pytest.mark.parametrize(
+        ("patch", "words"),
+        [
+            ({"spec": {"remote": {"multiPool": True}}}, "this part of a ServiceGroup: remote"),
+            ({"metadata": {"labels": {"a": "b"}}}, "labels"),
+            ({"metadata": {"annotations": {"a.b/c": "1"}}}, "annotation of a ServiceGroup: a.b/c"),
+        ],
+        ids=["spec", "label", "annotation"],
+    )
+    def test_nothing_else_may_be_changed(self, allocator, patch, words):
+        refused(words, "allocator-groups", allocator, "PATCH", f"{GROUPS}/pool", patch)
+
+
+class TestNode:
+    """The allocator and Nodes; by dry run, so that the node does not notice."""
+
+    @pytest.fixture
+    def node(self, lab):
+        """A Node with a taint of somebody else's."""
+        path = "/api/v1/nodes/n3"
+        own = {"key": "example.com/theirs", "effect": "PreferNoSchedule", "value": "x"}
+        before = lab.api.get(path)["spec"].get("taints") or []
+        lab.api.merge_patch(path, {"spec": {"taints": [*before, own]}})
+        yield path
+        lab.api.merge_patch(path, {"spec": {"taints": before}})
+
+    def test_the_taint_of_a_node_that_is_leaving_passes(self, lab, allocator, node):
+        known = node_info_of(lab.api.get(node))
+        decision = preempt(known, [PreemptEvent("n3", "an-event", node_uid=known.uid)])
+        after = allocator.patch(node, decision.patch)
+        assert TAINT in after["spec"]["taints"]
+        assert len(after["spec"]["taints"]) == len(known.taints) + 1
+
+    @pytest.mark.parametrize(
+        ("patch", "words"),
+        [
+            ({"metadata": {"labels": {"a": "b"}}}, "this part of a Node: labels"),
+            ({"metadata": {"annotations": {"a.b/c": "1"}}}, "annotation of a Node: a.b/c"),
+            ({"spec": {"unschedulable": True}}, "this part of a Node: unschedulable"),
+            ({"spec": {"taints": None}}, "may not change or remove a taint"),
+            ({"spec": {"taints": [TAINT]}}, "may not change or remove a taint"),
+        ],
+        ids=["label", "annotation", "cordon", "taints removed", "taint replaced"],
+    )
+    def test_nothing_else_may_be_changed(self, allocator, node, patch, words):
+        refused(words, "allocator-nodes", allocator, "PATCH", node, patch)
+
+    @pytest.mark.parametrize(
+        "change",
+        [{"key": "a.b/c"}, {"effect": "NoExecute"}, {"value": "other"}],
+        ids=["key", "effect", "value"],
+    )
+    def test_no_other_taint_may_be_added(self, lab, allocator, node, change):
+        taints = lab.api.get(node)["spec"]["taints"]
+        patch = {"spec": {"taints": [*taints, {**TAINT, **change}]}}
+        words = "may add no taint to a Node but cloudprovider.azure.microsoft.com/draining"
+        refused(words, "allocator-nodes", allocator, "PATCH", node, patch)
+
+    def test_the_status_is_not_the_allocators(self, allocator, node):
+        patch = {"status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}]}}
+        words = "allocator may not change the status of a Node"
+        refused(words, "allocator-nodes", allocator, "PATCH", f"{node}/status", patch)
+
+
+class TestLeaseOfTheAllocator:
+    """The allocator and Leases."""
+
+    def test_may_be_made_renewed_and_deleted(self, lab, allocator):
+        body = named("purelb-allocator")
+        allocator.send("POST", LEASES, body)
+        with applied(lab, [body]):
+            allocator.send("PUT", f"{LEASES}/purelb-allocator", body)
+            allocator.send("DELETE", f"{LEASES}/purelb-allocator")
+
+    @pytest.mark.parametrize(
+        ("method", "name"), [("POST", "purelb-node-n3"), ("DELETE", "purelb-node-n1")]
+    )
+    def test_of_another_name_is_refused(self, allocator, method, name):
+        path = LEASES if method == "POST" else f"{LEASES}/{name}"
+        body = named(name) if method == "POST" else None
+        words = f"may write no Lease but {NAMESPACE}/purelb-allocator"
+        refused(words, "allocator-leases", allocator, method, path, body)
+
+    def test_in_another_namespace_is_refused(self, allocator):
+        path = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+        body = named("purelb-allocator", "default")
+        refused("may write no Lease", "allocator-leases", allocator, "POST", path, body)

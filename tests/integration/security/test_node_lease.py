@@ -1,0 +1,126 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which Leases a node agent may write, and in which words the API server refuses the rest."""
+
+from __future__ import annotations
+
+import pytest
+
+from purelb.core import names
+from purelb.core.api import codec
+from tests.support.lab.accounts import client
+from tests.support.lab.dry_runs import (
+    LEASES,
+    NAMESPACE,
+    SERVICES,
+    V4,
+    Account,
+    lease,
+    owned_by,
+    refused,
+)
+
+pytestmark = pytest.mark.timeout(120)
+
+
+class TestLeaseOfANode:
+    """The agent of n1 and Leases."""
+
+    def test_may_be_made_renewed_and_deleted_by_its_own_agent(self, agent, pods):
+        own = f"{LEASES}/purelb-node-n1"
+        held = codec.lease_of(lease(pods["n1"]))
+        agent.send("PUT", own, lease(pods["n1"], renew_time=1_700_000_005.0, outage=held.outage))
+        agent.send("DELETE", own)
+
+    def test_may_be_made_where_there_is_none(self, lab, agent, pods):
+        lab.api.delete(f"{LEASES}/purelb-node-n1")
+        agent.send("POST", LEASES, lease(pods["n1"]))
+        lab.api.create(lease(pods["n1"]))
+
+    def test_may_be_taken_over_from_an_earlier_pod_of_the_node(self, lab, pods, agent):
+        successor = Account(client(lab, NAMESPACE, "lbnodeagent", pods["next"]))
+        successor.send("PUT", f"{LEASES}/purelb-node-n1", lease(pods["next"]))
+
+    def test_may_not_be_deleted_by_another_pod_of_the_node(self, lab, pods, agent):
+        successor = Account(client(lab, NAMESPACE, "lbnodeagent", pods["next"]))
+        words = "must carry the UID of the Pod"
+        refused(words, "lbnodeagent-leases", successor, "DELETE", f"{LEASES}/purelb-node-n1")
+
+    @pytest.mark.parametrize(
+        ("method", "name"),
+        [
+            ("POST", "purelb-node-n3"),
+            ("POST", "purelb-node-n11"),
+            ("POST", "purelb-allocator"),
+            ("POST", "anything"),
+            ("PUT", "purelb-node-n2"),
+            ("DELETE", "purelb-node-n2"),
+        ],
+    )
+    def test_of_another_name_is_refused(self, agent, pods, method, name):
+        body = lease(pods["n1"])
+        body["metadata"]["name"] = name
+        path = LEASES if method == "POST" else f"{LEASES}/{name}"
+        words = f"lbnodeagent on node n1 may write no Lease but {NAMESPACE}/purelb-node-n1"
+        refused(
+            words, "lbnodeagent-leases", agent, method, path, body if method != "DELETE" else None
+        )
+
+    def test_in_another_namespace_is_refused(self, agent, pods):
+        body = lease(pods["n1"])
+        body["metadata"]["namespace"] = "kube-node-lease"
+        path = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+        refused("may write no Lease but", "lbnodeagent-leases", agent, "POST", path, body)
+
+    @pytest.mark.parametrize(
+        ("change", "words"),
+        [
+            (lambda b, _p: b["spec"].update(holderIdentity="n2"), "holderIdentity"),
+            (lambda b, _p: b["spec"].pop("holderIdentity"), "must be the node n1"),
+            (lambda b, _p: b["metadata"].pop("ownerReferences"), "one owner, the Node n1"),
+            (
+                lambda b, _p: b.update(owned_by(b, {"kind": "Node", "name": "n2"})),
+                "one owner, the Node n1",
+            ),
+            (
+                lambda b, _p: b.update(owned_by(b, {"kind": "Pod", "name": "n1"})),
+                "one owner, the Node n1",
+            ),
+            (
+                lambda b, _p: b.update(
+                    owned_by(b, {"kind": "Node", "name": "n1"}, {"kind": "Node", "name": "n2"})
+                ),
+                "one owner, the Node n1",
+            ),
+            (
+                lambda b, p: b["metadata"]["annotations"].update(
+                    {names.INSTANCE_ANNOTATION: p["n2"]["metadata"]["uid"]}
+                ),
+                "must carry the UID of the Pod",
+            ),
+            (lambda b, _p: b["metadata"].pop("annotations"), "must carry the UID of the Pod"),
+        ],
+        ids=[
+            "other holder",
+            "no holder",
+            "no owner",
+            "other owner",
+            "other kind of owner",
+            "two owners",
+            "other instance",
+            "no instance",
+        ],
+    )
+    def test_must_say_whose_it_is(self, agent, pods, change, words):
+        body = lease(pods["n1"])
+        change(body, pods)
+        refused(words, "lbnodeagent-leases", agent, "PUT", f"{LEASES}/purelb-node-n1", body)
+
+
+def test_a_token_that_names_no_node_is_refused_with_the_reason(lab, agent, pods):
+    anyone = Account(client(lab, NAMESPACE, "lbnodeagent"))
+    words = "names no node (authentication.kubernetes.io/node-name)"
+    own = f"{LEASES}/purelb-node-n1"
+    refused(words, "lbnodeagent-leases", anyone, "PUT", own, lease(pods["n1"]))
+    patch = {"metadata": {"annotations": {V4: None}}}
+    refused(words, "lbnodeagent-services", anyone, "PATCH", f"{SERVICES}/announced", patch)

@@ -1,0 +1,71 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Metrics and health endpoints, and what a program may do with its token."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+
+import pytest
+
+from tests.support.lab.cluster_queries import addresses_of, eventually, fetch, holder, metric
+
+pytestmark = pytest.mark.timeout(60)
+PORT = 7472
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/purelb-system/leases/purelb-node-{}"
+
+
+@pytest.mark.parametrize("family", ["v4", "v6"])
+def test_every_agent_serves_its_endpoints(cluster, family):
+    for node in cluster.nodes.values():
+        address = getattr(node, family)
+        for path in ("/healthz", "/readyz"):
+            assert fetch(cluster, address, path=path, port=PORT) == "ok\n"
+        text = fetch(cluster, address, path="/metrics", port=PORT)
+        assert metric(text, "purelb_election_lease_healthy") == 1
+        assert metric(text, "purelb_election_member_count") == len(cluster.nodes)
+        assert metric(text, "purelb_election_local_subnet_count") == 2
+
+
+def test_metrics_follow_an_address_and_end_with_it(cluster, make_service):
+    path = make_service()
+    vips = addresses_of(cluster, path)
+    for vip in vips:
+        node = cluster.nodes[holder(cluster, vip)]
+        text = fetch(cluster, node.v4, path="/metrics", port=PORT)
+        assert f'purelb_lbnodeagent_announced{{ip="{vip}",node="{node.name}"' in text
+        assert metric(text, "purelb_lbnodeagent_address_renewals_active") >= 1
+    cluster.api.delete(path)
+
+    def series_of(address):
+        text = fetch(cluster, address, path="/metrics", port=PORT)
+        return [line for line in text.splitlines() if any(f'ip="{vip}"' in line for vip in vips)]
+
+    for node in cluster.nodes.values():
+        eventually(lambda n=node: not series_of(n.v4), "end of the series", seconds=5)
+
+
+def test_a_lease_says_what_others_need(cluster):
+    for name in cluster.nodes:
+        lease = cluster.api.get(LEASE.format(name))
+        meta, spec = lease["metadata"], lease["spec"]
+        assert meta["annotations"]["purelb.io/subnets"] == "172.28.1.0/24,fd28:0:0:1::/64"
+        assert meta["annotations"]["purelb.io/instance"]
+        assert [o["kind"] for o in meta["ownerReferences"]] == ["Node"]
+        assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == (name, 10)
+
+
+def test_an_agent_at_rest_only_renews_its_lease(cluster):
+    begin = len(cluster.audit_log.read_text().splitlines())
+    time.sleep(20)
+    requests = Counter(
+        (entry["user"]["extra"]["authentication.kubernetes.io/node-name"][0], entry["verb"])
+        for entry in map(json.loads, cluster.audit_log.read_text().splitlines()[begin:])
+        if entry["user"]["username"].endswith(":lbnodeagent") and entry["verb"] != "watch"
+    )
+    assert {verb for _node, verb in requests} == {"update"}
+    for node in cluster.nodes:
+        # Every five seconds.
+        assert 3 <= requests[node, "update"] <= 5

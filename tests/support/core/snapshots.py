@@ -1,0 +1,76 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Small worlds for tests of the plan: one node on one subnet of each family."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from ipaddress import ip_address, ip_network
+
+from purelb.core.addresses import parse_range
+from purelb.core.election.election import Electorate, Member
+from purelb.core.election.leases import Right
+from purelb.core.election.vips import VipIndex
+from purelb.core.model import InterfaceAddress, Link, PoolType, Service, ServiceGroup, ServiceKey
+from purelb.core.node.decisions import judge
+from purelb.core.node.plan import plan
+from purelb.core.node.snapshot import World
+
+NET4, NET6 = ip_network("172.28.1.0/24"), ip_network("fd28::/64")
+VIP4, VIP6 = ip_address("172.28.1.220"), ip_address("fd28::220")
+GROUP = ServiceGroup(
+    "default",
+    ranges=(
+        parse_range("172.28.1.220-172.28.1.229", str(NET4)),
+        parse_range("fd28::220-fd28::229", str(NET6)),
+    ),
+)
+ETH0 = Link(2, "eth0", b"\x02\0\0\0\0\x01", default_metrics={4: 0, 6: 1024})
+DUMMY = Link(9, "kube-lb0")
+OWN4 = InterfaceAddress(2, ip_address("172.28.1.11"), 24)
+OWN6 = InterfaceAddress(2, ip_address("fd28::11"), 64)
+NOW = 100.0
+
+
+def service(name="web", addresses=(VIP4, VIP6), **more):
+    made = Service(
+        ServiceKey("default", name),
+        families=(4, 6),
+        addresses=tuple(addresses),
+        allocated_by_us=True,
+        allocated_from="default",
+        pool_type=PoolType.LOCAL,
+    )
+    return replace(made, **more)
+
+
+def world(*services, node="n1", members=("n1",), held=(), ends_at=NOW + 11, **more):
+    """A world in which the members share both subnets and the node's own Lease is good.
+
+    An address gets 10 s to live, one less than the Lease: the kernel may be that late.
+    """
+    groups = more.pop("groups", (GROUP,))
+    index = VipIndex()
+    index.regroup(groups)
+    index.change({one.key: one for one in services})
+    made = World(
+        node=node,
+        vips=index.vips,
+        groups=groups,
+        electorate=Electorate(tuple(Member(n, (NET4, NET6)) for n in members)),
+        right=Right(ends_at - 3, ends_at),
+        links=(ETH0,),
+        addresses=(OWN4, OWN6, *held),
+    )
+    return replace(made, **more)
+
+
+def planned(world):
+    return plan(judge(world), world, now=NOW)
+
+
+def on_eth0(address, *, lifetime=10.0, prefixlen=None, **more):
+    default = 24 if address.version == 4 else 64
+    expires = None if lifetime is None else NOW + lifetime
+    more = {"preferred_until": expires, "no_prefix_route": True, **more}
+    return InterfaceAddress(2, address, prefixlen or default, expires, **more)

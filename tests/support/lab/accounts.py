@@ -1,0 +1,120 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""ServiceAccounts as the role installs them, without programs, and clients that are one of them.
+
+The manifests are the role's own. Tokens are asked for as the kubelet asks for them: bound to a Pod
+on a node. The Pods exist for that only; nothing of them ever runs.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from labkit.api import Api, ApiError
+from labkit.lab import Lab
+from tests.support import ROOT
+from tests.support.lab.cluster_queries import eventually
+
+CRDS = sorted((ROOT / "roles/purelb_install/files/crds").glob("*.yaml"))
+PERMISSIONS = ("serviceaccounts", "clusterroles", "clusterrolebindings", "roles", "rolebindings")
+Json = dict[str, Any]
+
+
+@contextmanager
+def applied(lab: Lab, things: list[Json]) -> Iterator[None]:
+    """Apply objects in this order; afterwards remove those that were not there before."""
+    ours = []
+    try:
+        for thing in things:
+            path = lab.api.path_of(thing)
+            if not lab.api.exists(path):
+                ours.append(path)
+            lab.api.apply(thing)
+        yield
+    finally:
+        for path in reversed(ours):
+            lab.api.delete(path)
+
+
+@contextmanager
+def kinds(lab: Lab) -> Iterator[None]:
+    """ServiceGroup and LBNodeAgent are defined."""
+    definitions = [yaml.safe_load(path.read_text()) for path in CRDS]
+    with applied(lab, definitions):
+        for definition in definitions:
+            lab.api.wait(lab.api.path_of(definition), _is_established, seconds=10)
+            spec = definition["spec"]
+            for version in filter(itemgetter("served"), spec["versions"]):
+                root = f"/apis/{spec['group']}/{version['name']}"
+                listing = f"{root}/{spec['names']['plural']}"
+                eventually(lambda path=listing: _is_served(lab, path), f"list of {listing}")
+        yield
+
+
+def _is_established(definition: Json | None) -> bool:
+    conditions = (definition or {}).get("status", {}).get("conditions", ())
+    return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
+
+
+def _is_served(lab: Lab, path: str) -> bool:
+    """Whether objects can be made: not while the server says that it prepares their storage."""
+    try:
+        return lab.api.exists(path)
+    except ApiError as error:
+        if error.status == http.client.TOO_MANY_REQUESTS:
+            return False
+        raise
+
+
+def manifests(
+    playbook: Callable[..., Any], folder: Path, settings: Mapping[str, Any]
+) -> dict[str, list[Json]]:
+    """What the role would apply with these settings, by the name of the file."""
+    variables = {"purelb_install_manifests_dir": str(folder), **settings}
+    playbook("purelb.purelb.install", "-e", json.dumps(variables))
+    return {p.stem: list(yaml.safe_load_all(p.read_text())) for p in folder.glob("*.yaml")}
+
+
+@contextmanager
+def pod(lab: Lab, namespace: str, *, account: str, node: str, name: str) -> Iterator[Json]:
+    """A Pod that is on a node and never starts."""
+    body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "nodeName": node,
+            "serviceAccountName": account,
+            "terminationGracePeriodSeconds": 0,
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [
+                {"name": "none", "image": "localhost/none:0", "imagePullPolicy": "Never"}
+            ],
+        },
+    }
+    made = lab.api.create(body)
+    try:
+        yield made
+    finally:
+        lab.api.delete(lab.api.path_of(made), gracePeriodSeconds=0)
+
+
+def client(lab: Lab, namespace: str, account: str, bound_to: Json | None = None) -> Api:
+    """A client with a token of this ServiceAccount, bound to a Pod or to nothing."""
+    spec: Json = {"expirationSeconds": 600}
+    if bound_to is not None:
+        meta = bound_to["metadata"]
+        reference = {"apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"]}
+        spec["boundObjectRef"] = reference
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+    answer = lab.api.call("POST", path, request)
+    return lab.api.with_token(answer["status"]["token"])

@@ -1,0 +1,236 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""What tests ask the lab again and again: who holds an address, what was on the wire."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TextIO, TypeVar
+
+from scapy.layers.l2 import Ether
+from scapy.packet import Packet
+
+from labkit.lab import Lab
+from labkit.net.namespaces import netns
+from tests.support import ROOT
+from tests.support.lab import commands
+
+VERSION = next(
+    line.split()[1]
+    for line in (ROOT / "galaxy.yml").read_text().splitlines()
+    if line.startswith("version: ")
+)
+IMAGE = f"localhost/purelb/purelb:{VERSION}"
+VIPS_V4, VIPS_V6 = "172.28.1.220-172.28.1.250", "fd28:0:0:1::220-fd28:0:0:1::2ff"
+AGENTS = "/api/v1/namespaces/purelb-system/pods"
+DAEMON_SET = "/apis/apps/v1/namespaces/purelb-system/daemonsets/lbnodeagent"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/purelb-system/leases"
+# The contract's worst cases, in seconds.
+GRACEFUL, CRASH = 10.0, 20.0
+# An exception that nobody handled, and what the programs themselves call an error.
+_ERRORS = ("taskFailed", "Traceback", "level=error", '"level": "error"', "Fatal Python error")
+T = TypeVar("T")
+
+
+def eventually(look: Callable[[], T], what: str, *, seconds: float = 15.0) -> T:
+    """What `look` answers as soon as that is true."""
+    deadline = time.monotonic() + seconds
+    while True:
+        seen = look()
+        if seen:
+            return seen
+        assert time.monotonic() < deadline, f"no {what} within {seconds:g} s, but {seen!r}"
+        time.sleep(0.05)
+
+
+def calm_lock(lab: Lab) -> None:
+    """Forget how often the allocators' lock changed hands: tests let it seem to flap."""
+    lab.api.merge_patch(f"{LEASES}/purelb-allocator", {"spec": {"leaseTransitions": 0}})
+
+
+def agents_ready(lab: Lab) -> bool:
+    """Whether every node has a ready agent and every agent a Lease."""
+    status = lab.api.get(DAEMON_SET)["status"]
+    leases = lab.api.items(LEASES, labelSelector="app.kubernetes.io/component=lbnodeagent")
+    return status.get("numberReady") == len(lab.nodes) == len(leases)
+
+
+def agent_pod(lab: Lab, node: str) -> dict[str, Any]:
+    """The agent's pod on a node."""
+    pods = lab.api.items(
+        AGENTS, labelSelector="component=lbnodeagent", fieldSelector=f"spec.nodeName={node}"
+    )
+    assert len(pods) == 1, [pod["metadata"]["name"] for pod in pods]
+    return pods[0]
+
+
+def delete_agent(lab: Lab, node: str) -> None:
+    """Delete the agent's pod on a node, with its grace."""
+    lab.api.delete(f"{AGENTS}/{agent_pod(lab, node)['metadata']['name']}")
+
+
+def allocator_pods(lab: Lab) -> list[dict[str, Any]]:
+    """The allocator's pods, those on their way out, too."""
+    return lab.api.items(AGENTS, labelSelector="component=allocator")
+
+
+def leader(lab: Lab) -> dict[str, Any]:
+    """The pod of the allocator that leads; nothing while none does."""
+    holder = lab.api.get(f"{LEASES}/purelb-allocator")["spec"].get("holderIdentity") or ""
+    name = holder.partition("_")[0]
+    return next((p for p in allocator_pods(lab) if p["metadata"]["name"] == name), {})
+
+
+def allocator_metric(lab: Lab, series: str) -> float | None:
+    """The value of one series of whichever allocator has it."""
+    for pod in allocator_pods(lab):
+        url = f"http://{pod['status'].get('podIP')}:7472/metrics"
+        text = lab.run_in(pod["spec"]["nodeName"], ["curl", "-sS", url], check=False).stdout
+        rows = [line for line in text.splitlines() if line.startswith(f"{series} ")]
+        if rows:
+            return float(rows[0].rpartition(" ")[2])
+    return None
+
+
+def ingress(service: dict[str, Any]) -> list[str]:
+    """Addresses in a Service's status."""
+    entries = service["status"].get("loadBalancer", {}).get("ingress") or []
+    return [entry["ip"] for entry in entries]
+
+
+def addresses_of(lab: Lab, path: str, count: int = 2) -> list[str]:
+    """A Service's addresses as soon as it has so many and each is on exactly one node."""
+    service = lab.api.wait(
+        path, lambda s: len(ingress(s)) == count, what=f"Service with {count} addresses"
+    )
+    found = ingress(service)
+    eventually(lambda: all(len(lab.holders(vip)) == 1 for vip in found), "holder for each address")
+    return found
+
+
+def holder(lab: Lab, vip: str, *, seconds: float = 15.0) -> str:
+    """The one node that has the address."""
+
+    def only() -> set[str]:
+        holders = lab.holders(vip)
+        return holders if len(holders) == 1 else set()
+
+    return next(iter(eventually(only, f"one holder of {vip}", seconds=seconds)))
+
+
+def on_interface(lab: Lab, node: str, vip: str) -> dict[str, Any]:
+    """What the kernel says of an address on a node; nothing while it is not there."""
+    infos = (info for link in lab.addresses(node) for info in link["addr_info"])
+    return next((info for info in infos if info.get("local") == vip), {})
+
+
+def answers(lab: Lab, address: str) -> bool:
+    """Whether the client gets anything from an address."""
+    host = f"[{address}]" if ":" in address else address
+    curl = ["curl", "-s", "-o", "/dev/null", "--max-time", "1", f"http://{host}/"]
+    return lab.run_in("client", curl, check=False).returncode == 0
+
+
+def fetch(lab: Lab, address: str, *, path: str = "/", port: int = 80) -> str:
+    """What the client gets from an address."""
+    host = f"[{address}]" if ":" in address else address
+    url = f"http://{host}:{port}{path}"
+    done = lab.run_in("client", ["curl", "-sS", "--fail", "--max-time", "3", url], check=False)
+    assert done.returncode == 0, f"{url}: {done.stderr}"
+    return done.stdout
+
+
+class Logs:
+    """What PureLB's containers write; the files stay open, as they are deleted with their pods."""
+
+    def __init__(self, lab: Lab) -> None:
+        self._lab = lab
+        self._files: dict[Path, TextIO] = {}
+
+    def news(self) -> list[str]:
+        """Lines since the last call, of containers that have ended, too, with where they are."""
+        for path in sorted(self._lab.at.run.glob("*/pods/purelb-system_*/*/*.log")):
+            if path not in self._files:
+                self._files[path] = path.open(errors="replace")
+        return [
+            f"{'/'.join(path.parts[-5:])}: {line.rstrip()}"
+            for path, file in self._files.items()
+            for line in file
+        ]
+
+    def close(self) -> None:
+        """Close the files."""
+        for file in self._files.values():
+            file.close()
+
+
+def crashes(lines: Iterable[str], *expected: str) -> list[str]:
+    """Lines that tell of an error, except those with an expected word."""
+    return [
+        line
+        for line in lines
+        if any(sign in line for sign in _ERRORS) and not any(word in line for word in expected)
+    ]
+
+
+class Wire:
+    """Frames that arrive at a host of the lab, read by scapy."""
+
+    def __init__(self, lab: Lab, host: str = "client") -> None:
+        every_protocol = socket.htons(0x0003)
+        with netns(lab.hosts[host].netns):
+            self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, every_protocol)
+            self._socket.bind(("eth0", 0))
+        self._seen: list[tuple[float, Packet]] = []
+
+    def frames(self) -> list[tuple[float, Packet]]:
+        """All frames until now, each with the time (wall clock) at which it was read."""
+        self._socket.settimeout(0.01)
+        while True:
+            try:
+                self._seen.append((time.time(), Ether(self._socket.recv(65536))))
+            except TimeoutError:
+                return self._seen
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._socket.close()
+
+
+def metric(text: str, name: str) -> float:
+    """Sum of a metric's series."""
+    rows = [line for line in text.splitlines() if line.startswith((f"{name} ", f"{name}{{"))]
+    assert rows, f"no {name}"
+    return sum(float(row.rpartition(" ")[2]) for row in rows)
+
+
+def run_ansible(
+    *arguments: str, check: bool = True, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run ansible-playbook with the collection under test, and these in its environment."""
+    playbook = str(Path(sys.executable).with_name("ansible-playbook"))
+    environ = {**os.environ, "ANSIBLE_NOCOLOR": "1", **variables}
+    done = commands.run([playbook, *arguments], cwd=ROOT, env=environ, timeout=300)
+    assert not check or done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def lease_info(kubeconfig: Path, *, succeeds: bool = True) -> dict[str, Any]:
+    """The result of purelb_lease_info."""
+    ansible = str(Path(sys.executable).with_name("ansible"))
+    done = subprocess.run(
+        [ansible, "localhost", "-m", "purelb.purelb.purelb_lease_info",
+         "-e", f"ansible_python_interpreter={sys.executable}"],
+        env={**os.environ, "KUBECONFIG": str(kubeconfig), "ANSIBLE_NOCOLOR": "1"},
+        text=True, capture_output=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode == 0) is succeeds, done.stdout + done.stderr
+    result: dict[str, Any] = json.loads(done.stdout.partition("=> ")[2])
+    return result

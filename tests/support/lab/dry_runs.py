@@ -1,0 +1,95 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Requests of one ServiceAccount as dry runs, and what they are about."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from ipaddress import ip_network
+
+import pytest
+
+from labkit.api import ApiError
+from purelb.core import names
+from purelb.core.api import codec
+from purelb.core.model import Lease
+
+NAMESPACE = "admission-test"
+LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
+SERVICES = f"/api/v1/namespaces/{NAMESPACE}/services"
+GROUPS = f"/apis/purelb.io/v2/namespaces/{NAMESPACE}/servicegroups"
+POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+MERGE = "application/merge-patch+json"
+V4, V6 = names.ANNOUNCING_ANNOTATIONS[4], names.ANNOUNCING_ANNOTATIONS[6]
+# What the Service has when a node agent changes it. `gone` is no node.
+ENTRIES = {
+    V4: "gone,eth0,192.0.2.2 n1,eth0,192.0.2.1 n2,eth0,192.0.2.2",
+    V6: "gone,eth0,2001:db8::2 n1,eth0,2001:db8::1 n2,eth0,2001:db8::2",
+}
+TAINT = {
+    "key": names.SPOT_TAINT_KEY,
+    "value": names.SPOT_TAINT_VALUE,
+    "effect": names.SPOT_TAINT_EFFECT,
+}
+POOL = {"pool": "192.0.2.0/28", "subnet": "192.0.2.0/24"}
+
+
+class Account:
+    """One of the ServiceAccounts; every request is a dry run."""
+
+    def __init__(self, api):
+        self._api = api
+
+    def send(self, method, path, body=None):
+        if method == "PUT":
+            # As somebody who has read it.
+            meta = {**body["metadata"], "resourceVersion": self._version(path)}
+            body = {**body, "metadata": meta}
+        kind = MERGE if method == "PATCH" else ""
+        return self._api.call(method, f"{path}?dryRun=All", body, kind=kind)
+
+    def _version(self, path):
+        return self._api.get(path)["metadata"]["resourceVersion"]
+
+    def patch(self, path, body):
+        return self.send("PATCH", path, body)
+
+    def annotate(self, path, **texts):
+        return self.patch(path, {"metadata": {"annotations": texts}})
+
+
+def lease(pod, node="n1", **changes):
+    """The Lease as the agent in that Pod writes it."""
+    record = Lease(
+        node=node,
+        subnets=(ip_network("192.0.2.0/24"), ip_network("2001:db8::/64")),
+        instance=pod["metadata"]["uid"],
+        holder=node,
+        duration=10.0,
+        renew_time=1_700_000_000.0,
+        node_uid=pod["node_uid"],
+    )
+    return codec.lease_body(replace(record, **changes), namespace=NAMESPACE)
+
+
+def owned_by(body, *owners):
+    references = [{"apiVersion": "v1", "uid": "a-uid", **owner} for owner in owners]
+    return {**body, "metadata": {**body["metadata"], "ownerReferences": references}}
+
+
+def refused(words, policy, account, *request):
+    """The request is refused by this policy, and by no more than it, with these words."""
+    with pytest.raises(ApiError) as refusal:
+        account.send(*request)
+    assert refusal.value.status == 403
+    assert f"'{policy}.{NAMESPACE}.purelb.io'" in str(refusal.value)
+    assert words in str(refusal.value)
+
+
+def named(name, namespace=NAMESPACE):
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"holderIdentity": "somebody"},
+    }

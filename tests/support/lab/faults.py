@@ -1,0 +1,137 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""What tests of faults share: many addresses at once, agents set up in another way, their news."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from labkit.lab import Lab
+from labkit.net.namespaces import ip_batch
+from tests.support.lab.cluster_queries import (
+    AGENTS,
+    DAEMON_SET,
+    addresses_of,
+    agents_ready,
+    delete_agent,
+    eventually,
+    fetch,
+    metric,
+)
+
+EVENTS = "/api/v1/namespaces/default/events"
+Json = dict[str, Any]
+
+
+def placed(lab: Lab, *vips: str) -> dict[str, set[str]]:
+    """The nodes that have each of these addresses, by one look at each node."""
+    on = {node: _local(lab.addresses(node)) for node in lab.nodes}
+    return {vip: {node for node in on if vip in on[node]} for vip in vips}
+
+
+def _local(links: list[Json]) -> set[str]:
+    return {info["local"] for link in links for info in link["addr_info"] if "local" in info}
+
+
+def serve(lab: Lab, make_service: Callable[..., str], **how: Any) -> list[str]:
+    """The addresses of four dual-stack Services, each on one node."""
+    paths = [make_service(**how) for _number in range(4)]
+    return [vip for path in paths for vip in addresses_of(lab, path)]
+
+
+def victim(lab: Lab, vips: list[str]) -> tuple[str, list[str]]:
+    """A node that has some of these addresses, of both families, and which."""
+    where = placed(lab, *vips)
+    for node in lab.nodes:
+        own = [vip for vip in vips if where[vip] == {node}]
+        if {":" in vip for vip in own} == {True, False}:
+            return node, own
+    raise AssertionError(f"no node has addresses of both families: {where}")
+
+
+def elsewhere(lab: Lab, node: str, own: list[str], *, seconds: float) -> None:
+    """Wait until each of these addresses is on another node, and on none but that."""
+    eventually(
+        lambda: all(len(on) == 1 and node not in on for on in placed(lab, *own).values()),
+        f"other nodes for what {node} had",
+        seconds=seconds,
+    )
+
+
+def back(lab: Lab, node: str, own: list[str], *, seconds: float) -> None:
+    """Wait until each of these addresses is on this node, and nowhere else."""
+    eventually(
+        lambda: all(on == {node} for on in placed(lab, *own).values()),
+        f"return of {', '.join(own)} to {node}",
+        seconds=seconds,
+    )
+
+
+def longest(seconds: Callable[[str], float], vips: Iterable[str]) -> float:
+    """The most that is true of any of these addresses."""
+    return max(seconds(vip) for vip in vips)
+
+
+def metric_of(lab: Lab, node: str, name: str) -> float:
+    """The value of an agent's metric."""
+    return metric(fetch(lab, lab.nodes[node].v4, path="/metrics", port=7472), name)
+
+
+def news_of(lab: Lab, uid: str, reason: str) -> list[Json]:
+    """The events of one kind about an object."""
+    about = f"involvedObject.uid={uid},reason={reason}"
+    return lab.api.items(EVENTS, fieldSelector=about)
+
+
+def is_ready(pod: Json) -> bool:
+    """Whether all of a pod runs and is to stay."""
+    statuses = pod["status"].get("containerStatuses", ())
+    is_leaving = "deletionTimestamp" in pod["metadata"]
+    return bool(statuses) and not is_leaving and all(status["ready"] for status in statuses)
+
+
+def agents_replaced(lab: Lab) -> bool:
+    """Whether all agents are ready and no earlier one is still on its way out."""
+    pods = lab.api.items(AGENTS, labelSelector="component=lbnodeagent")
+    return len(pods) == len(lab.nodes) and all(map(is_ready, pods)) and agents_ready(lab)
+
+
+def replace_agents(lab: Lab, *nodes: str) -> None:
+    """Delete the agents' pods on these nodes and wait for the new ones."""
+    for node in nodes:
+        delete_agent(lab, node)
+    eventually(lambda: agents_replaced(lab), "new agents", seconds=30)
+
+
+@contextmanager
+def agents_with(lab: Lab, *nodes: str, change: Callable[[Json], None]) -> Iterator[None]:
+    """Run the agents of these nodes with a changed pod template; the other agents go on running."""
+    spec = lab.api.get(DAEMON_SET)["spec"]
+    template = copy.deepcopy(spec["template"]["spec"])
+    change(template)
+    on_delete = {"type": "OnDelete", "rollingUpdate": None}
+    body = {"updateStrategy": on_delete, "template": {"spec": template}}
+    lab.api.merge_patch(DAEMON_SET, {"spec": body})
+    try:
+        replace_agents(lab, *nodes)
+        yield
+    finally:
+        before = {"template": {"spec": spec["template"]["spec"]}}
+        lab.api.merge_patch(DAEMON_SET, {"spec": before})
+        replace_agents(lab, *nodes)
+        lab.api.merge_patch(DAEMON_SET, {"spec": {"updateStrategy": spec["updateStrategy"]}})
+
+
+def set_variable(template: Json, name: str, value: str) -> None:
+    """Set a variable of the agent's environment in a pod template."""
+    (container,) = template["containers"]
+    others = [one for one in container["env"] if one["name"] != name]
+    container["env"] = [*others, {"name": name, "value": value}]
+
+
+def ip(lab: Lab, host: str, *commands: str) -> None:
+    """Run `ip` commands on a host."""
+    ip_batch(commands, namespace=lab.hosts[host].netns)

@@ -1,0 +1,111 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""The tests on several labs at once: which worker has which lab, in which order, with what to see.
+
+A worker of pytest-xdist has the lab of its own number, counted from LAB_NUMBER. A file is one
+worker's, the longest first, so that all end at about the same time. The last worker begins with
+files that wait most of their time, the others with what keeps a processor busy: beside each other
+they leave the machine neither idle nor crowded. Figures that tests measured travel with their
+reports, and so reach the terminal.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+
+import pytest
+from xdist.scheduler.loadfile import LoadFileScheduling
+from xdist.workermanage import WorkerController
+
+# Seconds that the longest files were seen to take. An old number costs a little time, no more.
+BUSY = {
+    "docs/test_pages.py": 750,
+    "migration/test_migrate.py": 430,
+    "role/test_molecule.py": 400,
+    "failover/test_upgrade.py": 230,
+    "migration/test_v1_api.py": 200,
+    "audit/test_verify.py": 90,
+    "audit/test_monitoring.py": 60,
+    "modules/test_configured.py": 50,
+    "audit/test_page.py": 40,
+    "modules/test_definitions.py": 40,
+    "role/test_tunables.py": 30,
+    "role/test_load_image.py": 30,
+    "role/test_folder.py": 10,
+}
+QUIET = {
+    "outage/test_outage.py": 350,
+    "failover/test_failover.py": 170,
+    "faults/test_api.py": 120,
+    "faults/test_agents.py": 85,
+    "failover/test_soak.py": 65,
+    "failover/test_leader.py": 60,
+    "faults/test_clocks.py": 60,
+    "failover/test_draining.py": 55,
+    "ipam/test_groups.py": 50,
+    "faults/test_interfaces.py": 50,
+    "faults/test_api_refusals.py": 45,
+    "announcing/test_conflict_detection.py": 40,
+    "announcing/test_shared.py": 30,
+    "security/test_ports.py": 20,
+    "announcing/test_remote.py": 15,
+    "announcing/test_routing.py": 15,
+}
+LONGEST = {**BUSY, **QUIET}
+FIGURE = "figure"
+
+
+def worker() -> int | None:
+    """The number of this process among xdist's workers; none without xdist, and in its master."""
+    name = os.environ.get("PYTEST_XDIST_WORKER")
+    return int(name.removeprefix("gw")) if name else None
+
+
+@cache
+def choose_lab() -> None:
+    """Give this worker a lab of its own; once, however often its set-up is imported."""
+    number = worker()
+    if number is not None:
+        os.environ["LAB_NUMBER"] = str(int(os.environ.get("LAB_NUMBER") or 0) + number)
+
+
+def _key(path: str) -> str:
+    """The path below tests/integration, of a path or a name of a test."""
+    return path.partition("::")[0].rpartition("tests/integration/")[2]
+
+
+def put_longest_first(items: list[pytest.Item]) -> None:
+    """Reorder the files for workers, which take one after the other; alone, as they come."""
+    if worker() is not None:
+        items.sort(key=lambda item: -LONGEST.get(_key(item.path.as_posix()), 0))
+
+
+class Scheduling(LoadFileScheduling):
+    """Gives the last worker what waits, and the others what keeps a processor busy."""
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        """Put the next file of the worker's kind before all others; there may be none left."""
+        is_last = node.gateway.id == f"gw{self.numnodes - 1}"
+        fitting = (file for file in self.workqueue if is_last != (_key(file) in BUSY))
+        file = next(fitting, None)
+        if file is not None:
+            self.workqueue.move_to_end(file, last=False)
+        super()._assign_work_unit(node)
+
+
+class Figures:
+    """Shows what a test measured, under its name, whatever became of it."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Follow the line that tells the outcome."""
+        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+        if terminal is None or report.when != "call":
+            return
+        for name, text in report.user_properties:
+            if name == FIGURE:
+                terminal.write_line(f"    {text}")

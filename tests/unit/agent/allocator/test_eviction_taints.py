@@ -1,0 +1,241 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""The task against a server that keeps Nodes as the API server does; the test is the watcher."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from itertools import pairwise
+
+import pytest
+from aiohttp import web
+
+from purelb_agent.allocator import eviction_taints
+from purelb_agent.allocator.eviction_taints import Preempting
+from purelb_agent.kube.client import Kube
+from purelb_agent.kube.events import Events
+
+SPOT = "cloudprovider.azure.microsoft.com/draining"
+OURS = {"key": SPOT, "value": "spot-eviction", "effect": "NoSchedule"}
+# Long enough that no retry comes before what a test does next.
+PAUSE = 0.2
+
+
+def merged(old, patch):
+    """A JSON merge patch (RFC 7396)."""
+    if not isinstance(patch, dict):
+        return patch
+    new = dict(old) if isinstance(old, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            new.pop(name, None)
+        else:
+            new[name] = merged(new.get(name), value)
+    return new
+
+
+class ApiServer:
+    def __init__(self):
+        self.nodes, self.requests, self.news = {}, [], []
+        # Statuses and words for the next patches; without any they are applied.
+        self.refusals = deque()
+        self.was_asked = asyncio.Event()
+        self._version = 0
+
+    def change(self, name, patch=None):
+        """Change a Node as somebody else does."""
+        self._version += 1
+        stored = self.nodes.get(name, {"metadata": {"name": name, "uid": f"{name}-uid"}})
+        changed = merged(stored, patch or {})
+        version = {"metadata": {"resourceVersion": str(self._version)}}
+        self.nodes[name] = merged(changed, version)
+        return self.nodes[name]
+
+    async def patch(self, request):
+        self._note(request)
+        name, body = request.match_info["name"], await request.json()
+        if self.refusals:
+            status, message = self.refusals.popleft()
+            return web.json_response({"message": message}, status=status)
+        version = body["metadata"]["resourceVersion"]
+        if version != self.nodes[name]["metadata"]["resourceVersion"]:
+            return web.json_response({"message": "modified"}, status=409)
+        return web.json_response(self.change(name, body))
+
+    async def create_event(self, request):
+        self._note(request)
+        self.news.append(await request.json())
+        return web.json_response({})
+
+    def _note(self, request):
+        moment = asyncio.get_running_loop().time()
+        self.requests.append((f"{request.method} {request.path}", moment))
+        self.was_asked.set()
+
+    def asked(self, method):
+        return [what for what, _moment in self.requests if what.startswith(method)]
+
+    async def until(self, method, count):
+        """Wait for so many requests, and a little for one too many."""
+        while len(self.asked(method)) < count:
+            self.was_asked.clear()
+            await self.was_asked.wait()
+        await asyncio.sleep(0.02)
+        assert len(self.asked(method)) == count, self.requests
+
+
+@pytest.fixture
+async def api(serve):
+    server = ApiServer()
+    app = web.Application()
+    app.router.add_patch("/api/v1/nodes/{name}", server.patch)
+    app.router.add_post("/api/v1/namespaces/default/events", server.create_event)
+    server.access = await serve(app)
+    return server
+
+
+@pytest.fixture
+async def start(api, monkeypatch):
+    """Start the program's task; called again, it is one that was started anew."""
+    monkeypatch.setattr(eviction_taints, "_PAUSE", PAUSE)
+    running = []
+    async with Kube(api.access) as kube:
+
+        def begin():
+            events = Events(kube, component="allocator", instance="a-1")
+            task = Preempting(kube, events)
+            running.append(asyncio.create_task(task.run()))
+            running.append(asyncio.create_task(events.run()))
+            return task
+
+        yield begin
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+def preempt_event(node="n1", count=1, **about):
+    return {
+        "metadata": {"namespace": "default", "name": f"{node}.1", "uid": f"{node}-event"},
+        "involvedObject": {"kind": "Node", "name": node, **about},
+        "count": count,
+    }
+
+
+async def test_a_node_is_tainted_once_and_its_operator_told(api, start):
+    task, node = start(), api.change("n1")
+    task.nodes.put(node)
+    task.preemptions.put(preempt_event())
+    await api.until("POST", 1)
+    assert api.nodes["n1"]["spec"]["taints"] == [OURS]
+    (news,) = api.news
+    assert (news["type"], news["reason"]) == ("Normal", "NodeDraining")
+    assert news["involvedObject"] == {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "name": "n1",
+        "uid": "n1-uid",
+    }
+    assert f"remove the taint: kubectl taint node n1 {SPOT}-" in news["message"]
+    # The watch is behind, then catches up; an operator takes the taint away.
+    task.nodes.put({**node, "status": {"addresses": [{"address": "172.28.1.11"}]}})
+    task.nodes.put(api.nodes["n1"])
+    task.nodes.put(api.change("n1", {"spec": {"taints": None}}))
+    await api.until("PATCH", 1)
+    assert "taints" not in api.nodes["n1"]["spec"]
+
+
+async def test_a_program_started_anew_knows_what_was_acted_upon(api, start):
+    first = start()
+    first.nodes.put(api.change("n1"))
+    first.preemptions.put(preempt_event())
+    await api.until("PATCH", 1)
+    second = start()
+    second.nodes.put(api.change("n1", {"spec": {"taints": None}}))
+    second.preemptions.put(preempt_event())
+    await api.until("PATCH", 1)
+    second.preemptions.put(preempt_event(count=2))
+    await api.until("PATCH", 2)
+    assert api.nodes["n1"]["spec"]["taints"] == [OURS]
+
+
+async def test_a_taint_that_is_there_is_not_told_of_nor_a_failure_to_mark_it(api, start):
+    task = start()
+    api.refusals.append((500, "no"))
+    task.nodes.put(api.change("n1", {"spec": {"taints": [{"key": SPOT, "effect": "NoExecute"}]}}))
+    task.preemptions.put(preempt_event())
+    await api.until("PATCH", 2)
+    assert api.nodes["n1"]["metadata"]["annotations"] == {"purelb.io/preempted-by": "n1-event@1"}
+    assert api.news == []
+
+
+async def test_a_conflict_is_tried_again_on_the_newer_node(api, start):
+    task, stale = start(), api.change("n1")
+    other = {"key": "other", "effect": "NoExecute"}
+    newer = api.change("n1", {"spec": {"taints": [other]}})
+    task.nodes.put(stale)
+    task.preemptions.put(preempt_event())
+    await api.until("PATCH", 1)
+    task.nodes.put(newer)
+    await api.until("POST", 1)
+    assert api.nodes["n1"]["spec"]["taints"] == [other, OURS]
+    assert [news["reason"] for news in api.news] == ["NodeDraining"]
+
+
+async def test_a_refusal_is_told_once_and_tried_again_with_growing_pauses(api, start):
+    task = start()
+    api.refusals.extend([(403, "you must not")] * 3)
+    task.nodes.put(api.change("n1"))
+    task.preemptions.put(preempt_event())
+    await api.until("PATCH", 4)
+    assert [news["reason"] for news in api.news] == ["NodeDrainingFailed", "NodeDraining"]
+    assert api.news[0]["type"] == "Warning"
+    assert "you must not" in api.news[0]["message"]
+    times = [moment for what, moment in api.requests if what.startswith("PATCH")]
+    pauses = [later - before for before, later in pairwise(times)]
+    assert all(pause >= PAUSE * f for pause, f in zip(pauses, (1, 2, 4), strict=True))
+
+
+async def test_a_refusal_of_a_repeated_occurrence_is_told_too(api, start):
+    task = start()
+    api.refusals.extend([(403, "no"), (403, "no")])
+    task.nodes.put(api.change("n1"))
+    task.preemptions.put(preempt_event())
+    await api.until("POST", 1)
+    task.preemptions.put(preempt_event(count=2))
+    await api.until("PATCH", 3)
+    reasons = [news["reason"] for news in api.news]
+    assert reasons == ["NodeDrainingFailed", "NodeDrainingFailed", "NodeDraining"]
+
+
+@pytest.mark.parametrize("status", [403, 404])
+async def test_a_node_that_is_gone_is_tried_no_more(api, start, status):
+    task, node = start(), api.change("n1")
+    api.refusals.extend([(status, "no")] * 9)
+    task.nodes.put(node)
+    task.preemptions.put(preempt_event())
+    await api.until("PATCH", 1)
+    task.nodes.drop(node)
+    await asyncio.sleep(2 * PAUSE)
+    await api.until("PATCH", 1)
+
+
+async def test_an_event_that_is_gone_is_acted_upon_no_more(api, start):
+    task, event = start(), preempt_event()
+    api.refusals.extend([(500, "no")] * 9)
+    task.nodes.put(api.change("n1"))
+    task.preemptions.put(event)
+    await api.until("PATCH", 1)
+    task.preemptions.drop(event)
+    await asyncio.sleep(2 * PAUSE)
+    await api.until("PATCH", 1)
+
+
+async def test_every_taint_comes_before_any_news(api, start):
+    task = start()
+    for name in ("n1", "n2", "n3"):
+        task.nodes.put(api.change(name))
+    task.preemptions.replace([preempt_event(f"n{i}") for i in (1, 2, 3)], asked_at=0.0)
+    await api.until("POST", 3)
+    assert [what.split()[0] for what, _moment in api.requests] == ["PATCH"] * 3 + ["POST"] * 3

@@ -1,0 +1,91 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Requests to a server that knows one token at a time, over TLS on the loopback interface."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from aiohttp import web
+
+from purelb_agent.kube.client import ApiError, Kube
+
+pytestmark = pytest.mark.parametrize("host", ["127.0.0.1", "::1"], ids=["v4", "v6"])
+PATH = "/api/v1/services"
+
+
+class Server:
+    """Answers who carries the token, and nobody else."""
+
+    def __init__(self, token):
+        self.accepts = token
+
+    async def handle(self, request):
+        if request.headers["Authorization"] != f"Bearer {self.accepts}":
+            return web.json_response({"message": "Unauthorized"}, status=401)
+        if "watch" not in request.query:
+            return web.json_response({"items": []})
+        return web.Response(body=b'{"type": "ADDED", "object": {}}\n')
+
+
+@pytest.fixture
+async def server(host, serve):
+    server, app = Server("first"), web.Application()
+    app.router.add_get(PATH, server.handle)
+    server.access = await serve(app, host=host)
+    return server
+
+
+@pytest.fixture
+def token_file(tmp_path):
+    file = tmp_path / "token"
+    file.write_text("first\n")
+    return file
+
+
+@pytest.fixture
+async def kube(server, token_file):
+    async with Kube(replace(server.access, token_file=token_file)) as opened:
+        yield opened
+
+
+async def watched(kube):
+    return [event["type"] async for event in kube.watch(PATH, {}, on_open=lambda: None)]
+
+
+async def test_the_token_is_sent_without_the_end_of_its_line(kube):
+    assert await kube.request("GET", PATH) == {"items": []}
+    assert await watched(kube) == ["ADDED"]
+
+
+async def test_after_a_refusal_the_next_request_carries_the_token_that_is_there_now(
+    kube, server, token_file
+):
+    await kube.request("GET", PATH)
+    server.accepts = "second"
+    with pytest.raises(ApiError, match="Unauthorized") as refused:
+        await kube.request("GET", PATH)
+    assert refused.value.status == 401
+    with pytest.raises(ApiError, match="Unauthorized"):
+        await watched(kube)
+    token_file.write_text("second")
+    assert await kube.request("GET", PATH) == {"items": []}
+    assert await watched(kube) == ["ADDED"]
+
+
+@pytest.mark.parametrize(
+    "content", [b"two\nlines", b"nul\0byte", b"\xff\xfe", None], ids=["lines", "nul", "bin", "none"]
+)
+async def test_a_file_without_a_token_makes_requests_fail_until_there_is_one(
+    kube, token_file, content
+):
+    if content is None:
+        token_file.unlink()
+    else:
+        token_file.write_bytes(content)
+    for send in (kube.request("GET", PATH), watched(kube)):
+        with pytest.raises(ApiError, match="token"):
+            await send
+    token_file.write_text("first")
+    assert await kube.request("GET", PATH) == {"items": []}

@@ -1,0 +1,61 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import pytest
+
+from purelb.core.election.claims import claimed
+from purelb_agent.kube.store import LeaseTable, NodeStore
+
+TABLES = ("services", "groups", "slices", "leases", "configs", "nodes")
+
+
+def lease(version):
+    return {
+        "metadata": {"name": "purelb-node-n1", "resourceVersion": version},
+        "spec": {"holderIdentity": "n1", "leaseDurationSeconds": 10},
+    }
+
+
+def table_with(version):
+    changes = []
+    table = LeaseTable(lambda: changes.append(1))
+    table.put(lease(version))
+    changes.clear()
+    return table, changes
+
+
+def test_a_deleted_lease_is_forgotten():
+    table, changes = table_with("9")
+    table.drop(lease("10"))
+    assert not table.membership.sightings
+    assert changes
+
+
+def test_news_of_a_deletion_is_ignored_when_the_lease_is_known_to_be_there_again():
+    table, changes = table_with("11")
+    table.drop(lease("10"))
+    assert "n1" in table.membership.sightings
+    assert not changes
+
+
+class TestNodeStore:
+    """Whose loop begins when everything is listed."""
+
+    @pytest.mark.parametrize("last", TABLES)
+    def test_the_last_list_wakes_the_loop_even_if_it_is_empty(self, last):
+        store = NodeStore("n1", classes=claimed(unclassed=True), drains=True)
+        for name in (*(name for name in TABLES if name != last), last):
+            store.changed.clear()
+            getattr(store, name).replace([], asked_at=0.0)
+        assert store.listed
+        assert store.changed.is_set()
+
+    @pytest.mark.parametrize("name", ["slices", "nodes"])
+    def test_a_later_list_without_news_lets_the_loop_sleep(self, name):
+        store = NodeStore("n1", classes=claimed(unclassed=True), drains=True)
+        for table in TABLES:
+            getattr(store, table).replace([], asked_at=0.0)
+        store.changed.clear()
+        getattr(store, name).replace([], asked_at=1.0)
+        assert not store.changed.is_set()

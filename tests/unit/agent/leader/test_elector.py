@@ -1,0 +1,343 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Electors and their fence against a server that keeps a Lease under versions, as the API does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import ssl
+import time
+
+import pytest
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+
+from purelb.core.leadership.leader import LeaderTiming
+from purelb_agent.kube import client
+from purelb_agent.kube.client import Access, ApiError, Kube
+from purelb_agent.kube.watch import Watcher
+from purelb_agent.leader import leader_kube
+from purelb_agent.leader.elector import Elector, LeadershipLostError, Lock
+from purelb_agent.leader.leader_kube import FencedKube
+from purelb_agent.runtime import clock
+from purelb_agent.runtime.metrics import AllocatorMetrics
+
+LOCK = Lock("purelb-system")
+SERVICE = "/api/v1/namespaces/default/services/web"
+TIMING = LeaderTiming(retry_period=0.1)
+
+
+class ApiServer:
+    """One Lease and one Service; what is written of the Service, with the query of each write."""
+
+    def __init__(self):
+        self.lease, self.written, self.delay = None, [], 0.0
+        self._version = 0
+        self._log = []
+
+    def store(self, lease, kind="MODIFIED"):
+        self._version += 1
+        meta = {**lease["metadata"], "uid": "u", "resourceVersion": str(self._version)}
+        stored = {**lease, "metadata": meta}
+        self.lease = None if kind == "DELETED" else stored
+        self._log.append((self._version, {"type": kind, "object": stored}))
+        return stored
+
+    def label(self):
+        self.store({**self.lease, "labels": "more"})
+
+    def delete(self):
+        self.store(self.lease, "DELETED")
+
+    async def create(self, request):
+        if self.lease is not None:
+            return web.json_response({"message": "exists"}, status=409)
+        return web.json_response(self.store(await request.json(), "ADDED"))
+
+    async def patch(self, request):
+        body = await request.json()
+        if self.lease is None:
+            return web.json_response({"message": "gone"}, status=404)
+        if body["metadata"]["resourceVersion"] != self.lease["metadata"]["resourceVersion"]:
+            return web.json_response({"message": "modified"}, status=409)
+        return web.json_response(self.store({**self.lease, "spec": body["spec"]}))
+
+    async def read(self, _request):
+        if self.lease is None:
+            return web.json_response({"message": "gone"}, status=404)
+        return web.json_response(self.lease)
+
+    async def list_or_watch(self, request):
+        assert request.query["fieldSelector"] == f"metadata.name={LOCK.name}"
+        if "watch" not in request.query:
+            items = [self.lease] if self.lease else []
+            meta = {"resourceVersion": str(self._version)}
+            return web.json_response({"items": items, "metadata": meta})
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        seen = int(request.query["resourceVersion"])
+        while request.transport is not None:
+            for version, event in self._log:
+                if version > seen:
+                    seen = version
+                    await answer.write(json.dumps(event).encode() + b"\n")
+            await asyncio.sleep(0.005)
+        return answer
+
+    async def write_service(self, request):
+        await asyncio.sleep(self.delay)
+        body = await request.json()
+        self.written.append((body, dict(request.query)))
+        return web.json_response(body)
+
+    async def read_service(self, request):
+        return web.json_response({"query": dict(request.query)})
+
+
+@pytest.fixture
+async def api(serve):
+    server, app = ApiServer(), web.Application()
+    app.router.add_get(LOCK.collection, server.list_or_watch)
+    app.router.add_post(LOCK.collection, server.create)
+    app.router.add_get(LOCK.path, server.read)
+    app.router.add_patch(LOCK.path, server.patch)
+    app.router.add_get(SERVICE, server.read_service)
+    app.router.add_patch(SERVICE, server.write_service)
+    server.access = await serve(app)
+    # As the installation makes it.
+    server.store({"metadata": {"name": LOCK.name}})
+    return server
+
+
+@pytest.fixture
+def sleep_through(monkeypatch):
+    """Let time pass for the programs without their doing anything."""
+    start, slept = clock.now, [0.0]
+    monkeypatch.setattr(clock, "now", lambda: start() + slept[0])
+
+    def sleep(seconds):
+        slept[0] += seconds
+
+    return sleep
+
+
+class Replica:
+    def __init__(self, connection, name):
+        metrics = AllocatorMetrics(CollectorRegistry())
+        self.elector = Elector(connection, LOCK, name, metrics=metrics, timing=TIMING)
+        only = {"fieldSelector": f"metadata.name={LOCK.name}"}
+        self.follows = asyncio.create_task(
+            Watcher(connection, LOCK.collection, self.elector, params=only).run()
+        )
+        self.runs = asyncio.create_task(self.elector.run())
+
+    async def elected(self):
+        async with asyncio.timeout(2):
+            await self.elector.elected.wait()
+
+    async def end(self):
+        for task in (self.runs, self.follows):
+            task.cancel()
+        await asyncio.gather(self.runs, self.follows, return_exceptions=True)
+
+
+@pytest.fixture
+async def replica(api):
+    made = []
+    async with Kube(api.access) as connection:
+
+        def begin(name):
+            made.append(Replica(connection, name))
+            return made[-1]
+
+        yield begin
+        for one in made:
+            await one.end()
+
+
+def spec(api):
+    return api.lease["spec"]
+
+
+async def until(is_true):
+    async with asyncio.timeout(2):
+        while not is_true():  # noqa: ASYNC110 - the server has no news for tests
+            await asyncio.sleep(0.005)
+
+
+async def test_a_free_lock_is_taken_at_once_and_renewed(api, replica):
+    first = replica("a")
+    await first.elected()
+    assert (spec(api)["holderIdentity"], spec(api)["leaseTransitions"]) == ("a", 0)
+    acquired, renewed = spec(api)["acquireTime"], spec(api)["renewTime"]
+    await until(lambda: spec(api)["renewTime"] != renewed)
+    assert spec(api)["acquireTime"] == acquired
+    assert 9 < first.elector.seconds_left() <= 10
+    assert first.elector.may_ask(takes=5.0)
+    assert not first.elector.may_ask(takes=15.0)
+
+
+async def test_who_stands_by_may_not_write_and_takes_over_what_is_released(api, replica):
+    first = replica("a")
+    await first.elected()
+    second = replica("b")
+    await until(lambda: second.elector.has_looked)
+    assert second.elector.seconds_left() == 0
+    await first.end()
+    start = time.monotonic()
+    await first.elector.release()
+    assert first.elector.seconds_left() == 0
+    await second.elected()
+    assert time.monotonic() - start < 0.5
+    assert (spec(api)["holderIdentity"], spec(api)["leaseTransitions"]) == ("b", 1)
+
+
+async def test_a_lock_that_another_holds_is_not_released(api, replica):
+    first = replica("a")
+    await first.elected()
+    second = replica("b")
+    await until(lambda: second.elector.has_looked)
+    await second.end()
+    await second.elector.release()
+    assert spec(api)["holderIdentity"] == "a"
+
+
+async def test_a_dead_holder_is_replaced_after_a_duration_of_watching(api, replica, sleep_through):
+    first = replica("a")
+    await first.elected()
+    await first.end()
+    second = replica("b")
+    await until(lambda: second.elector.has_looked)
+    sleep_through(14.5)
+    api.label()
+    await asyncio.sleep(0.05)
+    assert not second.elector.elected.is_set()
+    sleep_through(1)
+    api.label()
+    await second.elected()
+    assert spec(api)["holderIdentity"] == "b"
+
+
+async def test_who_slept_through_its_deadline_may_not_write_and_ends(api, replica, sleep_through):
+    first = replica("a")
+    await first.elected()
+    async with FencedKube(api.access, first.elector) as writer:
+        await writer.request("PATCH", SERVICE, {"n": 1})
+        sleep_through(10)
+        with pytest.raises(ApiError, match="does not lead"):
+            await writer.request("PATCH", SERVICE, {"n": 2})
+    with pytest.raises(LeadershipLostError, match="notRenewed"):
+        await first.runs
+    assert [body for body, _query in api.written] == [{"n": 1}]
+
+
+async def test_who_sees_another_holder_ends(api, replica):
+    first = replica("a")
+    await first.elected()
+    api.store({**api.lease, "spec": {**spec(api), "holderIdentity": "b"}})
+    with pytest.raises(LeadershipLostError, match="superseded"):
+        await first.runs
+    assert spec(api)["holderIdentity"] == "b"
+
+
+async def test_a_lock_that_others_labelled_or_deleted_stays_the_holders(api, replica):
+    first = replica("a")
+    await first.elected()
+    for change in (api.label, api.delete):
+        before = spec(api)["renewTime"]
+        change()
+        await until(lambda b=before: api.lease and spec(api)["renewTime"] != b)
+        assert spec(api)["holderIdentity"] == "a"
+    assert not first.runs.done()
+
+
+class Fence:
+    """Answers what the test wrote down, and then the last of it again and again."""
+
+    def __init__(self, *answers):
+        self._answers = list(answers)
+
+    def seconds_left(self):
+        return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+
+
+async def test_a_write_is_bounded_at_the_server_and_a_read_is_free(api):
+    async with FencedKube(api.access, Fence(5.0, 5.0, 0.0)) as writer:
+        await writer.request("PATCH", SERVICE, {"n": 1}, params={"a": "b"})
+        assert await writer.request("GET", SERVICE) == {"query": {}}
+    assert api.written == [({"n": 1}, {"a": "b", "timeout": "2s"})]
+
+
+async def test_a_write_whose_right_ended_while_it_connected_is_not_sent(api):
+    async with FencedKube(api.access, Fence(5.0, 0.0)) as writer:
+        with pytest.raises(ApiError):
+            await writer.request("PATCH", SERVICE, {"n": 1})
+    await asyncio.sleep(0.05)
+    assert api.written == []
+
+
+async def test_head_and_body_of_a_write_leave_together(certificate):
+    # Who is frozen between parts of a request would end it when he goes on.
+    parts = []
+
+    async def take(reader, writer):
+        parts.append(await reader.read(65536))
+        parts.append(await reader.read(65536))
+        writer.close()
+
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(certificate / "crt", certificate / "key")
+    server = await asyncio.start_server(take, "127.0.0.1", 0, ssl=tls)
+    port = server.sockets[0].getsockname()[1]
+    access = Access(f"https://127.0.0.1:{port}", certificate / "crt", certificate / "token")
+    async with server, FencedKube(access, Fence(5.0)) as writer:
+        with pytest.raises(ApiError):
+            await writer.request("PATCH", SERVICE, {"n": 1}, seconds=0.3)
+        await until(lambda: len(parts) == 2)
+    assert parts[0].startswith(b"PATCH ")
+    assert parts[0].endswith(b'\r\n\r\n{"n": 1}')
+    assert parts[1] == b""
+
+
+async def test_a_write_gets_no_longer_than_the_right_lasts(api):
+    api.delay = 1.0
+    async with FencedKube(api.access, Fence(0.1)) as writer:
+        with pytest.raises(ApiError, match=r"no answer within 0\.1 s"):
+            await writer.request("PATCH", SERVICE, {"n": 1})
+
+
+async def test_the_end_awaits_the_answer_to_what_was_sent_and_lets_nothing_follow(api):
+    api.delay = 0.2
+    async with FencedKube(api.access, Fence(5.0)) as writer:
+        sent = asyncio.create_task(writer.request("PATCH", SERVICE, {"n": 1}))
+        await asyncio.sleep(0.1)
+        await writer.settle()
+        assert api.written
+        assert await sent == {"n": 1}
+        with pytest.raises(ApiError, match="about to end"):
+            await writer.request("PATCH", SERVICE, {"n": 2})
+
+
+async def test_the_end_awaits_that_a_write_without_an_answer_can_no_longer_arrive(api, monkeypatch):
+    monkeypatch.setattr(leader_kube, "ON_THE_WIRE", 0.2)
+    monkeypatch.setattr(leader_kube, "AT_THE_SERVER", 0.2)
+    api.delay = 1.0
+    async with FencedKube(api.access, Fence(5.0)) as writer:
+        sent = asyncio.create_task(writer.request("PATCH", SERVICE, {"n": 1}))
+        await asyncio.sleep(0.1)
+        sent.cancel()
+        await asyncio.gather(sent, return_exceptions=True)
+        start = time.monotonic()
+        await writer.settle()
+        assert time.monotonic() - start > 0.35
+
+
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6], ids=["v4", "v6"])
+def test_the_leaders_kernel_gives_up_sooner(family):
+    address = (family, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ())
+    for seconds in (10.0, leader_kube.ON_THE_WIRE):
+        with client._sockets_that_give_up(seconds)(address) as made:  # noqa: SLF001 - an option of the kernel's
+            option = made.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+        assert option == seconds * 1000

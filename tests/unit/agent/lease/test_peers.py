@@ -1,0 +1,372 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Agents that ask and answer each other over the loopback interface."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import AsyncExitStack, asynccontextmanager
+from ipaddress import ip_address
+
+import aiohttp
+import pytest
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+
+from purelb.core.election.peers import Answer, build_question
+from purelb.core.errors import SettingError
+from purelb.core.settings import LeaseTiming
+from purelb_agent.lease.peers import PATH, Peers, read_key
+from purelb_agent.runtime import clock
+from purelb_agent.runtime.probes import Probes
+
+CAN, CANNOT, KNOWS, SILENT = Answer.CAN, Answer.CANNOT, Answer.KNOWS, Answer.SILENT
+TIMING = LeaseTiming()
+KEY, OTHER_KEY = b"sixteen bytes or more", b"another sixteen bytes"
+V4, V6 = ip_address("127.0.0.1"), ip_address("::1")
+OTHER_V4 = ip_address("127.0.0.2")
+BOTH = pytest.mark.parametrize("address", [V4, V6], ids=["v4", "v6"])
+
+
+def says(outcome):
+    async def could_renew():
+        return outcome
+
+    return could_renew
+
+
+async def never(*_request):
+    await asyncio.Event().wait()
+
+
+@pytest.fixture
+def port():
+    with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as free:
+        return free.getsockname()[1]
+
+
+@pytest.fixture
+async def agent(port):
+    """Start agents that ask; those that are given an address also answer there."""
+    async with AsyncExitStack() as stack:
+
+        async def start(name, *addresses, outcome=None, key=KEY, could_renew=None, may=True):
+            def lets_count(asker):
+                peers.counting.append(asker)
+                return may
+
+            peers = Peers(
+                name,
+                key,
+                timing=TIMING,
+                could_renew=could_renew or says(outcome),
+                lets_count=lets_count,
+                port=port,
+            )
+            peers.counting = []
+            for address in addresses:
+                await stack.enter_async_context(serving(peers.handle, address, port))
+            return await stack.enter_async_context(peers)
+
+        yield start
+
+
+@asynccontextmanager
+async def serving(handler, address, port):
+    app = web.Application()
+    app.router.add_get(PATH, handler)
+    runner = web.AppRunner(app, shutdown_timeout=0.01)
+    await runner.setup()
+    await web.TCPSite(runner, str(address), port, backlog=512).start()
+    try:
+        yield
+    finally:
+        await runner.cleanup()
+
+
+class TestAsking:
+    @BOTH
+    @pytest.mark.parametrize(
+        ("outcome", "expected"), [(True, CAN), (False, CANNOT), (None, CANNOT)], ids=str
+    )
+    async def test_a_peer_says_whether_it_could_renew(self, agent, address, outcome, expected):
+        asker = await agent("a")
+        await agent("b", address, outcome=outcome)
+        assert await asker.ask({"a": [address], "b": [address]}) == {"b": expected}
+
+    async def test_two_agents_ask_each_other(self, agent):
+        one = await agent("a", V4, outcome=False)
+        other = await agent("b", OTHER_V4, V6, outcome=True)
+        members = {"a": [V4], "b": [OTHER_V4, V6]}
+        assert await asyncio.gather(one.ask(members), other.ask(members)) == [
+            {"b": CAN},
+            {"a": CANNOT},
+        ]
+
+    async def test_nobody_else_is_nobody_to_ask(self, agent):
+        asker = await agent("a")
+        assert await asker.ask({"a": [V4]}) == {}
+
+    @pytest.mark.parametrize("broken", [V4, V6], ids=["v4", "v6"])
+    async def test_one_address_that_answers_is_enough(self, agent, broken, port):
+        asker = await agent("a")
+        working = V6 if broken == V4 else V4
+        await agent("b", working, outcome=True)
+        async with serving(never, broken, port):
+            before = clock.now()
+            assert await asker.ask({"b": [broken, working]}) == {"b": CAN}
+            assert clock.now() - before < 0.5
+
+    async def test_a_bad_reply_of_one_address_does_not_hide_the_good_one_of_another(
+        self, agent, port
+    ):
+        asker = await agent("a")
+        await agent("b", V6, outcome=True)
+        async with serving(garbage(b"?"), V4, port):
+            assert await asker.ask({"b": [V4, V6]}) == {"b": CAN}
+
+
+def garbage(body, **more):
+    async def handle(_request):
+        return web.Response(body=body, **more)
+
+    return handle
+
+
+async def endless(request):
+    reply = web.StreamResponse()
+    await reply.prepare(request)
+    while True:
+        await reply.write(b"x" * 65536)
+
+
+@BOTH
+class TestSilence:
+    async def test_a_port_that_nobody_listens_on(self, agent, address):
+        asker = await agent("a")
+        assert await asker.ask({"b": [address]}) == {"b": SILENT}
+
+    async def test_a_peer_without_an_address(self, agent, address):
+        asker = await agent("a")
+        assert await asker.ask({"b": []}) == {"b": SILENT}
+
+    async def test_a_peer_that_never_answers_costs_no_more_than_the_time_given(
+        self, agent, address, port
+    ):
+        asker = await agent("a")
+        async with serving(never, address, port):
+            before = clock.now()
+            assert await asker.ask({"b": [address]}, seconds=0.2) == {"b": SILENT}
+            assert clock.now() - before < 0.6
+
+    async def test_silent_peers_do_not_hide_one_that_answers(self, agent, address, port):
+        asker = await agent("a")
+        await agent("b", address, outcome=False)
+        async with serving(never, OTHER_V4, port):
+            answers = await asker.ask({"b": [address], "c": [OTHER_V4]}, seconds=0.3)
+        assert answers == {"b": CANNOT, "c": SILENT}
+
+    @pytest.mark.parametrize(
+        "handler",
+        [
+            garbage(b'{"answer": "can", "mac": ""}'),
+            garbage(b""),
+            garbage(b"\xff" * 100),
+            garbage(b"[" * 100_000),
+            garbage(b"no", status=500),
+            garbage(b"", status=302, headers={"Location": "/metrics"}),
+            endless,
+        ],
+        ids=["unsigned", "empty", "no text", "long", "error", "redirect", "endless"],
+    )
+    async def test_garbage(self, agent, address, port, handler):
+        asker = await agent("a")
+        async with serving(handler, address, port):
+            assert await asker.ask({"b": [address]}, seconds=0.3) == {"b": SILENT}
+
+    async def test_a_server_that_speaks_no_http(self, agent, address, port):
+        async def babble(_reader, writer):
+            writer.write(b"SSH-2.0-OpenSSH\r\n")
+            writer.close()
+            await writer.wait_closed()
+
+        asker = await agent("a")
+        async with await asyncio.start_server(babble, str(address), port):
+            assert await asker.ask({"b": [address]}) == {"b": SILENT}
+
+    async def test_an_agent_with_another_key(self, agent, address):
+        asker = await agent("a")
+        await agent("b", address, outcome=True, key=OTHER_KEY)
+        assert await asker.ask({"b": [address]}) == {"b": SILENT}
+
+    async def test_another_node_at_the_address(self, agent, address):
+        asker = await agent("a")
+        await agent("c", address, outcome=True)
+        assert await asker.ask({"b": [address]}) == {"b": SILENT}
+
+    async def test_a_reply_that_was_recorded_before(self, agent, address, port):
+        recorded = []
+
+        async def replay(request):
+            if not recorded:
+                reply = await speaker.handle(request)
+                recorded.append(reply.body)
+            return web.Response(body=recorded[0])
+
+        asker, speaker = await agent("a"), await agent("b", outcome=True)
+        async with serving(replay, address, port):
+            assert await asker.ask({"b": [address]}) == {"b": CAN}
+            assert await asker.ask({"b": [address]}) == {"b": SILENT}
+
+
+def asking_tasks():
+    names = {task.get_coro().__qualname__ for task in asyncio.all_tasks()}
+    return {name for name in names if name.startswith("Peers.")}
+
+
+class TestBounds:
+    async def test_no_more_than_256_peers_are_asked_at_the_same_time(self, agent, port):
+        under_way, most = [], []
+
+        async def count(_request):
+            under_way.append("one")
+            most.append(len(under_way))
+            await asyncio.sleep(1.0)
+            under_way.pop()
+            return web.Response()
+
+        asker = await agent("a")
+        async with serving(count, V4, port):
+            answers = await asker.ask({f"peer-{n}": [V4] for n in range(300)}, seconds=5.0)
+        assert len(answers) == 300
+        assert 128 < max(most) <= 256
+
+    async def test_who_stops_asking_stops_at_once_and_leaves_nothing_behind(self, agent, port):
+        asker = await agent("a")
+        async with serving(never, V4, port):
+            asking = asyncio.create_task(asker.ask({"b": [V4]}, seconds=60.0))
+            await asyncio.sleep(0.05)
+            assert asking_tasks() != set()
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+            assert asking_tasks() == set()
+
+
+class TestAnswering:
+    async def test_a_node_that_cannot_say_says_that_it_cannot_within_a_second(self, agent):
+        asker = await agent("a")
+        await agent("b", V4, could_renew=never)
+        assert await asker.ask({"b": [V4]}) == {"b": CANNOT}
+
+    async def test_a_node_that_cannot_passes_on_what_it_heard_directly(self, agent):
+        asker = await agent("a")
+        between = await agent("b", V4, outcome=False)
+        await agent("c", V6, outcome=True)
+        assert await between.ask({"c": [V6]}) == {"c": CAN}
+        assert await asker.ask({"b": [V4]}) == {"b": KNOWS}
+
+    async def test_an_asker_is_not_told_what_it_said_itself(self, agent):
+        asker = await agent("a", OTHER_V4, outcome=True)
+        peer = await agent("b", V4, outcome=False)
+        assert await peer.ask({"a": [OTHER_V4]}) == {"a": CAN}
+        assert await asker.ask({"b": [V4]}) == {"b": CANNOT}
+
+    async def test_what_was_only_passed_on_is_not_passed_on_again(self, agent):
+        last = await agent("a")
+        asker = await agent("d", OTHER_V4, outcome=False)
+        between = await agent("b", V4, outcome=False)
+        await agent("c", V6, outcome=True)
+        await between.ask({"c": [V6]})
+        assert await asker.ask({"b": [V4]}) == {"b": KNOWS}
+        assert await last.ask({"d": [OTHER_V4]}) == {"d": CANNOT}
+
+    async def test_a_peer_that_can_no_longer_is_not_passed_on(self, agent):
+        outcomes = [True, False]
+
+        async def could_renew():
+            return outcomes.pop(0)
+
+        asker = await agent("a")
+        await agent("b", V4, could_renew=could_renew)
+        await asker.ask({"b": [V4]})
+        assert list(asker.heard) == ["b"]
+        await asker.ask({"b": [V4]})
+        assert asker.heard == {}
+
+    async def test_silence_does_not_undo_what_was_heard(self, agent):
+        asker = await agent("a")
+        await agent("b", V4, outcome=True)
+        await asker.ask({"b": [V4]})
+        await asker.ask({"b": []})
+        assert list(asker.heard) == ["b"]
+
+    async def test_who_says_that_it_cannot_lets_the_askers_lease_count(self, agent):
+        asker = await agent("a")
+        peer = await agent("b", V4, outcome=False)
+        await asker.ask({"b": [V4]})
+        assert peer.counting == ["a"]
+
+    async def test_who_took_the_askers_lease_as_ended_does_not_help_it_to_hold(self, agent):
+        asker = await agent("a")
+        await agent("b", V4, outcome=False, may=False)
+        assert await asker.ask({"b": [V4]}) == {"b": KNOWS}
+
+    @pytest.mark.parametrize("outcome", [True, False])
+    async def test_who_says_that_somebody_can_promises_nothing(self, agent, outcome):
+        asker = await agent("a")
+        peer = await agent("b", V4, outcome=outcome)
+        await agent("c", V6, outcome=True)
+        await peer.ask({"c": [V6]})
+        await asker.ask({"b": [V4]})
+        assert peer.counting == []
+
+    @BOTH
+    async def test_a_stranger_is_turned_away_and_learns_nothing(self, agent, address, port):
+        peer = await agent("b", address, outcome=False)
+        host = f"[{address}]" if address == V6 else address
+        forged = build_question(OTHER_KEY, asker="a", peer="b", nonce="n")
+        async with aiohttp.ClientSession() as session:
+            for headers in ({}, forged, {**forged, "PureLB-Mac": "\u00e9"}):
+                async with session.get(f"http://{host}:{port}{PATH}", headers=headers) as reply:
+                    text = await reply.text()
+                assert reply.status == 403
+                assert "signed" in text
+                assert '"b"' not in text
+        assert peer.counting == []
+
+    @BOTH
+    async def test_the_probes_server_answers_beside_its_own_endpoints(self, agent, address, port):
+        asker, peer = await agent("a"), await agent("b", outcome=True)
+        probes = Probes(
+            CollectorRegistry(), port=port, is_ready=lambda: True, routes={PATH: peer.handle}
+        )
+        async with probes:
+            assert await asker.ask({"b": [address]}) == {"b": CAN}
+            host = f"[{address}]" if address == V6 else address
+            url = f"http://{host}:{port}/readyz"
+            async with aiohttp.ClientSession() as session, session.get(url) as reply:
+                assert reply.status == 200
+
+
+class TestKey:
+    def test_a_key_is_read_as_it_is(self, tmp_path):
+        (tmp_path / "key").write_bytes(b"\n" + KEY + b"\n")
+        assert read_key(tmp_path / "key") == b"\n" + KEY + b"\n"
+
+    def test_without_a_file_there_is_no_key(self, tmp_path):
+        assert read_key(tmp_path / "key") is None
+
+    def test_an_empty_file_is_no_key(self, tmp_path):
+        (tmp_path / "key").touch()
+        assert read_key(tmp_path / "key") is None
+
+    def test_a_key_that_is_too_short_is_refused_with_the_mend(self, tmp_path):
+        (tmp_path / "key").write_bytes(b"x" * 15)
+        with pytest.raises(SettingError, match=r"15 bytes.*Secret purelb-peers.*16 bytes or more"):
+            read_key(tmp_path / "key")
+
+    def test_a_key_that_cannot_be_read_is_named_with_the_mend(self, tmp_path):
+        with pytest.raises(SettingError, match=r"Is a directory.*mount the Secret purelb-peers"):
+            read_key(tmp_path)

@@ -1,0 +1,121 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Services that ask for an address by name, or to share one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from ipaddress import ip_address
+
+import pytest
+
+from purelb.core.allocation.allocate import decide, rebuild
+from purelb.core.allocation.groups import Groups
+from purelb.core.allocation.outcomes import Keep
+from purelb.core.allocation.refusals import RefusalReason
+from tests.support.core.builders import (
+    DNS,
+    FIRST,
+    GROUPS,
+    HTTP,
+    NOBODY,
+    asked,
+    given_before,
+    new,
+    ranges,
+    taken,
+)
+from tests.support.core.snapshots import GROUP, VIP4, VIP6, service
+
+
+@pytest.mark.parametrize("version", [4, 6], ids=["v4", "v6"])
+class TestExplicit:
+    def test_gets_what_it_asks_for(self, version):
+        outcome = asked(new(families=(version,), explicit=(FIRST[version] + 4,)))
+        assert outcome.addresses == (FIRST[version] + 4,)
+
+    def test_the_other_family_comes_from_the_same_group(self, version):
+        outcome = asked(new(explicit=(FIRST[version] + 4,)))
+        assert outcome.addresses == tuple(FIRST[v] + 4 * (v == version) for v in (4, 6))
+
+    def test_moves_when_it_asks_for_another_one(self, version):
+        running = service(explicit=(FIRST[version] + 4,))
+        assert asked(running).addresses == tuple(FIRST[v] + 4 * (v == version) for v in (4, 6))
+
+    def test_is_left_alone_once_it_has_it(self, version):
+        mine = (FIRST[version] + 4,)
+        one = new(families=(version,), explicit=mine)
+        assert asked(given_before(one, asked(one))) == Keep()
+
+    @pytest.mark.parametrize(
+        ("more", "reason", "words"),
+        [
+            ({"explicit": 99}, "unknown_pool", "has no range with"),
+            ({"explicit": 1}, "sharing_key_conflict", "Service default/other has it"),
+            ({"explicit": 1, "sharing_key": "x"}, "sharing_key_conflict", "allow-shared-ip"),
+            ({"malformed": ("1.2.3",)}, "invalid_address", "'1.2.3' is no IP address"),
+            ({"explicit": 4, "other_family": True}, "invalid_address", "spec.ipFamilies"),
+            ({"explicit": 4, "second": 5}, "multipool_refused", "ask for one only"),
+            (
+                {"explicit": 4, "second": 5, "multi_pool": True},
+                "multipool_pool_mismatch",
+                "is the second of",
+            ),
+        ],
+        ids=["outside", "taken", "key", "garbage", "family", "two", "two-of-one-range"],
+    )
+    def test_is_told_why_it_cannot_have_it(self, version, more, reason, words):
+        settings = dict(more)
+        offsets = [settings.pop(n) for n in ("explicit", "second") if n in settings]
+        family = 10 - version if settings.pop("other_family", False) else version
+        explicit = tuple(FIRST[version] + offset for offset in offsets)
+        asking = new(families=(family,), explicit=explicit, **settings)
+        outcome = decide(asking, GROUPS, taken(FIRST[version] + 1), NOBODY)
+        assert (outcome.reason.value, words in outcome.message) == (reason, True), outcome
+
+    def test_an_address_that_its_pool_has_lost_stays(self, version):
+        shrunk = Groups([replace(GROUP, ranges=ranges(4) + ranges(6))])
+        assert asked(service(explicit=(FIRST[version],)), groups=shrunk) == Keep((VIP4, VIP6))
+
+
+@pytest.mark.parametrize("version", [4, 6], ids=["v4", "v6"])
+class TestSharing:
+    def other(self, version, **more):
+        one = new("other", families=(version,), sharing_key="x", ports=frozenset({HTTP}), **more)
+        return given_before(one, asked(one))
+
+    def test_services_with_one_key_get_one_address(self, version):
+        mine = new(families=(version,), sharing_key="x", ports=frozenset({DNS}))
+        assert asked(mine, self.other(version)).addresses == (FIRST[version],)
+
+    def test_not_on_the_same_port(self, version):
+        mine = new(families=(version,), sharing_key="x", ports=frozenset({HTTP, DNS}))
+        assert asked(mine, self.other(version)).addresses == (FIRST[version] + 1,)
+        asking = replace(mine, explicit=(FIRST[version],))
+        outcome = asked(asking, self.other(version))
+        assert outcome.reason is RefusalReason.PORT_CONFLICT
+        assert "Service default/other listens on 80/TCP" in outcome.message
+
+    def test_not_with_another_key(self, version):
+        mine = new(families=(version,), sharing_key="y", ports=frozenset({DNS}))
+        assert asked(mine, self.other(version)).addresses == (FIRST[version] + 1,)
+
+    def test_who_adds_a_port_that_the_other_has_moves_away(self, version):
+        mine = new(families=(version,), sharing_key="x", ports=frozenset({DNS}))
+        running = given_before(mine, asked(mine, self.other(version)))
+        ledger = rebuild([running, self.other(version)])
+        changed = replace(running, ports=frozenset({HTTP}))
+        assert decide(changed, GROUPS, ledger, NOBODY).addresses == (FIRST[version] + 1,)
+
+    def test_who_insists_on_an_address_that_it_cannot_share_any_more_loses_it(self, version):
+        mine = new(families=(version,), sharing_key="x", ports=frozenset({DNS}))
+        running = given_before(mine, asked(mine, self.other(version)))
+        ledger = rebuild([running, self.other(version)])
+        changed = replace(running, ports=frozenset({HTTP}), explicit=(FIRST[version],))
+        outcome = decide(changed, GROUPS, ledger, NOBODY)
+        assert (outcome.reason, outcome.keeps) == (RefusalReason.PORT_CONFLICT, ())
+
+
+def test_an_address_may_be_asked_for_of_a_pool_that_holds_it():
+    asking = new(families=(4,), explicit=(ip_address("172.28.1.229"),))
+    assert asked(asking).addresses == (ip_address("172.28.1.229"),)

@@ -1,0 +1,108 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from purelb.core.addresses import parse_range
+from purelb.core.allocation.allocations import Ledger
+from purelb.core.allocation.group_status import (
+    exhausted,
+    merge_patch,
+    ready,
+    status_body,
+    strayed,
+    use_elsewhere,
+    use_of,
+)
+from purelb.core.allocation.ipam import Stats
+from purelb.core.model import ExternalSource, NetBoxSource, ServiceGroup, ServiceKey
+from tests.support.core.snapshots import GROUP, VIP4, VIP6, service
+
+NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z"
+
+
+def held(*addresses):
+    ledger = Ledger()
+    ledger.hold(service(), addresses)
+    return ledger
+
+
+def body(group=GROUP, ledger=None, known=(), now=NOW, problem=None):
+    use = use_of(group, ledger or Ledger())
+    conditions = (ready(problem), exhausted(use), strayed({}))
+    shown = [str(one) for one in group.ranges]
+    return status_body(group, use, conditions, shown, known=dict(known), now=now)
+
+
+def test_says_what_is_in_use_and_what_is_free():
+    status = body(ledger=held(VIP4, VIP4 + 1, VIP6))
+    assert {k: v for k, v in status.items() if k != "conditions"} == {
+        "announce": "Local",
+        "ipam": "Cluster",
+        "addresses": ["172.28.1.220-172.28.1.229", "fd28::220-fd28::229"],
+        "allocatedIPv4": 2,
+        "availableIPv4": 8,
+        "allocatedIPv6": 1,
+        "availableIPv6": 9,
+    }
+
+
+def test_a_pool_larger_than_the_field_says_the_most_that_fits():
+    huge = ServiceGroup("big", ranges=(parse_range("fd00::/60", "fd00::/60"),))
+    assert body(huge)["availableIPv6"] == 2**63 - 1
+
+
+def test_names_the_namespaces_in_order():
+    bound = replace(GROUP, namespaces=frozenset({"b", "a"}))
+    assert body(bound)["boundNamespaces"] == ["a", "b"]
+
+
+@pytest.mark.parametrize(("version", "first"), [(4, VIP4), (6, VIP6)], ids=["v4", "v6"])
+def test_a_family_with_nothing_left_is_named(version, first):
+    use = use_of(GROUP, held(*(first + i for i in range(10))))
+    assert f"All IPv{version} addresses are in use" in exhausted(use).message
+    assert not exhausted(use_of(GROUP, Ledger())).is_true
+
+
+def test_a_condition_keeps_its_time_until_its_status_changes():
+    first = body()
+    again = body(known=first, now=LATER)
+    assert again == first
+    refused = body(known=first, now=LATER, problem=("PoolOverlaps", "x overlaps y"))
+    times = {c["type"]: c["lastTransitionTime"] for c in refused["conditions"]}
+    assert times == {"Ready": LATER, "Exhausted": NOW, "AddressesOutsidePool": NOW}
+    assert refused["conditions"][0]["status"] == "False"
+
+
+def test_services_with_addresses_outside_are_named_up_to_a_few():
+    strays = {ServiceKey("default", f"s{i}"): (VIP4 + i, VIP6) for i in range(7)}
+    condition = strayed(strays)
+    assert condition.is_true
+    assert "default/s0 (172.28.1.220, fd28::220)" in condition.message
+    assert "and 2 more" in condition.message
+    assert "and" not in strayed(dict(list(strays.items())[:5])).message.partition(". Put")[0]
+
+
+def test_only_what_differs_is_written():
+    known = {"announce": "Local", "allocatedIPv4": 1, "boundNamespaces": ["a"]}
+    wanted = {"announce": "Local", "allocatedIPv4": 2}
+    assert merge_patch(known, wanted) == {"allocatedIPv4": 2, "boundNamespaces": None}
+    assert merge_patch(wanted, wanted) == {}
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [(NetBoxSource("https://netbox", "web"), "NetBox"), (ExternalSource("acme", "/s"), "acme")],
+    ids=["netbox", "external"],
+)
+def test_another_system_says_what_it_knows_of_its_pool(source, name):
+    use = use_elsewhere(Stats({4: 3}, {4: 3, 6: None}, ("10.0.0.1/24",)))
+    group = replace(GROUP, source=source)
+    status = status_body(group, use, [exhausted(use)], ("10.0.0.1/24",), known={}, now=NOW)
+    assert (status["ipam"], status["addresses"]) == (name, ["10.0.0.1/24"])
+    assert (status["allocatedIPv4"], status["availableIPv4"]) == (3, 0)
+    assert (status["allocatedIPv6"], "availableIPv6" in status) == (0, False)
+    assert "All IPv4 addresses" in exhausted(use).message

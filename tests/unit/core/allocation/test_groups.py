@@ -1,0 +1,185 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from dataclasses import replace
+from ipaddress import ip_address
+
+import pytest
+
+from purelb.core.addresses import parse_range
+from purelb.core.allocation.groups import Groups
+from purelb.core.allocation.refusals import RefusalReason, RefusedError
+from purelb.core.model import Service, ServiceGroup, ServiceKey
+
+SUBNETS = {4: "10.0.0.0/24", 6: "fd00::/120"}
+HOSTS = {4: "10.0.0.", 6: "fd00::"}
+
+
+def pool(version, first, last):
+    start = HOSTS[version]
+    return parse_range(f"{start}{first}-{start}{last}", SUBNETS[version])
+
+
+def group(name, *ranges, **more):
+    return ServiceGroup(name, ranges=ranges, **more)
+
+
+def service(namespace="shop", **more):
+    return Service(ServiceKey(namespace, "web"), **more)
+
+
+def refused(groups, asking, shown=()):
+    with pytest.raises(RefusedError) as caught:
+        groups.of(asking, shown)
+    return caught.value
+
+
+@pytest.mark.parametrize("version", [4, 6], ids=["v4", "v6"])
+class TestOverlap:
+    def test_the_younger_of_two_is_not_used(self, version):
+        young = group("a", pool(version, 15, 30), created="2026-02-01T00:00:00Z")
+        old = group("b", pool(version, 10, 20), created="2026-01-01T00:00:00Z")
+        groups = Groups([young, old])
+        (overlap,) = groups.overlaps
+        assert (overlap.later, overlap.earlier) == ("a", "b")
+        assert (overlap.later_range, overlap.earlier_range) == (young.ranges[0], old.ranges[0])
+        assert set(groups.usable) == {"b"}
+
+    def test_of_two_of_one_age_the_name_decides(self, version):
+        groups = Groups([group("b", pool(version, 10, 20)), group("a", pool(version, 20, 30))])
+        assert set(groups.usable) == {"a"}
+
+    def test_one_inside_another_is_found(self, version):
+        groups = Groups(
+            [
+                group("a", pool(version, 10, 90)),
+                group("b", pool(version, 20, 30)),
+                group("c", pool(version, 40, 50)),
+            ]
+        )
+        assert [(o.later, o.earlier) for o in groups.overlaps] == [("b", "a"), ("c", "a")]
+
+    def test_what_overlaps_only_one_that_is_not_used_is_used(self, version):
+        groups = Groups(
+            [
+                group("a", pool(version, 10, 20)),
+                group("b", pool(version, 20, 30)),
+                group("c", pool(version, 30, 40)),
+            ]
+        )
+        assert set(groups.usable) == {"a", "c"}
+
+    def test_a_group_that_overlaps_itself_is_not_used(self, version):
+        groups = Groups([group("a", pool(version, 10, 20), pool(version, 20, 30))])
+        assert [(o.later, o.earlier) for o in groups.overlaps] == [("a", "a")]
+
+    def test_neighbours_do_not_overlap(self, version):
+        groups = Groups([group("a", pool(version, 10, 19)), group("b", pool(version, 20, 30))])
+        assert groups.overlaps == ()
+
+    def test_a_service_that_names_one_that_is_not_used_is_told(self, version):
+        groups = Groups([group("a", pool(version, 10, 20)), group("b", pool(version, 20, 30))])
+        problem = refused(groups, service(group="b"))
+        assert problem.reason is RefusalReason.UNKNOWN_POOL
+        assert "overlaps" in problem.message
+
+
+def test_the_families_do_not_overlap():
+    assert Groups([group("a", pool(4, 1, 9), pool(6, 1, 9))]).overlaps == ()
+
+
+class TestWhichGroup:
+    def test_the_one_that_the_service_names(self):
+        groups = Groups([group("default"), group("blue")])
+        assert groups.of(service(group="blue"), ()).name == "blue"
+
+    def test_else_the_one_that_serves_its_namespace(self):
+        groups = Groups([group("default"), group("blue", namespaces=frozenset({"shop"}))])
+        assert groups.of(service(), ()).name == "blue"
+        assert groups.of(service("other"), ()).name == "default"
+
+    def test_else_default_and_without_it_the_service_is_told(self):
+        problem = refused(Groups(), service())
+        assert problem.reason is RefusalReason.UNKNOWN_POOL
+        assert "ServiceGroup default does not exist" in problem.message
+
+    def test_of_several_that_serve_it_the_marked_one(self):
+        shop = frozenset({"shop"})
+        marked = group("red", namespaces=shop, is_namespace_default=True)
+        groups = Groups([group("blue", namespaces=shop), marked])
+        assert groups.of(service(), ()) == marked
+
+    @pytest.mark.parametrize("marked", [False, True], ids=["none-marked", "two-marked"])
+    def test_several_without_one_mark_are_refused(self, marked):
+        more = {"namespaces": frozenset({"shop"}), "is_namespace_default": marked}
+        problem = refused(Groups([group("blue", **more), group("red", **more)]), service())
+        assert problem.reason is RefusalReason.AMBIGUOUS_NAMESPACE_DEFAULT
+        assert "blue, red all serve namespace shop: set spec.namespaceDefault" in problem.message
+
+    @pytest.mark.parametrize("version", [4, 6], ids=["v4", "v6"])
+    def test_the_one_with_the_address_that_is_asked_for(self, version):
+        one = pool(version, 10, 20)
+        groups = Groups([group("default"), group("blue", one)])
+        assert groups.of(service(explicit=(one.first,)), ()).name == "blue"
+
+    def test_the_ordinary_one_if_none_has_that_address(self):
+        asked = service(explicit=(ip_address("192.0.2.1"),))
+        assert Groups([group("default")]).of(asked, ()).name == "default"
+
+
+@pytest.mark.parametrize("version", [4, 6], ids=["v4", "v6"])
+class TestAServiceThatRuns:
+    def test_stays_when_another_group_begins_to_serve_its_namespace(self, version):
+        one = pool(version, 10, 20)
+        groups = Groups([group("old", one), group("new", namespaces=frozenset({"shop"}))])
+        running = service(allocated_from="old")
+        assert groups.of(running, (one.first,)).name == "old"
+        again = replace(running, asks_reevaluation=True)
+        assert groups.of(again, (one.first,)).name == "new"
+
+    def test_stays_with_its_group_when_its_range_is_gone(self, version):
+        groups = Groups([group("default"), group("old", pool(version, 10, 20))])
+        gone = pool(version, 30, 40).first
+        assert groups.of(service(allocated_from="old"), (gone,)).name == "old"
+
+    def test_goes_with_its_address_to_the_group_that_has_it_now(self, version):
+        one = pool(version, 10, 20)
+        groups = Groups([group("default"), group("renamed", one)])
+        assert groups.of(service(allocated_from="old"), (one.first,)).name == "renamed"
+
+    def test_goes_where_the_address_is_that_it_asks_for(self, version):
+        one, other = pool(version, 10, 20), pool(version, 30, 40)
+        groups = Groups([group("old", one), group("blue", other)])
+        asking = service(allocated_from="old", explicit=(other.first,))
+        assert groups.of(asking, (one.first,)).name == "blue"
+        satisfied = service(allocated_from="old", explicit=(one.first,))
+        assert groups.of(satisfied, (one.first,)).name == "old"
+
+    def test_takes_the_ordinary_one_if_its_own_is_gone_altogether(self, version):
+        groups = Groups([group("default")])
+        assert groups.of(service(allocated_from="old"), (pool(version, 1, 2).first,)).name == (
+            "default"
+        )
+
+
+class TestBoundaries:
+    CLOSED = group("blue", namespaces=frozenset({"shop"}), enforces=True)
+
+    def test_a_service_elsewhere_gets_nothing_of_a_closed_group(self):
+        problem = refused(Groups([self.CLOSED]), service("other", group="blue"))
+        assert problem.reason is RefusalReason.NAMESPACE_DENIED
+        assert "serves only the namespaces shop: add other" in problem.message
+
+    def test_a_service_inside_gets_nothing_elsewhere(self):
+        problem = refused(Groups([self.CLOSED, group("red")]), service(group="red"))
+        assert problem.reason is RefusalReason.NAMESPACE_DENIED
+        assert "get addresses from ServiceGroup blue only" in problem.message
+
+    def test_an_open_group_serves_whoever_names_it(self):
+        open_group = group("blue", namespaces=frozenset({"shop"}))
+        assert Groups([open_group]).of(service("other", group="blue"), ()) == open_group
+
+    def test_who_has_its_addresses_goes_on(self):
+        running = service("other", group="blue", allocated_from="blue")
+        assert Groups([self.CLOSED]).of(running, ()) == self.CLOSED

@@ -1,0 +1,284 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from ipaddress import ip_address, ip_network
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from purelb.core.allocation.outcomes import Assignment
+from purelb.core.api import codec
+from purelb.core.model import Lease, Outage, PoolType, ServiceKey
+from purelb.core.node.annotations import format_announcing, merge_announcing
+from purelb.core.times import format_time, parse_time
+from tests.support import ROOT
+
+VECTORS = ROOT / "tests/unit/core/vectors"
+LEASE = Lease(
+    node="n1",
+    subnets=(ip_network("172.28.1.0/24"), ip_network("fd28::/64")),
+    instance="pod-uid",
+    holder="n1",
+    duration=10.0,
+    renew_time=1_700_000_000.25,
+    node_uid="node-uid",
+)
+
+
+def vector(name):
+    return json.loads((VECTORS / name).read_text())
+
+
+def test_a_lease_that_we_write_is_read_back_as_it_was():
+    body = codec.lease_body(LEASE, namespace="purelb-system")
+    assert codec.lease_of(body) == LEASE
+
+
+def test_a_lease_says_which_outage_its_node_held_through():
+    held = replace(LEASE, outage=Outage(1_700_000_000.5, 1_700_000_180.25))
+    body = codec.lease_body(held, namespace="purelb-system")
+    text = body["metadata"]["annotations"]["purelb.io/held-through-outage"]
+    assert text == "2023-11-14T22:13:20.500000Z/2023-11-14T22:16:20.250000Z"
+    assert codec.lease_of(body) == held
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2023-11-14T22:13:20Z", "/", "a/b"])
+def test_an_outage_that_cannot_be_read_is_none(text):
+    body = codec.lease_body(LEASE, namespace="purelb-system")
+    body["metadata"]["annotations"]["purelb.io/held-through-outage"] = text
+    assert codec.lease_of(body).outage is None
+
+
+def test_a_lease_belongs_to_its_node():
+    body = codec.lease_body(LEASE, namespace="purelb-system")
+    (owner,) = body["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"], owner["uid"]) == ("Node", "n1", "node-uid")
+
+
+def test_a_lease_of_the_go_agent_is_understood():
+    lease = codec.lease_of(vector("lease-go.json"))
+    assert lease == Lease(
+        node="worker-1",
+        subnets=(ip_network("192.168.1.0/24"), ip_network("10.0.0.0/24")),
+        holder="worker-1",
+        duration=10.0,
+        renew_time=1704456000.0,
+        version="1234",
+        uid="9c7a",
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"metadata": {"name": "purelb-allocator"}}, None),
+        ({"metadata": {"name": "purelb-node-a"}}, Lease("a", duration=0.0)),
+        ({"metadata": {"name": "purelb-node-a"}, "spec": None}, Lease("a", duration=0.0)),
+    ],
+    ids=["other lease", "empty", "no spec"],
+)
+def test_odd_leases_do_not_crash(change, expected):
+    assert codec.lease_of(change) == expected
+
+
+def test_the_same_subnets_in_two_leases_are_one_record():
+    bodies = (codec.lease_body(replace(LEASE, node=n), namespace="x") for n in ("n1", "n2"))
+    one, other = map(codec.lease_of, bodies)
+    assert one.subnets is other.subnets
+
+
+def test_subnets_that_are_none_are_reported_and_the_others_used():
+    body = codec.lease_body(LEASE, namespace="x")
+    body["metadata"]["annotations"]["purelb.io/subnets"] = "172.28.1.0/24, nonsense,,"
+    lease = codec.lease_of(body)
+    assert (lease.subnets, lease.malformed) == ((ip_network("172.28.1.0/24"),), ("nonsense",))
+
+
+def test_a_service_is_read():
+    service = codec.service_of(vector("service.json"))
+    assert service.key == ServiceKey("default", "web")
+    assert service.families == (4, 6)
+    assert service.addresses == (ip_address("172.28.1.220"), ip_address("fd28::220"))
+    assert (service.allocated_by_us, service.pool_type) == (True, PoolType.LOCAL)
+    assert [str(e) for e in service.announcing[4]] == ["n1,eth0,172.28.1.220"]
+    assert service.announcing[6][0].address is None
+
+
+def test_an_announcement_that_cannot_be_read_is_kept_without_its_address():
+    (entry,) = codec.parse_announcements("n1,eth0,nonsense")
+    assert (entry.node, entry.interface, entry.address) == ("n1", "eth0", None)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "n2,eth0,172.28.1.220",
+        "n2,eth0,fd28::220",
+        "n2,eth0,FD28:0::220",
+        "n2,eth0",
+        "n2",
+        "n2,eth0,x",
+    ],
+)
+def test_an_entry_of_another_node_is_handed_back_as_it_stands(entry):
+    read = codec.parse_announcements(f"n1,eth0,192.0.2.1\t{entry}")
+    merged = merge_announcing(read, (), node="n1", live_nodes=frozenset({"n1", "n2"}), alone=True)
+    assert format_announcing(merged) == entry
+
+
+def test_an_assignment_becomes_the_allocators_annotations():
+    assignment = Assignment("blue", (), PoolType.REMOTE, skip_dad=True)
+    assert codec.assignment_annotations(assignment) == {
+        "purelb.io/allocated-by": "PureLB",
+        "purelb.io/allocated-from": "blue",
+        "purelb.io/pool-type": "remote",
+        "purelb.io/skip-ipv6-dad": "true",
+        "purelb.io/re-evaluate": None,
+    }
+
+
+def test_the_addresses_of_a_node_are_read_without_its_name():
+    addresses = [
+        {"type": "InternalIP", "address": "172.28.1.11"},
+        {"type": "InternalIP", "address": "fd28::11"},
+        {"type": "Hostname", "address": "n1"},
+    ]
+    expected = {ip_address("172.28.1.11"), ip_address("fd28::11")}
+    assert codec.node_addresses({"status": {"addresses": addresses}}) == expected
+    assert codec.node_addresses({}) == frozenset()
+
+
+def test_hostnames_and_garbage_in_a_status_are_not_ours():
+    body = vector("service.json")
+    body["status"]["loadBalancer"]["ingress"] = [{"hostname": "lb.example.com"}, {"ip": "x"}, {}]
+    assert codec.service_of(body).addresses == ()
+
+
+@given(st.integers(0, 4_000_000_000_000_000).map(lambda micros: micros / 1_000_000))
+def test_times_are_read_back_to_the_microsecond(seconds):
+    assert parse_time(format_time(seconds)) == pytest.approx(seconds, abs=2e-6)
+
+
+def test_a_released_service_loses_all_of_our_marks():
+    assert set(codec.assignment_annotations(None).values()) == {None}
+    assert codec.ingress_status(()) == {"loadBalancer": {"ingress": None}}
+
+
+def test_an_expired_time_that_cannot_be_read_is_none():
+    assert parse_time("yesterday") is None
+    assert replace(LEASE, renew_time=parse_time(None)).renew_time is None
+
+
+@pytest.mark.parametrize(
+    ("version", "than", "older"),
+    [
+        ("9", "10", True),
+        ("10", "9", False),
+        ("10", "10", False),
+        ("", "10", False),
+        ("x", "y", False),
+    ],
+)
+def test_versions_are_compared_as_numbers(version, than, older):
+    assert codec.is_older(version, than) is older
+
+
+@pytest.mark.parametrize(
+    ("conditions", "expected"),
+    [
+        ({"ready": True}, {"n1"}),
+        ({}, {"n1"}),
+        ({"ready": None}, {"n1"}),
+        ({"ready": False, "serving": True, "terminating": True}, set()),
+    ],
+    ids=["ready", "unknown", "null", "terminating"],
+)
+def test_a_node_counts_while_an_endpoint_on_it_is_ready(conditions, expected):
+    body = {
+        "metadata": {
+            "namespace": "default",
+            "name": "web-x7",
+            "labels": {"kubernetes.io/service-name": "web"},
+        },
+        "endpoints": [
+            {"addresses": ["10.244.1.7"], "nodeName": "n1", "conditions": conditions},
+            {"addresses": ["192.0.2.9"], "conditions": {"ready": True}},
+        ],
+    }
+    found = codec.endpoint_slice_of(body)
+    assert (found.service, found.nodes) == (ServiceKey("default", "web"), expected)
+
+
+def test_an_endpoint_slice_of_no_service_is_nobodys():
+    assert codec.endpoint_slice_of({"metadata": {"namespace": "default", "name": "x"}}) is None
+
+
+def test_a_service_says_where_its_traffic_may_go():
+    body = {
+        "metadata": {
+            "namespace": "default",
+            "name": "web",
+            "annotations": {"purelb.io/node-affinity": "service-endpoints"},
+        },
+        "spec": {"type": "LoadBalancer", "externalTrafficPolicy": "Local"},
+    }
+    service = codec.service_of(body)
+    assert (service.is_external_local, service.has_affinity) == (True, True)
+
+
+def lb_service(annotations, **spec):
+    meta = {"namespace": "default", "name": "web", "annotations": annotations}
+    return codec.service_of({"metadata": meta, "spec": {"type": "LoadBalancer", **spec}})
+
+
+@pytest.mark.parametrize(
+    ("annotations", "spec", "explicit"),
+    [
+        ({"purelb.io/addresses": "10.0.0.1,fd00::1"}, {}, ("10.0.0.1", "fd00::1")),
+        ({"purelb.io/addresses": " FD00::0:1 10.0.0.1,"}, {}, ("fd00::1", "10.0.0.1")),
+        ({"purelb.io/addresses": "10.0.0.1"}, {"loadBalancerIP": "10.0.0.2"}, ("10.0.0.1",)),
+        ({}, {"loadBalancerIP": "10.0.0.2"}, ("10.0.0.2",)),
+        ({}, {"loadBalancerIP": "fd00::2"}, ("fd00::2",)),
+        ({}, {}, ()),
+    ],
+    ids=["comma", "spaces", "annotation-first", "spec-v4", "spec-v6", "none"],
+)
+def test_addresses_that_a_service_asks_for(annotations, spec, explicit):
+    assert tuple(map(str, lb_service(annotations, **spec).explicit)) == explicit
+
+
+def test_what_is_no_address_is_kept_apart():
+    service = lb_service({"purelb.io/addresses": "10.0.0.1,web.example"})
+    assert (tuple(map(str, service.explicit)), service.malformed) == (
+        ("10.0.0.1",),
+        ("web.example",),
+    )
+
+
+def test_the_ports_of_a_service_are_tcp_unless_it_says_otherwise():
+    ports = [{"port": 80}, {"port": 53, "protocol": "UDP"}]
+    assert lb_service({}, ports=ports).ports == {("TCP", 80), ("UDP", 53)}
+
+
+@pytest.mark.parametrize(
+    ("text", "multi", "again"),
+    [
+        (None, None, False),
+        ("true", True, True),
+        ("No", False, False),
+        ("now please", None, True),
+    ],
+    ids=["absent", "yes", "no", "other"],
+)
+def test_switches_of_a_service_are_read_as_people_write_them(text, multi, again):
+    keys = ("purelb.io/multi-pool", "purelb.io/re-evaluate", "purelb.io/allow-local")
+    service = lb_service({} if text is None else dict.fromkeys(keys, text))
+    assert (service.multi_pool, service.asks_reevaluation, service.allows_local) == (
+        multi,
+        again,
+        again,
+    )

@@ -1,0 +1,335 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from dataclasses import replace
+from ipaddress import ip_address, ip_network
+
+import pytest
+
+from purelb.core.audit.audit import audit
+from purelb.core.audit.evidence import Answer, Evidence, Observation, format_mac
+from purelb.core.audit.verify import verify
+from purelb.core.election.election import rank
+from purelb.core.model import Announcement, InterfaceAddress, Lease, Link, PoolType
+from purelb.core.node.configuration import NodeConfig, Requirement
+from tests.support.core.snapshots import GROUP, NET4, NET6, VIP4, VIP6, service
+
+NOW = 1_700_000_000.0
+NODES = ("n1", "n2", "n3")
+BOTH = pytest.mark.parametrize("vip", [VIP4, VIP6], ids=["v4", "v6"])
+DUMMY = Link(9, "kube-lb0")
+REMOTE = replace(GROUP, pool_type=PoolType.REMOTE)
+
+
+def mac(node):
+    return b"\x02\0\0\0\0" + bytes([int(node[1:])])
+
+
+def eth0(node):
+    return Link(2, "eth0", mac(node), default_metrics={4: 0, 6: 1024})
+
+
+def own(node):
+    number = 10 + int(node[1:])
+    return tuple(
+        InterfaceAddress(2, net.network_address + number, net.prefixlen) for net in (NET4, NET6)
+    )
+
+
+def held(vip, *, link=2, seconds=7.0, **more):
+    ends = None if seconds is None else NOW + seconds
+    default = {"prefixlen": 24 if vip.version == 4 else 64, "no_prefix_route": True}
+    return InterfaceAddress(link, vip, expires_at=ends, preferred_until=ends, **(default | more))
+
+
+class Cluster:
+    """Three nodes that are as they should be, until a test says otherwise."""
+
+    def __init__(self, *vips, pool_type=PoolType.LOCAL):
+        self.leases = {n: Lease(n, (NET4, NET6), holder=n, renew_time=NOW - 2) for n in NODES}
+        self.links = {n: (eth0(n), DUMMY) for n in NODES}
+        self.held = {n: own(n) for n in NODES}
+        self.services = []
+        self.evidence = Evidence(groups=(GROUP,))
+        self.seen = list(NODES)
+        self.endpoints = {}
+        for vip in vips:
+            self.serve(vip, pool_type)
+
+    def serve(self, vip, pool_type):
+        holders = [rank(NODES, vip)[0]] if pool_type is PoolType.LOCAL else NODES
+        entries = tuple(Announcement(n, "eth0", vip) for n in holders)
+        one = service(addresses=[vip], announcing={vip.version: entries}, pool_type=pool_type)
+        self.services.append(one)
+        for node in holders:
+            is_local = pool_type is PoolType.LOCAL
+            self.put(node, held(vip) if is_local else held(vip, link=9, seconds=None))
+
+    def put(self, node, *more):
+        self.held[node] += more
+
+    def only(self, node, *what):
+        self.held[node] = own(node) + what
+
+    def verify(self):
+        report = audit(
+            self.leases.values(),
+            self.services,
+            wall_time=NOW,
+            groups=self.evidence.groups,
+            endpoints=self.endpoints,
+        )
+        observations = tuple(Observation(n, self.links[n], self.held[n]) for n in self.seen)
+        return verify(report, replace(self.evidence, observations=observations))
+
+    def found(self):
+        return [(f.severity.value, f.code) for f in self.verify().findings]
+
+    def message(self):
+        (finding,) = self.verify().findings
+        return finding.message
+
+
+@BOTH
+class TestALocalAddress:
+    def winner(self, vip):
+        return rank(NODES, vip)[0]
+
+    def other(self, vip):
+        return rank(NODES, vip)[1]
+
+    def test_on_the_winner_alone_is_no_finding(self, vip):
+        cluster = Cluster(vip)
+        assert cluster.found() == []
+        (one,) = cluster.verify().holdings[vip]
+        assert (one.node, one.link.name) == (self.winner(vip), "eth0")
+
+    def test_on_no_node_is_an_error(self, vip):
+        cluster = Cluster(vip)
+        cluster.only(self.winner(vip))
+        assert cluster.found() == [("error", "notHeld")]
+
+    def test_on_a_second_node_is_an_error_with_both_mac_addresses(self, vip):
+        cluster = Cluster(vip)
+        cluster.put(self.other(vip), held(vip, seconds=None))
+        assert cluster.found() == [("error", "wrongHolder")]
+        for node in (self.winner(vip), self.other(vip)):
+            assert format_mac(mac(node)) in cluster.message()
+
+    def test_on_another_node_alone_is_two_errors(self, vip):
+        cluster = Cluster(vip)
+        cluster.only(self.winner(vip))
+        cluster.put(self.other(vip), held(vip))
+        assert cluster.found() == [("error", "notHeld"), ("error", "wrongHolder")]
+
+    def test_that_nobody_can_have_may_be_nowhere(self, vip):
+        cluster = Cluster(vip)
+        for node in NODES:
+            cluster.leases[node] = replace(cluster.leases[node], renew_time=NOW - 99)
+        assert ("error", "wrongHolder") in cluster.found()
+        assert "the winner is nobody" in "".join(f.message for f in cluster.verify().findings)
+
+    def test_on_another_interface_is_an_error(self, vip):
+        cluster = Cluster(vip)
+        cluster.only(self.winner(vip), held(vip, link=9))
+        assert cluster.found() == [("error", "wrongInterface")]
+        assert "it belongs on eth0" in cluster.message()
+
+    @pytest.mark.parametrize(
+        ("change", "finding"),
+        [
+            pytest.param({"seconds": None}, ("error", "outlivesLease"), id="for ever"),
+            pytest.param({"seconds": 9.1}, ("error", "outlivesLease"), id="too long"),
+            pytest.param({"dad_failed": True, "tentative": True}, ("error", "dadFailed"), id="dad"),
+            pytest.param({"tentative": True}, ("warning", "tentative"), id="tentative"),
+            pytest.param({"prefixlen": 30}, ("warning", "wrongPrefix"), id="prefix"),
+        ],
+    )
+    def test_in_a_wrong_state_is_found(self, vip, change, finding):
+        cluster = Cluster(vip)
+        cluster.only(self.winner(vip), held(vip, **change))
+        assert cluster.found() == [finding]
+
+    def test_may_last_as_long_as_the_lease_and_a_second_for_rounding(self, vip):
+        cluster = Cluster(vip)
+        cluster.only(self.winner(vip), held(vip, seconds=9.0))
+        assert cluster.found() == []
+
+    def test_has_the_prefix_of_its_subnet_where_no_pool_says_another(self, vip):
+        cluster = Cluster(vip)
+        cluster.evidence = replace(cluster.evidence, groups=())
+        assert cluster.found() == []
+
+    def test_on_an_interface_that_is_down_is_an_error(self, vip):
+        cluster, winner = Cluster(vip), self.winner(vip)
+        config = NodeConfig("all", local_interface="none", interfaces=("eth0",))
+        cluster.evidence = replace(cluster.evidence, configs=(config,))
+        cluster.links[winner] = (replace(eth0(winner), is_up=False), DUMMY)
+        assert cluster.found() == [("error", "interfaceDown")]
+
+    def test_of_a_node_without_an_interface_in_its_subnet_is_found(self, vip):
+        cluster, winner = Cluster(vip), self.winner(vip)
+        cluster.held[winner] = ()
+        assert cluster.found() == [("error", "noLocalInterface"), ("error", "subnetsDiffer")]
+
+    def test_on_a_node_without_a_usable_configuration_is_misplaced(self, vip):
+        cluster, winner = Cluster(vip), self.winner(vip)
+        bad = NodeConfig("bad", selector=(Requirement("here", "Exists"),), problem="no expression")
+        cluster.evidence = replace(
+            cluster.evidence, configs=(bad, NodeConfig("all")), labels={winner: {"here": ""}}
+        )
+        assert cluster.found() == [("error", "subnetsDiffer"), ("error", "wrongInterface")]
+
+    def test_that_is_a_nodes_own_is_an_error(self, vip):
+        cluster = Cluster(vip)
+        cluster.evidence = replace(cluster.evidence, known=frozenset({vip}))
+        assert cluster.found() == [("error", "nodeAddress")]
+
+    def test_is_not_missed_on_a_node_that_was_not_looked_at(self, vip):
+        cluster = Cluster(vip)
+        cluster.seen.remove(self.winner(vip))
+        assert cluster.found() == [("warning", "nodeNotObserved")]
+
+    def test_is_not_missed_on_a_node_that_could_not_be_read(self, vip):
+        cluster = Cluster(vip)
+        cluster.seen.remove(self.winner(vip))
+        cluster.evidence = replace(cluster.evidence, unread={self.winner(vip): "no route"})
+        assert cluster.found() == [("warning", "nodeUnread")]
+        assert cluster.message() == "its interfaces could not be read: no route"
+
+    def test_is_looked_for_in_vain_where_no_node_could_be_read(self, vip):
+        cluster = Cluster(vip)
+        cluster.seen = []
+        cluster.evidence = replace(cluster.evidence, unread={NODES[0]: "no route"})
+        others = [("warning", "nodeNotObserved")] * (len(NODES) - 1)
+        assert cluster.found() == [*others, ("warning", "nodeUnread")]
+
+    def test_is_not_looked_for_where_no_node_was_looked_at(self, vip):
+        cluster = Cluster(vip)
+        cluster.seen = []
+        assert cluster.found() == []
+
+
+@BOTH
+class TestARemoteAddress:
+    def cluster(self, vip):
+        cluster = Cluster(vip, pool_type=PoolType.REMOTE)
+        cluster.evidence = replace(cluster.evidence, groups=(REMOTE,))
+        return cluster
+
+    def test_on_the_dummy_interface_of_every_node_is_no_finding(self, vip):
+        assert self.cluster(vip).found() == []
+
+    def test_missing_on_one_node_is_a_warning_and_on_all_an_error(self, vip):
+        cluster = self.cluster(vip)
+        cluster.only("n2")
+        assert cluster.found() == [("warning", "notHeld")]
+        cluster.only("n1")
+        cluster.only("n3")
+        assert cluster.found() == [("error", "notHeld")] * 3
+
+    def test_on_a_real_interface_is_an_error(self, vip):
+        cluster = self.cluster(vip)
+        cluster.put("n1", held(vip))
+        assert cluster.found() == [("error", "wrongInterface")]
+
+    def test_on_a_node_without_a_ready_endpoint_is_found(self, vip):
+        cluster = self.cluster(vip)
+        (one,) = cluster.services
+        cluster.services = [replace(one, is_external_local=True)]
+        cluster.endpoints = {one.key: frozenset({"n1", "n2"})}
+        assert cluster.found() == [("warning", "wrongHolder")]
+        assert "has no ready endpoint" in cluster.message()
+
+    def test_may_stay_on_a_node_that_lost_its_lease(self, vip):
+        cluster = self.cluster(vip)
+        cluster.leases["n3"] = replace(cluster.leases["n3"], renew_time=NOW - 99)
+        assert {code for _severity, code in cluster.found()} == {"leaseExpired", "staleAnnouncer"}
+        del cluster.leases["n3"]
+        assert {code for _severity, code in cluster.found()} == {"noLease", "staleAnnouncer"}
+
+    def test_without_any_dummy_interface_is_found(self, vip):
+        cluster = self.cluster(vip)
+        cluster.only("n1")
+        cluster.links["n1"] = (eth0("n1"),)
+        assert cluster.found() == [("warning", "notHeld")]
+
+
+class TestANode:
+    def test_whose_lease_names_a_subnet_that_it_is_not_in_is_an_error(self):
+        cluster = Cluster()
+        more = (NET4, NET6, ip_network("10.9.0.0/16"))
+        cluster.leases["n1"] = replace(cluster.leases["n1"], subnets=more)
+        assert cluster.found() == [("error", "subnetsDiffer")]
+        assert "names 10.9.0.0/16" in cluster.message()
+
+    def test_whose_lease_lacks_a_subnet_is_a_warning(self):
+        cluster = Cluster()
+        cluster.leases["n1"] = replace(cluster.leases["n1"], subnets=(NET4,))
+        assert cluster.found() == [("warning", "subnetsDiffer")]
+        assert f"lacks {NET6}" in cluster.message()
+
+    def test_that_answers_for_no_metrics_is_a_warning_that_says_why(self):
+        cluster = Cluster()
+        cluster.evidence = replace(cluster.evidence, silent={"n1": "refused"})
+        assert cluster.found() == [("warning", "metricsUnreachable")]
+        assert cluster.message() == "refused"
+
+    def test_with_an_address_that_no_service_has_is_found(self):
+        cluster = Cluster()
+        cluster.put("n2", held(VIP4), held(VIP6, link=9, seconds=None))
+        assert cluster.found() == [("warning", "noService")] * 2
+
+    def test_keeps_its_own_addresses_in_a_pool(self):
+        cluster = Cluster()
+        cluster.put("n2", held(VIP4, seconds=None))
+        assert cluster.found() == []
+
+
+@BOTH
+class TestAnAnswer:
+    def found(self, vip, *nodes, macs=(), **more):
+        cluster = Cluster(vip)
+        heard = (*map(mac, nodes), *macs)
+        cluster.evidence = replace(cluster.evidence, answers=(Answer(vip, heard, **more),))
+        return cluster
+
+    def test_of_the_winner_is_right(self, vip):
+        assert self.found(vip, rank(NODES, vip)[0]).found() == []
+
+    def test_of_two_hosts_is_an_error_that_names_both(self, vip):
+        cluster = self.found(vip, rank(NODES, vip)[0], macs=[b"\x06\0\0\0\0\x09"])
+        assert cluster.found() == [("error", "answeredTwice")]
+        assert "06:00:00:00:00:09 (no known node)" in cluster.message()
+        assert f"({rank(NODES, vip)[0]}, eth0)" in cluster.message()
+
+    def test_of_another_host_is_an_error(self, vip):
+        assert self.found(vip, rank(NODES, vip)[1]).found() == [("error", "wrongAnswer")]
+
+    def test_of_somebody_is_right_where_the_winner_was_not_looked_at(self, vip):
+        cluster = self.found(vip, rank(NODES, vip)[0])
+        cluster.seen = []
+        assert cluster.found() == []
+
+    def test_of_nobody_is_an_error_unless_the_host_that_asks_has_the_address(self, vip):
+        assert self.found(vip).found() == [("error", "noAnswer")]
+        assert self.found(vip, is_own=True).found() == []
+
+    def test_for_an_address_that_no_node_is_to_have_says_nothing(self, vip):
+        cluster = self.found(vip, "n1")
+        cluster.services = []
+        cluster.held = {n: own(n) for n in NODES}
+        assert cluster.found() == []
+
+
+def test_the_findings_of_the_audit_are_among_them_errors_first():
+    cluster = Cluster(ip_address("203.0.113.1"))
+    cluster.leases["n1"] = replace(cluster.leases["n1"], holder="n9")
+    found = cluster.found()
+    assert {("error", "noEligibleNodes"), ("warning", "leaseHolder")} <= set(found)
+    assert found == sorted(found)
+
+
+def test_an_interface_without_a_mac_address_says_so():
+    assert format_mac(b"") == "no MAC address"

@@ -1,0 +1,196 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import itertools
+from ipaddress import ip_address, ip_network
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from purelb.core.addresses import parse_address
+from purelb.core.election.election import (
+    Decision,
+    Elections,
+    Electorate,
+    Member,
+    digest,
+    elect,
+    prefer,
+    rank,
+)
+from purelb.core.model import Reason
+from tests.support import ROOT
+
+VECTORS = [
+    line.split("\t")
+    for line in (ROOT / "tests/unit/core/vectors/election.tsv").read_text().splitlines()
+]
+VIP4, VIP6 = ip_address("192.168.1.100"), ip_address("fd53:9ef0:8683::1")
+NODES = st.lists(st.text(min_size=1, max_size=12), min_size=1, max_size=8, unique=True)
+ADDRESSES = st.ip_addresses()
+
+
+def member(node, *subnets, draining=False):
+    return Member(node, tuple(map(ip_network, subnets)), draining=draining)
+
+
+@pytest.mark.parametrize(("node", "address", "hexdigest"), VECTORS)
+def test_digest_is_what_sha256sum_says(node, address, hexdigest):
+    assert digest(node, ip_address(address)).hex() == hexdigest
+
+
+@pytest.mark.parametrize("address", sorted({row[1] for row in VECTORS}))
+def test_winner_has_the_lowest_digest_of_the_vectors(address):
+    expected = [row[0] for row in sorted(VECTORS, key=lambda r: r[2]) if row[1] == address]
+    assert rank([row[0] for row in VECTORS], ip_address(address)) == expected
+
+
+@given(NODES, ADDRESSES, st.randoms())
+def test_rank_does_not_depend_on_the_order_of_the_nodes(nodes, address, random):
+    shuffled = nodes.copy()
+    random.shuffle(shuffled)
+    assert rank(shuffled, address) == rank(nodes, address)
+
+
+@given(NODES, ADDRESSES)
+def test_only_the_addresses_of_a_lost_node_move(nodes, address):
+    winner = rank(nodes, address)[0]
+    for lost in nodes:
+        left = rank([n for n in nodes if n != lost], address)
+        if lost != winner:
+            assert left[0] == winner
+
+
+@pytest.mark.parametrize(
+    ("written", "canonical"),
+    [
+        ("2001:DB8:0:0:0:0:0:1", "2001:db8::1"),
+        ("2001:db8::0:1", "2001:db8::1"),
+        ("::ffff:192.168.1.100", "192.168.1.100"),
+        (" 192.168.1.100 ", "192.168.1.100"),
+    ],
+)
+def test_spelling_of_an_address_does_not_matter(written, canonical):
+    assert digest("n1", parse_address(written)) == digest("n1", ip_address(canonical))
+
+
+@pytest.mark.parametrize(
+    ("vip", "near", "far"),
+    [
+        (VIP4, "192.168.1.0/24", "192.168.2.0/24"),
+        (VIP6, "fd53:9ef0:8683::/120", "fd53:9ef0:8684::/120"),
+    ],
+    ids=["v4", "v6"],
+)
+class TestCandidates:
+    def test_only_nodes_in_the_subnet(self, vip, near, far):
+        electorate = Electorate((member("a", near), member("b", far), member("c", far, near)))
+        assert electorate.candidates(vip) == {"a", "c"}
+
+    def test_overlapping_subnets_make_all_nodes_candidates(self, vip, near, far):
+        wider = str(ip_network(near).supernet(8))
+        electorate = Electorate((member("a", near), member("b", wider)))
+        assert electorate.candidates(vip) == {"a", "b"}
+
+    def test_a_draining_node_is_none(self, vip, near, far):
+        electorate = Electorate((member("a", near), member("b", near, draining=True)))
+        assert electorate.candidates(vip) == {"a"}
+
+    def test_the_other_family_never_matches(self, vip, near, far):
+        everything = "::/0" if vip.version == 4 else "0.0.0.0/0"
+        assert Electorate((member("a", everything),)).candidates(vip) == frozenset()
+
+    def test_every_observer_elects_the_same(self, vip, near, far):
+        members = [member(n, near) for n in "abcd"]
+        winners = {
+            elect(vip, Electorate(tuple(order))).winner for order in itertools.permutations(members)
+        }
+        assert winners == {rank("abcd", vip)[0]}
+
+    @pytest.mark.parametrize(
+        ("electorate", "reason"),
+        [
+            (Electorate((), listed=True), Reason.NO_ELIGIBLE_NODES),
+            (Electorate((), listed=False), Reason.LEASES_NOT_LISTED),
+            (Electorate((), healthy=False), Reason.LEASE_UNHEALTHY),
+        ],
+        ids=lambda value: value.value if isinstance(value, Reason) else "",
+    )
+    def test_no_winner_says_why(self, vip, near, far, electorate, reason):
+        decision = elect(vip, electorate)
+        assert (decision.winner, decision.reason) == (None, reason)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abcdef"), st.ip_addresses(v=4)), max_size=12),
+    st.integers(min_value=0, max_value=32),
+    st.ip_addresses(v=4),
+)
+def test_indexed_candidates_are_those_of_a_plain_search(rows, prefixlen, address):
+    members = tuple(
+        Member(node, (ip_network((int(net), prefixlen), strict=False),)) for node, net in rows
+    )
+    plain = {m.node for m in members if any(address in subnet for subnet in m.subnets)}
+    assert Electorate(members).candidates(address) == plain
+
+
+class TestElections:
+    NETS = ("192.168.1.0/24", "192.168.0.0/16", "fd53:9ef0:8683::/64", "fd53::/16")
+    MEMBERS = st.lists(
+        st.builds(
+            member,
+            st.sampled_from(["n1", "n2", "n3", "n4"]),
+            st.sampled_from(NETS),
+            st.sampled_from(NETS),
+            draining=st.booleans(),
+        ),
+        max_size=4,
+        unique_by=lambda one: one.node,
+    )
+
+    @given(st.lists(MEMBERS, min_size=1, max_size=6))
+    def test_give_what_an_election_from_nothing_gives_after_any_changes(self, history):
+        elections = Elections(Electorate())
+        for members in history:
+            electorate = Electorate(tuple(members))
+            elections = elections.after(electorate, (VIP4, VIP6))
+            for vip in (VIP4, VIP6):
+                assert elections.decide(vip) == elect(vip, electorate)
+
+    def test_keep_the_very_decision_where_nobody_came_or_went(self):
+        before = Electorate((member("n1", "192.168.1.0/24"), member("n2", "fd53::/16")))
+        after = Electorate((member("n1", "192.168.1.0/24"),))
+        elections = Elections(before)
+        kept, lost = elections.decide(VIP4), elections.decide(VIP6)
+        later = elections.after(after, (VIP4, VIP6))
+        assert later.decide(VIP4) is kept
+        assert (lost.winner, later.decide(VIP6).winner) == ("n2", None)
+
+    def test_forget_addresses_that_nobody_asks_for(self):
+        elections = Elections(Electorate((member("n1", "192.168.1.0/24"),)))
+        elections.decide(VIP4)
+        empty = Electorate()
+        assert elections.after(empty, ()).decide(VIP4).reason is Reason.NO_ELIGIBLE_NODES
+
+
+class TestPreference:
+    ALL = frozenset({"n1", "n2", "n3"})
+
+    @pytest.mark.parametrize("vip", [VIP4, VIP6], ids=["v4", "v6"])
+    @pytest.mark.parametrize("near", [{"n1"}, {"n2"}, {"n3"}, {"n2", "n3"}, {"n2", "n9"}], ids=str)
+    def test_nodes_with_an_endpoint_come_first(self, vip, near):
+        free = Decision("n1", Reason.ELECTION_WON, self.ALL)
+        preferred = prefer(vip, free, frozenset(near))
+        assert preferred.winner == rank(near & self.ALL, vip)[0]
+        assert not preferred.fell_back
+
+    def test_all_candidates_compete_where_none_has_an_endpoint(self):
+        free = Decision("n1", Reason.ELECTION_WON, self.ALL)
+        preferred = prefer(VIP4, free, frozenset({"n9"}))
+        assert (preferred.winner, preferred.fell_back) == ("n1", True)
+
+    def test_without_a_candidate_there_is_nobody_to_prefer(self):
+        nobody = Decision(None, Reason.NO_ELIGIBLE_NODES)
+        assert prefer(VIP4, nobody, frozenset({"n1"})) is nobody

@@ -1,0 +1,100 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from purelb.core.election.endpoints import EndpointIndex
+from purelb.core.election.vips import VipIndex, vips_of
+from purelb.core.model import EndpointSlice, PoolType, ServiceKey
+from tests.support.core.snapshots import GROUP, VIP4, VIP6, service
+
+WEB, SHOP = ServiceKey("default", "web"), ServiceKey("default", "shop")
+ONE, TWO = ServiceKey("default", "web-a"), ServiceKey("default", "web-b")
+
+
+def index(*services):
+    made = VipIndex()
+    made.regroup((GROUP,))
+    made.change({one.key: one for one in services})
+    return made
+
+
+class TestVipIndex:
+    def test_a_shared_address_goes_with_the_last_of_its_services(self):
+        shared = index(service("web"), service("shop"))
+        assert shared.vips[VIP4].services == (SHOP, WEB)
+        shared.change({WEB: None})
+        assert shared.vips[VIP4].services == (SHOP,)
+        shared.change({SHOP: None})
+        assert shared.vips == {}
+
+    def test_a_vip_that_stays_as_it_is_stays_the_same_record(self):
+        made = index(service("web", [VIP4]))
+        before = made.vips[VIP4]
+        made.change({SHOP: service("shop", [VIP6])})
+        made.regroup((GROUP,))
+        assert made.vips[VIP4] is before
+
+    def test_a_service_that_is_no_longer_served_has_no_address(self):
+        made = index(service("web"))
+        made.change({WEB: service("web", is_load_balancer=False)})
+        assert made.vips == {}
+
+    def test_a_change_of_the_groups_reaches_every_vip(self):
+        made = index(service("web"))
+        made.regroup(())
+        assert made.vips[VIP4].prefixlen is None
+
+    def test_endpoints_matter_to_few(self):
+        cases = {
+            (PoolType.LOCAL, False, False): False,
+            (PoolType.LOCAL, True, False): False,
+            (PoolType.LOCAL, False, True): True,
+            (PoolType.REMOTE, False, True): False,
+            (PoolType.REMOTE, True, False): True,
+        }
+        for (pool_type, local, affinity), expected in cases.items():
+            one = service(pool_type=pool_type, is_external_local=local, has_affinity=affinity)
+            assert index(one).vips[VIP4].asks_endpoints is expected
+
+    @given(
+        st.lists(
+            st.dictionaries(
+                st.sampled_from([WEB, SHOP]),
+                st.one_of(st.none(), st.sets(st.sampled_from([VIP4, VIP6]))),
+            ),
+            max_size=6,
+        )
+    )
+    def test_any_history_ends_in_what_the_services_say_now(self, history):
+        made, known = index(), {}
+        for changes in history:
+            records = {
+                key: None if vips is None else service(key.name, sorted(vips, key=str))
+                for key, vips in changes.items()
+            }
+            known.update(records)
+            made.change(records)
+        expected = vips_of([s for s in known.values() if s], (GROUP,))
+        assert set(made.vips.values()) == set(expected)
+
+
+class TestEndpointIndex:
+    def test_nodes_of_all_slices_count_until_the_last_slice_goes(self):
+        made = EndpointIndex()
+        assert made.change({ONE: EndpointSlice(WEB, frozenset({"n1"}))})
+        assert made.change({TWO: EndpointSlice(WEB, frozenset({"n2"}))})
+        assert made.nodes == {WEB: {"n1", "n2"}}
+        assert made.change({ONE: None})
+        assert made.change({TWO: EndpointSlice(WEB, frozenset())})
+        assert made.nodes == {}
+        assert not made.change({TWO: None})
+
+    def test_what_changes_nothing_replaces_nothing(self):
+        made = EndpointIndex()
+        made.change({ONE: EndpointSlice(WEB, frozenset({"n1"}))})
+        before = made.nodes
+        assert not made.change({TWO: EndpointSlice(WEB, frozenset({"n1"}))})
+        assert made.nodes is before

@@ -1,0 +1,242 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from ipaddress import ip_address
+
+import pytest
+
+from purelb.core.node.conflicts import MOST_HOSTS, Conflict, Watch
+from purelb.core.node.packets import Claim
+
+LINK, OTHER_LINK = 2, 3
+OWN, OWN_TOO = b"\x02\0\0\0\0\x01", b"\x02\0\0\0\0\x02"
+STRANGER, ANOTHER = b"\x02\0\0\0\0\x0a", b"\x02\0\0\0\0\x0b"
+BOTH = pytest.mark.parametrize(
+    "vip", [ip_address("192.0.2.1"), ip_address("2001:db8::1")], ids=["v4", "v6"]
+)
+
+
+class Segment:
+    """A node that got one address at 0, and what is said on its segment, in virtual time.
+
+    `says` are (time, MAC, link); a host in `answering` (MAC -> from, until) claims the address
+    10 ms after each probe.
+    """
+
+    def __init__(self, vip, *, says=(), answering=None, lost_at=None):
+        self.vip = vip
+        self.answering = answering or {}
+        self.lost_at = lost_at
+        self.probes, self.conflicts = [], []
+        self.claims = list(says)
+        self.watch = Watch().holding([(LINK, vip)], [OWN, OWN_TOO], now=0.0)
+
+    def run(self, until):
+        while (now := self._next()) is not None and now <= until:
+            if now == self.lost_at:
+                self.watch, self.lost_at = self.watch.holding([], [OWN, OWN_TOO], now=now), None
+            for claim in sorted(c for c in self.claims if c[0] == now):
+                self.claims.remove(claim)
+                self._hear(*claim)
+            self.watch, due = self.watch.due(now=now)
+            self.probes += [now] * len(due)
+            self.claims += [
+                (now + 0.01, mac, LINK)
+                for mac, (begin, end) in self.answering.items()
+                if due and begin <= now < end
+            ]
+        return self
+
+    def _next(self):
+        moments = [self.watch.next_at, self.lost_at, *(at for at, _mac, _link in self.claims)]
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    def _hear(self, now, mac, link):
+        self.watch, conflict = self.watch.heard(link, Claim(mac, self.vip), now=now)
+        if conflict is not None:
+            assert conflict == Conflict(self.vip, LINK, mac)
+            self.conflicts.append((now, mac))
+
+
+ALWAYS = (0.0, float("inf"))
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("segment", "probes", "conflicts"),
+    [
+        pytest.param({}, [2, 32, 62], [], id="nobody else has it: probed now and then"),
+        pytest.param(
+            {"answering": {STRANGER: ALWAYS}},
+            [2, 3.01, 33.01, 63.01],
+            [(3.02, STRANGER)],
+            id="a host that has it: confirmed, then reported once",
+        ),
+        pytest.param(
+            {"answering": {STRANGER: ALWAYS, ANOTHER: ALWAYS}},
+            [2, 3.01, 33.01, 63.01],
+            [(3.02, STRANGER), (3.02, ANOTHER)],
+            id="two hosts that have it: each is reported",
+        ),
+        pytest.param(
+            {"says": [(10.0, STRANGER, LINK)], "answering": {STRANGER: (5, 99)}},
+            [2, 11, 41],
+            [(11.01, STRANGER)],
+            id="a host that announces it is asked a second later",
+        ),
+        pytest.param(
+            {"says": [(10.0, STRANGER, LINK)]},
+            [2, 11, 41],
+            [],
+            id="a claim that nobody stands by is no conflict",
+        ),
+        pytest.param(
+            {"says": [(10.0, STRANGER, LINK), (10.5, STRANGER, LINK), (10.9, STRANGER, LINK)]},
+            [2, 11, 41],
+            [],
+            id="claims that go on do not put off the probe",
+        ),
+        pytest.param(
+            {"says": [(31.9, STRANGER, LINK)]},
+            [2, 32.9, 62.9],
+            [],
+            id="a suspicion puts off the periodic probe, not to judge too early",
+        ),
+        pytest.param(
+            {"says": [(32.5, STRANGER, LINK)]},
+            [2, 32, 33.5, 63.5],
+            [],
+            id="a claim soon after a periodic probe is a suspicion only",
+        ),
+        pytest.param(
+            {"says": [(10.0, STRANGER, LINK), (12.0, STRANGER, LINK)]},
+            [2, 11, 41],
+            [(12.0, STRANGER)],
+            id="an answer a second after the probe still counts",
+        ),
+        pytest.param(
+            {"says": [(10.0, STRANGER, LINK), (12.001, STRANGER, LINK)]},
+            [2, 11, 13.001, 43.001],
+            [],
+            id="a later one is a suspicion anew",
+        ),
+        pytest.param(
+            {"says": [(10.0, STRANGER, LINK)], "answering": {STRANGER: ALWAYS}, "lost_at": 10.4},
+            [2, 3.01],
+            [(3.02, STRANGER)],
+            id="an address that was given up is no longer probed",
+        ),
+        pytest.param(
+            {"says": [(10.0, STRANGER, LINK), (11.5, STRANGER, LINK)], "lost_at": 10.4},
+            [2],
+            [],
+            id="the rightful next holder is no conflict",
+        ),
+        pytest.param(
+            {"says": [(10.0, STRANGER, LINK), (11.5, STRANGER, LINK)], "lost_at": 11.2},
+            [2, 11],
+            [],
+            id="an address given up between probe and answer is no conflict",
+        ),
+        pytest.param(
+            {"answering": {OWN: ALWAYS, OWN_TOO: ALWAYS}, "says": [(10.0, OWN_TOO, LINK)]},
+            [2, 32, 62],
+            [],
+            id="an own MAC of any link is not foreign",
+        ),
+        pytest.param(
+            {"says": [(10.0, STRANGER, OTHER_LINK), (11.1, STRANGER, OTHER_LINK)]},
+            [2, 32, 62],
+            [],
+            id="a claim on another link is about another segment",
+        ),
+    ],
+)
+def test_what_is_probed_and_reported(vip, segment, probes, conflicts):
+    seen = Segment(vip, **segment).run(until=70.0)
+    assert seen.probes == pytest.approx(probes)
+    assert [mac for _at, mac in seen.conflicts] == [mac for _at, mac in conflicts]
+    assert [at for at, _mac in seen.conflicts] == pytest.approx([at for at, _mac in conflicts])
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("back_after", "reported"),
+    [
+        pytest.param(0, 1, id="a conflict that lasts is reported once"),
+        pytest.param(240, 1, id="a host that was away for four minutes is no news"),
+        pytest.param(360, 2, id="a host that was away for six minutes is"),
+    ],
+)
+def test_a_conflict_is_reported_again_only_after_five_minutes_of_absence(vip, back_after, reported):
+    segment = Segment(vip, answering={STRANGER: ALWAYS}).run(until=1000.0)
+    segment.answering = {}
+    segment.run(until=1000.0 + back_after)
+    segment.answering = {STRANGER: ALWAYS}
+    segment.run(until=2000.0)
+    assert [mac for _at, mac in segment.conflicts] == [STRANGER] * reported
+
+
+@BOTH
+def test_a_host_that_invents_macs_does_not_fill_the_log(vip):
+    crowd = {bytes([2, 0, 0, 0, 1, n]): ALWAYS for n in range(3 * MOST_HOSTS)}
+    assert len(Segment(vip, answering=crowd).run(until=100.0).conflicts) == MOST_HOSTS
+
+
+@BOTH
+def test_an_address_gained_again_begins_anew(vip):
+    place = (LINK, vip)
+    watch = Watch().holding([place], [OWN], now=0.0)
+    watch, _conflict = watch.heard(LINK, Claim(STRANGER, vip), now=0.5)
+    watch = watch.holding([], [OWN], now=1.0)
+    assert watch.next_at is None
+    assert watch.holding([place], [OWN], now=1.2).next_at == pytest.approx(3.2)
+
+
+@BOTH
+def test_an_address_that_stays_keeps_its_times_when_another_comes(vip):
+    place, other = (LINK, vip), (OTHER_LINK, vip)
+    watch = Watch().holding([place], [OWN], now=0.0).holding([place, other], [OWN], now=1.0)
+    watch, due = watch.due(now=2.0)
+    assert (due, watch.next_at) == ([place], 3.0)
+
+
+def many(count):
+    addresses = [ip_address(int(base) + n) for base in FIRST for n in range(count // 2)]
+    return Watch().holding([(LINK, a) for a in addresses], [OWN], now=0.0)
+
+
+FIRST = (ip_address("198.18.0.0"), ip_address("2001:db8::"))
+
+
+class TestManyAddresses:
+    def test_each_is_probed_in_each_period_and_never_more_than_a_hundred_in_a_second(self):
+        watch, sent = many(1000), []
+        while watch.next_at < 62.0:
+            now = watch.next_at
+            watch, due = watch.due(now=now)
+            assert due
+            sent += [(now, place) for place in due]
+        assert len(sent) == 2000
+        assert len({place for now, place in sent if now < 32.0}) == 1000
+        times = [now for now, _place in sent]
+        assert max(sum(begin <= t < begin + 1.0 for t in times) for begin in set(times)) <= 100
+
+    def test_nothing_is_sent_before_the_next_batch(self):
+        watch, _due = many(1000).due(now=2.0)
+        assert watch.due(now=2.1) == (watch, [])
+
+    def test_a_suspect_goes_first(self):
+        suspect = ip_address(int(FIRST[1]) + 499)
+        watch, _conflict = many(1000).heard(LINK, Claim(STRANGER, suspect), now=1.5)
+        watch, _due = watch.due(now=2.4)
+        assert (LINK, suspect) in watch.due(now=2.65)[1]
+
+    def test_times_that_passed_unnoticed_make_one_probe(self):
+        watch, due = many(2).due(now=600.0)
+        assert (len(due), watch.next_at) == (2, 630.0)
+
+    def test_nothing_is_due_when_nothing_is_held(self):
+        assert Watch().due(now=0.0) == (Watch(), [])
+        assert Watch().next_at is None

@@ -1,0 +1,92 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from ipaddress import ip_address, ip_network
+
+from purelb.core.model import InterfaceAddress, Link
+from purelb.core.names import MAX_SUBNETS
+from purelb.core.node.configuration import NodeConfig
+from purelb.core.node.interfaces import (
+    default_links,
+    lease_subnets,
+    place_for,
+    segments,
+    selected_links,
+)
+from tests.support.core.snapshots import ETH0, OWN4, OWN6, VIP4, on_eth0
+
+ETH1 = Link(3, "eth1", default_metrics={4: 100})
+ETH2 = Link(4, "eth2", default_metrics={6: 10})
+DOWN = Link(5, "eth3", is_up=False, default_metrics={4: 0, 6: 0})
+
+
+def never(_held):
+    return False
+
+
+def ends(held):
+    return held.expires_at is not None
+
+
+class TestDefaultLinks:
+    def test_the_lowest_metric_wins(self):
+        assert default_links([ETH1, ETH0]) == (ETH0,)
+
+    def test_each_family_has_its_own(self):
+        assert default_links([ETH0, ETH2]) == (ETH0, ETH2)
+
+    def test_an_interface_that_is_down_does_not_count(self):
+        assert default_links([DOWN, ETH1]) == (ETH1,)
+
+    def test_without_a_default_route_there_is_none(self):
+        assert default_links([Link(9, "eth9")]) == ()
+
+
+def subnets(addresses, *, is_vip=never):
+    return lease_subnets(segments([ETH0], addresses, is_vip=is_vip))
+
+
+class TestSubnets:
+    def test_are_those_of_the_selected_interfaces_in_order(self):
+        elsewhere = InterfaceAddress(3, ip_address("10.0.0.1"), 8)
+        found = subnets([OWN6, elsewhere, OWN4])
+        assert list(map(str, found)) == ["172.28.1.0/24", "fd28::/64"]
+
+    def test_addresses_that_tell_of_no_segment_do_not_count(self):
+        odd = [
+            InterfaceAddress(2, ip_address("fe80::1"), 64),
+            InterfaceAddress(2, ip_address("169.254.1.1"), 16),
+            InterfaceAddress(2, ip_address("fd01::1"), 64, tentative=True),
+            InterfaceAddress(2, ip_address("fd02::1"), 64, dad_failed=True),
+            InterfaceAddress(2, ip_address("fd03::1"), 64, deprecated=True),
+        ]
+        assert subnets(odd) == ()
+
+    def test_a_vip_does_not_count(self):
+        assert subnets([on_eth0(VIP4, prefixlen=32)], is_vip=ends) == ()
+
+    def test_are_no_more_than_fit(self):
+        many = [InterfaceAddress(2, ip_address("10.0.0.1") + i * 256, 24) for i in range(300)]
+        assert len(subnets(many)) == MAX_SUBNETS
+
+
+class TestPlace:
+    def test_is_the_first_interface_whose_subnet_holds_the_address(self):
+        same = InterfaceAddress(3, ip_address("172.28.1.12"), 24)
+        found = segments([ETH0, ETH1], [same, OWN4], is_vip=never)
+        assert place_for(VIP4, found) == (ETH0, ip_network("172.28.1.0/24"))
+
+    def test_is_none_where_only_a_vip_has_the_subnet(self):
+        assert place_for(VIP4, segments([ETH0], [on_eth0(VIP4)], is_vip=ends)) is None
+
+
+def test_the_interface_for_remote_addresses_is_none_for_local_ones():
+    dummy = Link(9, "kube-lb0")
+    config = NodeConfig(local_interface=".*", interfaces=("kube-lb0",))
+    assert selected_links([ETH0, dummy], config) == (ETH0,)
+
+
+def test_an_agent_knows_a_link_that_an_agent_made():
+    assert Link(9, "kube-lb0", alias="purelb").is_ours
+    assert not Link(9, "kube-lb0").is_ours

@@ -1,0 +1,317 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from dataclasses import replace
+from ipaddress import ip_address
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from purelb.core.addresses import parse_range
+from purelb.core.election.election import Electorate
+from purelb.core.election.leases import Right
+from purelb.core.model import InterfaceAddress, PoolType, Reason
+from purelb.core.node.decisions import judge
+from purelb.core.node.snapshot import electorate_of
+from purelb.core.settings import AddressConfig
+from tests.support.core.snapshots import (
+    DUMMY,
+    ETH0,
+    GROUP,
+    NOW,
+    OWN4,
+    OWN6,
+    VIP4,
+    VIP6,
+    on_eth0,
+    planned,
+    service,
+    world,
+)
+
+BOTH = pytest.mark.parametrize("vip", [VIP4, VIP6], ids=["v4", "v6"])
+
+
+def carried_out(made, before):
+    """Addresses on the interfaces after a plan was carried out."""
+    gone = {(r.held.link, r.held.address) for r in made.removes}
+    put = {(p.link, p.address): p for p in made.puts}
+    kept = [h for h in before if (h.link, h.address) not in gone | put.keys()]
+    return (
+        *kept,
+        *(
+            InterfaceAddress(
+                p.link,
+                p.address,
+                p.prefixlen,
+                NOW + p.valid_lft,
+                NOW + p.preferred_lft,
+                p.no_prefix_route,
+            )
+            for p in put.values()
+        ),
+    )
+
+
+@BOTH
+class TestTheWinner:
+    def test_puts_a_missing_address_on_the_interface_of_its_subnet(self, vip):
+        fresh = world(service(addresses=[vip]))
+        (put,) = planned(fresh).puts
+        assert (put.link, put.address, put.is_new) == (ETH0.index, vip, True)
+        assert judge(fresh).verdicts[vip].reason is Reason.ELECTION_WON
+
+    def test_gives_it_no_longer_a_life_than_its_lease(self, vip):
+        (put,) = planned(world(service(addresses=[vip]), ends_at=NOW + 9.7)).puts
+        assert (put.valid_lft, put.preferred_lft) == (8, 8)
+
+    def test_gives_it_no_longer_a_life_than_configured(self, vip):
+        config = AddressConfig(valid_lifetime=60, preferred_lifetime=30)
+        long = world(service(addresses=[vip]), ends_at=NOW + 600, config=config)
+        (put,) = planned(long).puts
+        assert (put.valid_lft, put.preferred_lft) == (60, 30)
+
+    def test_never_makes_it_permanent(self, vip):
+        config = AddressConfig(valid_lifetime=0, preferred_lifetime=0)
+        (put,) = planned(world(service(addresses=[vip]), config=config)).puts
+        assert (put.valid_lft, put.preferred_lft) == (10, 10)
+
+    def test_does_nothing_about_a_fresh_address(self, vip):
+        made = planned(world(service(addresses=[vip]), held=[on_eth0(vip)]))
+        assert (made.puts, made.removes) == ((), ())
+
+    def test_renews_an_address_after_its_lease_was_renewed(self, vip):
+        aging = on_eth0(vip, lifetime=5)
+        (put,) = planned(world(service(addresses=[vip]), held=[aging])).puts
+        assert (put.valid_lft, put.is_new) == (10, False)
+
+    def test_gives_a_life_to_an_address_that_somebody_made_permanent(self, vip):
+        (put,) = planned(world(service(addresses=[vip]), held=[on_eth0(vip, lifetime=None)])).puts
+        assert put.valid_lft == 10
+
+    def test_replaces_an_address_with_a_wrong_mask(self, vip):
+        wrong = on_eth0(vip, prefixlen=30)
+        made = planned(world(service(addresses=[vip]), held=[wrong]))
+        assert [r.held for r in made.removes] == [wrong]
+        assert [p.is_new for p in made.puts] == [True]
+
+    def test_replaces_an_address_whose_prefix_route_is_not_as_configured(self, vip):
+        routed = on_eth0(vip, no_prefix_route=False)
+        made = planned(world(service(addresses=[vip]), held=[routed]))
+        assert [r.held for r in made.removes] == [routed]
+        assert [p.is_new for p in made.puts] == [True]
+
+    def test_renews_an_address_whose_preference_is_not_as_configured(self, vip):
+        config = AddressConfig(preferred_lifetime=3)
+        (put,) = planned(world(service(addresses=[vip]), held=[on_eth0(vip)], config=config)).puts
+        assert (put.valid_lft, put.preferred_lft, put.is_new) == (10, 3, False)
+
+    def test_puts_back_an_address_that_failed_duplicate_detection(self, vip):
+        failed = on_eth0(vip, dad_failed=True)
+        made = planned(world(service(addresses=[vip]), held=[failed]))
+        assert [r.held for r in made.removes] == [failed]
+        assert [p.is_new for p in made.puts] == [True]
+
+    def test_skips_duplicate_detection_only_where_the_service_says_so(self, vip):
+        (careful,) = planned(world(service(addresses=[vip]))).puts
+        (quick,) = planned(world(service(addresses=[vip], skip_dad=True))).puts
+        assert (careful.no_dad, quick.no_dad) == (False, True)
+
+    def test_uses_the_mask_of_the_pool(self, vip):
+        narrow = replace(
+            GROUP,
+            ranges=tuple(replace(r, aggregation=r.subnet.prefixlen + 4) for r in GROUP.ranges),
+        )
+        (put,) = planned(world(service(addresses=[vip]), groups=(narrow,))).puts
+        assert put.prefixlen == (28 if vip.version == 4 else 68)
+
+    def test_puts_nothing_when_less_than_a_second_is_left(self, vip):
+        last = world(service(addresses=[vip]), held=[on_eth0(vip)], ends_at=NOW + 0.9)
+        made = planned(last)
+        assert (made.puts, len(made.removes)) == ((), 1)
+
+    def test_puts_nothing_without_a_right(self, vip):
+        assert planned(world(service(addresses=[vip]), right=None)).puts == ()
+
+    def test_uses_the_mask_of_the_subnet_when_no_pool_holds_it_any_more(self, vip):
+        (put,) = planned(world(service(addresses=[vip]), groups=())).puts
+        assert put.prefixlen == (24 if vip.version == 4 else 64)
+
+    def test_has_nowhere_to_put_it_without_an_interface_in_its_subnet(self, vip):
+        bare = world(service(addresses=[vip]), addresses=())
+        assert planned(bare).puts == ()
+        assert judge(bare).verdicts[vip].reason is Reason.NO_LOCAL_INTERFACE
+
+    def test_never_takes_a_vip_for_its_own_subnet(self, vip):
+        alone = world(service(addresses=[vip]), addresses=(on_eth0(vip, lifetime=5),))
+        assert judge(alone).verdicts[vip].reason is Reason.NO_LOCAL_INTERFACE
+
+
+@BOTH
+class TestWhoeverIsNotTheWinner:
+    def loser(self, vip, **more):
+        everyone = ("n1", "n2", "n3")
+        candidates = {
+            n: world(service(addresses=[vip]), node=n, members=everyone, **more) for n in everyone
+        }
+        verdicts = {n: judge(w).verdicts[vip] for n, w in candidates.items()}
+        return next(candidates[n] for n, v in verdicts.items() if v.decision.winner != n)
+
+    def test_withdraws_it(self, vip):
+        held = on_eth0(vip)
+        made = planned(self.loser(vip, held=[held]))
+        assert [(r.held, r.reason) for r in made.removes] == [(held, Reason.NOT_WINNER)]
+        assert made.puts == ()
+
+    def test_exactly_one_node_wins(self, vip):
+        everyone = ("n1", "n2", "n3")
+        plans = [
+            planned(world(service(addresses=[vip]), node=n, members=everyone)) for n in everyone
+        ]
+        assert sum(len(p.puts) for p in plans) == 1
+
+    def test_withdraws_when_its_right_has_lapsed(self, vip):
+        right = Right(NOW - 0.1, NOW + 2.9)
+        members = world().electorate.members
+        lapsed = electorate_of(members, right, listed=True, now=NOW)
+        made = planned(
+            world(service(addresses=[vip]), held=[on_eth0(vip)], right=right, electorate=lapsed)
+        )
+        assert [r.reason for r in made.removes] == [Reason.LEASE_UNHEALTHY]
+
+    def test_withdraws_what_no_service_has(self, vip):
+        made = planned(world(held=[on_eth0(vip)]))
+        assert [r.reason for r in made.removes] == [Reason.NO_SERVICE]
+
+    def test_withdraws_when_no_node_is_eligible(self, vip):
+        made = planned(
+            world(service(addresses=[vip]), held=[on_eth0(vip)], electorate=Electorate())
+        )
+        assert [r.reason for r in made.removes] == [Reason.NO_ELIGIBLE_NODES]
+
+    def test_leaves_services_of_others_alone(self, vip):
+        theirs = service(addresses=[vip])
+        for stranger in (
+            replace(theirs, allocated_by_us=False),
+            replace(theirs, is_load_balancer=False),
+        ):
+            assert judge(world(stranger)).verdicts == {}
+
+    def test_does_not_put_remote_addresses_on_a_real_interface(self, vip):
+        remote = replace(service(addresses=[vip]), pool_type=PoolType.REMOTE)
+        assert planned(world(remote)).puts == ()
+        assert judge(world(remote)).verdicts[vip].reason is Reason.NO_DUMMY_INTERFACE
+
+
+@BOTH
+class TestARemoteAddress:
+    def on_dummy(self, vip, **more):
+        remote = service(addresses=[vip], pool_type=PoolType.REMOTE)
+        return world(remote, dummy=DUMMY, dummies=frozenset({DUMMY.index}), **more)
+
+    def held(self, vip, **more):
+        return replace(on_eth0(vip, lifetime=None, no_prefix_route=False), link=9, **more)
+
+    def test_is_put_on_the_dummy_interface_for_ever_and_with_its_route(self, vip):
+        (put,) = planned(self.on_dummy(vip)).puts
+        assert (put.link, put.valid_lft, put.preferred_lft) == (DUMMY.index, None, None)
+        assert put.no_prefix_route is False
+
+    def test_has_the_mask_that_its_pool_asks_for(self, vip):
+        narrow = replace(
+            GROUP, ranges=tuple(replace(r, aggregation=r.first.max_prefixlen) for r in GROUP.ranges)
+        )
+        (put,) = planned(self.on_dummy(vip, groups=(narrow,))).puts
+        assert put.prefixlen == vip.max_prefixlen
+
+    def test_of_a_pool_that_is_gone_has_a_mask_of_its_own(self, vip):
+        (put,) = planned(self.on_dummy(vip, groups=())).puts
+        assert put.prefixlen == vip.max_prefixlen
+
+    def test_stays_as_it_is_when_it_is_there(self, vip):
+        made = planned(self.on_dummy(vip, held=[self.held(vip)]))
+        assert (made.puts, made.removes) == ((), ())
+
+    def test_that_somebody_gave_an_end_is_put_again(self, vip):
+        aging = self.held(vip, expires_at=NOW + 5, preferred_until=NOW + 5)
+        (put,) = planned(self.on_dummy(vip, held=[aging])).puts
+        assert (put.valid_lft, put.is_new) == (None, False)
+
+    @pytest.mark.parametrize(("left", "expected"), [(90, ()), (40, (100,))], ids=["young", "old"])
+    def test_with_a_lifetime_is_refreshed_at_half_of_it(self, vip, left, expected):
+        aging = self.held(vip, expires_at=NOW + left, preferred_until=NOW + left)
+        config = AddressConfig(100, 100, no_prefix_route=False)
+        made = planned(self.on_dummy(vip, held=[aging], dummy_config=config))
+        assert tuple(p.valid_lft for p in made.puts) == expected
+
+    def test_goes_with_its_last_service_although_it_has_no_end(self, vip):
+        empty = world(dummies=frozenset({9}), held=[self.held(vip)])
+        assert [r.reason for r in planned(empty).removes] == [Reason.NO_SERVICE]
+
+    def test_stays_when_the_lease_is_lost_as_nobody_would_take_over(self, vip):
+        lost = self.on_dummy(vip, held=[self.held(vip)], right=None)
+        assert planned(replace(lost, electorate=Electorate(healthy=False))).removes == ()
+
+    def test_never_gets_a_preference_longer_than_its_life(self, vip):
+        config = AddressConfig(100, 50, no_prefix_route=False)
+        (put,) = planned(self.on_dummy(vip, dummy_config=config)).puts
+        assert (put.valid_lft, put.preferred_lft) == (100, 50)
+
+
+class TestWhatIsNotOurs:
+    def test_an_address_outside_all_pools_stays(self):
+        stranger = on_eth0(ip_address("172.28.1.99"), lifetime=60)
+        assert planned(world(held=[stranger])).removes == ()
+
+    def test_the_nodes_own_address_stays_even_inside_a_pool(self):
+        everything = replace(
+            GROUP,
+            ranges=(
+                parse_range("172.28.1.0/24", "172.28.1.0/24"),
+                parse_range("fd28::/64", "fd28::/64"),
+            ),
+        )
+        assert planned(world(groups=(everything,))).removes == ()
+
+    def test_an_address_that_the_node_is_known_by_stays_even_if_it_is_leased(self):
+        leased = on_eth0(VIP4, lifetime=60)
+        made = planned(world(held=[leased], known=frozenset({VIP4})))
+        assert made.removes == ()
+
+    def test_an_address_that_the_node_is_known_by_is_never_a_vip(self):
+        odd = world(service(addresses=[VIP6]), known=frozenset({VIP6}))
+        assert planned(odd).puts == ()
+        assert judge(odd).verdicts[VIP6].reason is Reason.NODE_ADDRESS
+
+    def test_what_this_process_put_goes_even_if_its_pool_is_gone(self):
+        held = on_eth0(VIP4)
+        made = planned(world(held=[held], groups=(), put=frozenset({(2, VIP4)})))
+        assert [r.held for r in made.removes] == [held]
+
+
+@given(
+    holding=st.sets(st.sampled_from([VIP4, VIP6, GROUP.ranges[0].last, GROUP.ranges[1].last])),
+    serving=st.sets(st.sampled_from([VIP4, VIP6, GROUP.ranges[0].last, GROUP.ranges[1].last])),
+    lifetime=st.floats(0.0, 20.0),
+    members=st.sets(st.sampled_from(["n1", "n2", "n3"])),
+    left=st.floats(-5.0, 10.0),
+)
+def test_a_plan_carried_out_from_any_point_leaves_nothing_to_do(
+    holding, serving, lifetime, members, left
+):
+    right = Right(NOW + left - 3, NOW + left)
+    before = tuple(on_eth0(a, lifetime=lifetime) for a in holding)
+    start = world(service(addresses=serving), members=sorted(members), right=right, held=before)
+    healthy = electorate_of(start.electorate.members, right, listed=True, now=NOW)
+    start = replace(start, electorate=healthy)
+    made = planned(start)
+    after = carried_out(made, start.addresses)
+    again = planned(replace(start, addresses=after))
+    assert (again.removes, again.puts) == ((), ())
+    assert {OWN4, OWN6} <= set(after)
+    for held in after:
+        # The kernel rounds up what it reports, and is up to a second late: together no longer than
+        # the right.
+        assert held.expires_at is None or held.expires_at < max(right.ends_at, NOW + 1)

@@ -1,0 +1,104 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Things that happen at the same moment, in every order: who has the address afterwards.
+
+Each race is decided by functions on frozen records, so an order of events is an order of calls.
+What only a cluster can show is in the integration tests.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from purelb.core.election.election import Electorate
+from purelb.core.election.leases import Membership, Renewal
+from purelb.core.model import Lease
+from purelb.core.node.announcing import Announcements
+from purelb.core.node.snapshot import electorate_of
+from purelb.core.settings import AnnounceConfig, LeaseTiming
+from tests.support.core.snapshots import NOW, VIP4, VIP6, on_eth0, planned, service, world
+
+BOTH = pytest.mark.parametrize("vip", [VIP4, VIP6], ids=["v4", "v6"])
+TIMING = LeaseTiming()
+WALL = 1_700_000_000.0
+
+
+@BOTH
+def test_an_address_that_is_withdrawn_is_never_refreshed_in_the_same_plan(vip):
+    aging = on_eth0(vip, lifetime=2)
+    lost = world(service(addresses=[vip]), node="n9", members=["n1"], held=[aging])
+    made = planned(lost)
+    assert [r.held for r in made.removes] == [aging]
+    assert made.puts == ()
+
+
+@BOTH
+def test_the_second_announcement_leaves_the_loser_time_to_withdraw(vip):
+    config, place = AnnounceConfig(), (2, vip)
+    left, first = Announcements().gained([place], config, now=0.0).due([place], config, now=0.0)
+    assert first == [place]
+    assert left.next_at == config.delay > 0
+
+
+@BOTH
+def test_a_sequence_stops_when_the_election_changes_in_its_middle(vip):
+    config, place = AnnounceConfig(), (2, vip)
+    left, _first = Announcements().gained([place], config, now=0.0).due([place], config, now=0.0)
+    left, _second = left.due([place], config, now=config.delay)
+    left, due = left.due([], config, now=config.delay + config.interval)
+    assert (due, left.next_at) == ([], None)
+
+
+@BOTH
+def test_failed_renewals_withdraw_before_any_peer_may_take_over(vip):
+    renewal = Renewal(TIMING).succeeded(NOW, NOW).failed(NOW + 5).at(NOW + 7)
+    assert renewal.right is None
+    held = on_eth0(vip, lifetime=5)
+    electorate = electorate_of(world().electorate.members, renewal.right, listed=True, now=NOW + 7)
+    unhealthy = world(service(addresses=[vip]), held=[held], electorate=electorate)
+    assert [r.held for r in planned(unhealthy).removes] == [held]
+    peer = Membership().observe(
+        Lease("n1", holder="n1", renew_time=WALL), now=NOW + 0.001, wall_time=WALL
+    )
+    assert [m.node for m in peer.live(NOW + 7)] == ["n1"]
+
+
+def test_no_order_of_news_after_a_partition_makes_two_winners():
+    """One node comes back, one was there all the time: whatever each hears first, they agree."""
+    news = [
+        Lease("n1", holder="n1", renew_time=WALL + 60),
+        Lease("n2", holder="n2", renew_time=WALL + 60),
+        Lease("n3", holder="n3", renew_time=WALL + 60),
+    ]
+    results = set()
+    for order in itertools.permutations(news):
+        membership = Membership()
+        for lease in order:
+            membership = membership.observe(lease, now=NOW, wall_time=WALL + 60)
+        results.add(tuple(m.node for m in membership.live(NOW + 1)))
+    assert results == {("n1", "n2", "n3")}
+
+
+@BOTH
+def test_a_missing_address_is_put_back_and_a_stale_one_is_not(vip):
+    missing = world(service(addresses=[vip]))
+    assert [p.address for p in planned(missing).puts] == [vip]
+    no_longer = replace(missing, electorate=Electorate())
+    assert planned(no_longer).puts == ()
+
+
+@BOTH
+def test_a_node_that_leaves_plans_nothing_but_withdrawals(vip):
+    held = on_eth0(vip)
+    leaving = world(service(addresses=[vip]), held=[held], leaving=True)
+    made = planned(leaving)
+    assert ([r.held for r in made.removes], made.puts) == ([held], ())
+
+
+def test_a_renewal_answered_after_the_end_does_not_revive_the_right():
+    late = Renewal(TIMING).succeeded(NOW, NOW).stopped().succeeded
+    with pytest.raises(KeyError):
+        late(NOW + 1, NOW + 2)

@@ -1,0 +1,68 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+from pathlib import Path
+
+import pytest
+
+from labkit.errors import Problem
+from labkit.images.buildah import pip_config
+from labkit.images.builds import Build, content_hash
+from labkit.images.programs import version_of
+
+
+@pytest.fixture
+def source(tmp_path: Path):
+    (tmp_path / "main.go").write_text("package main\n")
+    (tmp_path / "notes.txt").write_text("not an input\n")
+    return tmp_path
+
+
+def test_a_hash_stays_while_its_inputs_do(source: Path):
+    before = content_hash([source], "flag")
+    (source / "notes.txt").write_text("changed\n")
+    assert content_hash([source], "flag") == before
+
+
+@pytest.mark.parametrize("change", ["content", "name", "extra"])
+def test_a_hash_changes_with_each_input(source: Path, change: str):
+    before = content_hash([source], "flag")
+    if change == "content":
+        (source / "main.go").write_text("package other\n")
+    elif change == "name":
+        (source / "main.go").rename(source / "lab.go")
+    assert content_hash([source], "other" if change == "extra" else "flag") != before
+
+
+def test_a_build_that_fails_half_way_does_not_count_as_done(tmp_path: Path):
+    def fail(scratch: Path, _log: Path) -> None:
+        (scratch / "half").touch()
+        raise RuntimeError
+
+    build = Build("thing", 1, tmp_path / "thing-1", fail)
+    with pytest.raises(RuntimeError):
+        build.ensure(logs=tmp_path)
+    assert not build.is_done
+
+
+def test_a_build_runs_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    made = []
+    build = Build("thing", 1, tmp_path / "thing-1", lambda scratch, _log: made.append(scratch))
+    build.ensure(logs=tmp_path)
+    build.ensure(logs=tmp_path)
+    assert len(made) == 1
+    assert capsys.readouterr().out.count("thing") == 2
+
+
+def test_a_version_comes_from_the_pin():
+    pins = "require k8s.io/kubernetes v1.2.3\n\nrequire (\n\tk8s.io/api v0.2.3 // indirect\n)\n"
+    assert version_of("k8s.io/kubernetes", pins) == "1.2.3"
+    assert version_of("k8s.io/api", pins) == "0.2.3"
+    with pytest.raises(Problem, match="restore it"):
+        version_of("k8s.io/nothing", pins)
+
+
+def test_pips_settings_of_the_machine_reach_the_build():
+    text = pip_config({"PIP_DEFAULT_TIMEOUT": "180", "PIP_INDEX_URL": ""})
+    assert "default-timeout = 180" in text
+    assert "index-url" not in text

@@ -1,0 +1,83 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+from pathlib import Path
+
+import pytest
+
+from labkit.cluster import preflight
+from labkit.errors import Problem, StepFailed
+from labkit.host.places import Places, places
+from labkit.topology import plan
+
+
+def test_only_root_may_go_on():
+    preflight.check_root(0)
+    with pytest.raises(Problem, match="run it as root"):
+        preflight.check_root(1000)
+
+
+def test_a_missing_tun_device_comes_with_the_command_that_makes_it(tmp_path: Path):
+    with pytest.raises(Problem, match=r"mknod .* c 10 200"):
+        preflight.check_tun(tmp_path / "tun")
+
+
+def test_a_full_disk_is_refused_with_what_is_needed(tmp_path: Path):
+    with pytest.raises(Problem, match=r"1\.0 GiB are free .* needs 2 GiB"):
+        preflight.check_disk(tmp_path / "not/yet", gib=2, free=1 << 30)
+
+
+@pytest.mark.parametrize("address", ["172.28.255.9/24", "fd28:0:0:ff::9/64", "172.28.255.6/32"])
+def test_a_subnet_of_somebody_else_is_refused(address: str):
+    with pytest.raises(Problem, match=f"eth9 has {address}"):
+        preflight.check_subnets(plan(number=1, nodes=1), [("eth9", address)])
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["172.28.1.1/24", "10.0.0.1/8", "fd00::2/24", "172.28.255.1/30", "fd28:0:0:ff::9/126"],
+)
+def test_a_subnet_beside_the_labs_is_none_of_its_business(address: str):
+    preflight.check_subnets(plan(number=1, nodes=1), [("eth9", address)])
+
+
+@pytest.mark.parametrize("cache", ["/run/lab", "/var/lib/x/lab", "/var/log/lab", "/srv/a b/lab"])
+def test_a_folder_that_nodes_could_not_use_is_refused(cache: str):
+    with pytest.raises(Problem, match="folder"):
+        preflight.check_folder(Places(cache=Path(cache)))
+
+
+@pytest.mark.parametrize("number", ["-1", "16", "one", "01", " 1"])
+def test_a_number_that_no_lab_has_is_refused(monkeypatch: pytest.MonkeyPatch, number: str):
+    monkeypatch.setenv("LAB_NUMBER", number)
+    with pytest.raises(Problem, match=f"LAB_NUMBER '{number}' .* use 0 to 15"):
+        places()
+
+
+@pytest.mark.parametrize(
+    ("number", "folder"), [(None, "run"), ("", "run"), ("0", "run"), ("1", "run1"), ("15", "run15")]
+)
+def test_a_labs_folder_comes_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch, number: str | None, folder: str
+):
+    monkeypatch.setenv("PURELB_LAB_CACHE", "/srv/cache")
+    monkeypatch.delenv("LAB_NUMBER", raising=False)
+    if number is not None:
+        monkeypatch.setenv("LAB_NUMBER", number)
+    at = places()
+    assert (at.run, at.lock) == (Path("/srv/cache", folder), Path(f"/srv/cache/{folder}.lock"))
+
+
+def test_what_is_built_stays_while_another_lab_of_the_checkout_is_up(tmp_path: Path):
+    (tmp_path / "run1").mkdir()
+    assert Places(cache=tmp_path).others == [tmp_path / "run1"]
+    assert Places(cache=tmp_path, number=1).others == []
+
+
+def test_a_failed_step_shows_the_end_of_its_log(tmp_path: Path):
+    log = tmp_path / "etcd.log"
+    log.write_text("\n".join(f"line {i}" for i in range(100)))
+    text = str(StepFailed("etcd", "it ended", log=log))
+    assert text.startswith(f"etcd failed: it ended\nlog: {log}\n")
+    assert text.endswith("line 99")
+    assert "line 91" not in text

@@ -1,0 +1,112 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+import os
+from collections import OrderedDict
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tests.support import ROOT
+from tests.support.lab import scheduling
+from tests.support.lab.scheduling import FIGURE, Figures, Scheduling
+
+
+@pytest.mark.parametrize(
+    ("worker", "number", "lab"),
+    [("gw0", None, "0"), ("gw1", None, "1"), ("gw1", "", "1"), ("gw1", "4", "5")],
+)
+def test_each_worker_has_a_lab_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, worker: str, number: str | None, lab: str
+):
+    monkeypatch.setenv("PYTEST_XDIST_WORKER", worker)
+    monkeypatch.setenv("LAB_NUMBER", number or "")
+    if number is None:
+        monkeypatch.delenv("LAB_NUMBER")
+    scheduling.choose_lab.cache_clear()
+    scheduling.choose_lab()
+    assert os.environ["LAB_NUMBER"] == lab
+
+
+@pytest.mark.parametrize("number", [None, "4"])
+def test_without_workers_the_lab_is_the_one_that_was_named(
+    monkeypatch: pytest.MonkeyPatch, number: str | None
+):
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+    monkeypatch.delenv("LAB_NUMBER", raising=False)
+    if number is not None:
+        monkeypatch.setenv("LAB_NUMBER", number)
+    scheduling.choose_lab.cache_clear()
+    scheduling.choose_lab()
+    assert os.environ.get("LAB_NUMBER") == number
+
+
+@pytest.mark.parametrize(
+    ("worker", "order"),
+    [("gw0", ["outage-1", "outage-2", "clocks", "a", "b"]),
+     ("", ["a", "clocks", "outage-1", "outage-2", "b"])],
+    ids=["worker", "alone"],
+)  # fmt: skip
+def test_workers_begin_with_the_longest_files(
+    monkeypatch: pytest.MonkeyPatch, worker: str, order: list[str]
+):
+    monkeypatch.setenv("PYTEST_XDIST_WORKER", worker)
+    files = {"a": "a", "clocks": "clocks", "outage-1": "outage", "outage-2": "outage", "b": "b"}
+    items = [SimpleNamespace(name=n, path=Path(f"/x/test_{f}.py")) for n, f in files.items()]
+    scheduling.put_longest_first(items)
+    assert [item.name for item in items] == order
+
+
+def test_the_files_that_take_long_are_there():
+    there = {path.name for path in (ROOT / "tests/integration").rglob("test_*.py")}
+    assert [name for name in scheduling.LONGEST if name not in there] == []
+
+
+class Worker:
+    """Takes the numbers of the tests that it is to run."""
+
+    def __init__(self, name: str) -> None:
+        self.gateway, self.given = SimpleNamespace(id=name), []
+
+    def send_runtest_some(self, numbers: list[int]) -> None:
+        self.given += numbers
+
+
+@pytest.mark.parametrize(
+    ("name", "order"),
+    [
+        ("gw0", ["docs", "molecule", "outage", "a"]),
+        ("gw1", ["docs", "molecule", "outage", "a"]),
+        ("gw2", ["outage", "a", "docs", "molecule"]),
+    ],
+)
+def test_files_that_wait_are_the_last_workers_as_long_as_there_are_some(
+    name: str, order: list[str]
+):
+    tests = [f"x/test_{file}.py::test_it" for file in ("docs", "outage", "molecule", "a")]
+    scheduling, worker = Scheduling.__new__(Scheduling), Worker(name)
+    scheduling.numnodes = 3
+    scheduling.workqueue = OrderedDict((test.partition("::")[0], {test: False}) for test in tests)
+    scheduling.assigned_work, scheduling.registered_collections = {}, {worker: tests}
+    while scheduling.workqueue:
+        scheduling._assign_work_unit(worker)  # noqa: SLF001 - where xdist asks
+    assert [tests[number] for number in worker.given] == [
+        f"x/test_{file}.py::test_it" for file in order
+    ]
+
+
+class Terminal(list):
+    """Keeps the lines that it is told to write."""
+
+    write_line = list.append
+
+
+def test_a_figure_is_shown_once_and_nothing_else_is():
+    terminal = Terminal()
+    plugins = SimpleNamespace(get_plugin={"terminalreporter": terminal}.get)
+    figures = Figures(SimpleNamespace(pluginmanager=plugins))
+    for when in ("setup", "call", "teardown"):
+        properties = [("other", "thing"), (FIGURE, "gone after 1.00 s")]
+        figures.pytest_runtest_logreport(SimpleNamespace(when=when, user_properties=properties))
+    assert terminal == ["    gone after 1.00 s"]

@@ -1,0 +1,233 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from purelb.apply import objects
+from purelb.core.errors import ObjectError
+from purelb.module.errors import ClusterError, RefusedError
+from purelb.module.manifests import Object
+
+CUSTOM = {"apiVersion": "purelb.io/v2", "kind": "ServiceGroup", "metadata": {"name": "default"}}
+
+
+@pytest.fixture
+def key() -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "key", "namespace": "lab"},
+        "stringData": {"key": "first"},
+    }
+
+
+def manage(cluster: Any, *wanted: Object, check_mode: bool = False, **params: Any) -> Any:
+    defaults = {
+        "state": "present",
+        "initial": [],
+        "namespace": None,
+        "force_conflicts": False,
+        "wait": True,
+        "wait_timeout": 0,
+    }
+    return objects.manage(cluster, {"objects": list(wanted), **defaults, **params}, check_mode)
+
+
+def read(cluster: Any, **asked: Any) -> Any:
+    defaults = {"api_version": "v1", "namespace": None, "names": [], "labels": {}}
+    return objects.info(cluster, {**defaults, **asked}, check_mode=True)
+
+
+def actions(result: Object) -> list[str]:
+    return [entry["action"] for entry in result["results"]]
+
+
+def test_what_is_missing_is_created_in_order(cluster: Any, namespace: Object, config_map: Object):
+    result = manage(cluster, namespace, config_map)
+    assert actions(result) == ["created", "created"]
+    assert cluster.writes == ["apply lab", "apply settings"]
+    assert result["changed"]
+
+
+def test_the_second_time_nothing_changes(cluster: Any, namespace: Object, config_map: Object):
+    manage(cluster, namespace, config_map)
+    result = manage(cluster, namespace, config_map)
+    assert actions(result) == ["unchanged", "unchanged"]
+    assert not result["changed"]
+    assert result["diff"] == []
+
+
+def test_a_change_is_shown(cluster: Any, namespace: Object, config_map: Object):
+    manage(cluster, namespace, config_map)
+    result = manage(cluster, {**config_map, "data": {"colour": "red"}})
+    assert actions(result) == ["changed"]
+    assert result["diff"][0]["before"]["data"] == {"colour": "green"}
+
+
+def test_check_mode_writes_nothing(cluster: Any, namespace: Object, config_map: Object):
+    result = manage(cluster, namespace, config_map, CUSTOM, check_mode=True)
+    assert actions(result) == ["created", "created", "created"]
+    assert cluster.writes == []
+
+
+def test_conflicts_are_forced_only_if_asked_for(cluster: Any, namespace: Object):
+    manage(cluster, namespace)
+    assert not cluster.forced
+    manage(cluster, namespace, force_conflicts=True)
+    assert cluster.forced
+
+
+def test_a_missing_namespace_is_an_error_outside_check_mode(cluster: Any, config_map: Object):
+    with pytest.raises(RefusedError, match="not found"):
+        manage(cluster, config_map)
+
+
+def test_an_unknown_kind_says_what_to_apply_first(cluster: Any):
+    with pytest.raises(ClusterError, match="apply its CustomResourceDefinition first"):
+        manage(cluster, CUSTOM)
+
+
+class TestInitial:
+    def test_what_is_missing_comes_after_the_namespace_and_before_the_rest(
+        self, cluster: Any, namespace: Object, config_map: Object, key: Object
+    ):
+        result = manage(cluster, namespace, config_map, initial=[key])
+        assert cluster.writes == ["apply lab", "apply key", "apply settings"]
+        assert actions(result) == ["created", "created", "created"]
+
+    def test_what_is_there_stays_as_it_is(self, cluster: Any, namespace: Object, key: Object):
+        manage(cluster, namespace, initial=[key])
+        other = {**key, "stringData": {"key": "another"}}
+        result = manage(cluster, namespace, initial=[other], force_conflicts=True)
+        assert actions(result) == ["unchanged", "unchanged"]
+        assert not result["changed"]
+        assert cluster.stored["secrets", "lab", "key"]["stringData"] == {"key": "first"}
+
+    def test_check_mode_creates_nothing(self, cluster: Any, namespace: Object, key: Object):
+        result = manage(cluster, namespace, initial=[key, CUSTOM], check_mode=True)
+        assert actions(result) == ["created", "created", "created"]
+        assert cluster.writes == []
+
+    def test_what_it_shows_of_a_secret_is_not_its_value(
+        self, cluster: Any, namespace: Object, key: Object
+    ):
+        assert "first" not in str(manage(cluster, namespace, initial=[key])["diff"])
+
+    def test_it_does_not_go_with_deletion(self, cluster: Any, key: Object):
+        with pytest.raises(ClusterError, match="initial goes with state=present"):
+            manage(cluster, initial=[key], state="absent")
+
+    def test_what_is_no_object_is_named_by_its_place(self, cluster: Any, key: Object):
+        with pytest.raises(ObjectError, match=r"initial\[1\].*kind: missing"):
+            manage(cluster, initial=[key, {"apiVersion": "v1"}])
+
+
+def test_objects_without_a_namespace_get_the_one_of_the_call(
+    cluster: Any, namespace: Object, config_map: Object
+):
+    del config_map["metadata"]["namespace"]
+    result = manage(cluster, namespace, config_map, namespace="lab")
+    assert result["results"][1]["namespace"] == "lab"
+
+
+def test_a_missing_namespace_option_is_asked_for(cluster: Any, config_map: Object):
+    del config_map["metadata"]["namespace"]
+    with pytest.raises(ClusterError, match="or the option namespace for all"):
+        manage(cluster, config_map)
+
+
+def test_deletion_goes_backwards(cluster: Any, namespace: Object, config_map: Object):
+    manage(cluster, namespace, config_map)
+    cluster.writes.clear()
+    result = manage(cluster, namespace, config_map, state="absent")
+    assert cluster.writes == ["delete settings", "delete lab"]
+    assert actions(result) == ["deleted", "deleted"]
+
+
+def test_what_is_gone_stays_gone_without_a_change(cluster: Any, config_map: Object):
+    result = manage(cluster, config_map, CUSTOM, state="absent")
+    assert actions(result) == ["absent", "absent"]
+    assert not result["changed"]
+
+
+def test_deletion_in_check_mode_writes_nothing(cluster: Any, namespace: Object, config_map: Object):
+    manage(cluster, namespace, config_map)
+    cluster.writes.clear()
+    result = manage(cluster, config_map, state="absent", check_mode=True)
+    assert actions(result) == ["deleted"]
+    assert cluster.writes == []
+
+
+def test_a_time_out_names_the_object_and_what_its_pods_wait_for(cluster: Any, namespace: Object):
+    manage(cluster, namespace)
+    agent = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "lbnodeagent", "namespace": "lab", "generation": 1},
+        "spec": {"selector": {"matchLabels": {"component": "lbnodeagent"}}},
+    }
+    waiting = {"reason": "ErrImagePull", "message": "not found"}
+    cluster.stored["pods", "lab", "a"] = {
+        "metadata": {"name": "a"},
+        "status": {"containerStatuses": [{"name": "main", "state": {"waiting": waiting}}]},
+    }
+    with pytest.raises(ClusterError) as error:
+        manage(cluster, agent)
+    assert "DaemonSet lab/lbnodeagent is not ready after 0 s" in str(error.value)
+    assert "Pod a, container main: ErrImagePull: not found" in str(error.value)
+
+
+def test_a_rollout_that_comes_further_may_take_longer_than_one_step_of_it(
+    cluster: Any, namespace: Object, monkeypatch: pytest.MonkeyPatch
+):
+    manage(cluster, namespace)
+    agent = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "lbnodeagent", "namespace": "lab"},
+    }
+    began, stored = time.monotonic(), cluster.get
+
+    def get(kind: Any, **where: Any) -> Any:
+        found = stored(kind, **where)
+        if found and found["kind"] == "DaemonSet":
+            updated = min(5, int((time.monotonic() - began) / 0.2))
+            status = {"desiredNumberScheduled": 5, "currentNumberScheduled": 5}
+            found["status"] = {**status, "updatedNumberScheduled": updated, "numberAvailable": 5}
+        return found
+
+    monkeypatch.setattr(cluster, "get", get)
+    monkeypatch.setattr(objects, "POLL_INTERVAL", 0.02)
+    manage(cluster, agent, wait_timeout=0.5)
+    assert time.monotonic() - began >= 1
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "served"),
+    [("v1", "ConfigMap", True), ("v1", "Gone", False), ("x.example/v1", "ConfigMap", False)],
+    ids=["served", "no such kind", "no such group"],
+)
+def test_a_kind_that_is_not_served_has_no_objects_and_says_so(
+    cluster: Any, api_version: str, kind: str, *, served: bool
+):
+    found = read(cluster, api_version=api_version, kind=kind)
+    assert (found["served"], found["objects"]) == (served, [])
+
+
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [([], ["settings", "tables"]), (["tables"], ["tables"]), (["tables", "gone"], ["tables"])],
+    ids=["all", "one", "one that is not there"],
+)
+def test_what_is_read_may_be_named(
+    cluster: Any, namespace: Object, config_map: Object, names: list[str], found: list[str]
+):
+    other = {**config_map, "metadata": {**config_map["metadata"], "name": "tables"}}
+    manage(cluster, namespace, config_map, other)
+    answer = read(cluster, kind="ConfigMap", names=names)
+    assert [obj["metadata"]["name"] for obj in answer["objects"]] == found

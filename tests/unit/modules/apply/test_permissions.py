@@ -1,0 +1,64 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.purelb.purelb.plugins.filter.permissions import FilterModule
+from purelb.apply.permissions import permissions
+
+BOTH = pytest.mark.parametrize("draining", [True, False])
+
+
+def named(objects: list[dict[str, Any]], kind: str) -> dict[str, dict[str, Any]]:
+    return {obj["metadata"]["name"]: obj for obj in objects if obj["kind"] == kind}
+
+
+def allowed(role: dict[str, Any], resource: str) -> set[str]:
+    return {
+        verb for rule in role["rules"] if resource in rule["resources"] for verb in rule["verbs"]
+    }
+
+
+@BOTH
+def test_no_permission_is_for_everything(draining: Any):
+    for obj in permissions("lab", draining=draining):
+        for rule in obj.get("rules", ()):
+            assert "*" not in {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}
+
+
+@BOTH
+def test_each_binding_binds_a_role_and_an_account_that_are_there(draining: Any):
+    objects = permissions("lab", draining=draining)
+    accounts = named(objects, "ServiceAccount")
+    for kind in ("Role", "ClusterRole"):
+        roles, bindings = named(objects, kind), named(objects, f"{kind}Binding")
+        assert roles.keys() == bindings.keys()
+        for binding in bindings.values():
+            assert binding["roleRef"]["name"] in roles
+            (subject,) = binding["subjects"]
+            assert subject["name"] in accounts
+            assert subject["namespace"] == "lab"
+
+
+def test_two_installations_share_no_permission_in_the_cluster():
+    one, other = (
+        named(permissions(namespace, draining=True), "ClusterRole").keys()
+        for namespace in ("one", "other")
+    )
+    assert not one & other
+
+
+def test_only_draining_lets_the_allocator_change_nodes():
+    for draining, verbs in ((True, {"list", "watch", "patch"}), (False, set())):
+        role = named(permissions("lab", draining=draining), "ClusterRole")["purelb:lab:allocator"]
+        assert allowed(role, "nodes") == verbs
+        assert ("watch" in allowed(role, "events")) is draining
+
+
+def test_the_filter_answers_the_same():
+    answer = FilterModule().filters()["permissions"]("lab", draining=False)
+    assert answer == permissions("lab", draining=False)

@@ -1,0 +1,137 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+
+import pytest
+
+from purelb.audit import vip_info
+from purelb.audit.netlink import Held, Interface
+from purelb.core.errors import PureLBError, SettingError
+
+OWN = Held(ip_address("172.28.1.11"), 24, None, None, ("permanent",))
+OWN6 = Held(ip_address("fd28::11"), 64, None, None, ("nodad", "permanent"))
+LINK_LOCAL = Held(ip_address("fe80::1"), 64, None, None, ("permanent",))
+VIP = Held(ip_address("172.28.1.220"), 24, 8, 7, ("noprefixroute",))
+VIP6 = Held(ip_address("fd28::220"), 64, 8, 7, ("tentative", "noprefixroute"))
+MAC = b"\x02\0\0\0\0\x01"
+
+
+def interface(index, name, *held, metrics=None):
+    return Interface(index, name, MAC, True, "up", metrics or {}, held)
+
+
+@pytest.fixture
+def kernel(monkeypatch):
+    """What the kernel has is what a test says."""
+
+    def have(*found):
+        monkeypatch.setattr(vip_info, "interfaces", lambda: list(found))
+
+    have(interface(2, "eth0", OWN, OWN6, VIP, VIP6, metrics={4: 0, 6: 1024}))
+    return have
+
+
+def seen(**params):
+    return vip_info.vip_info({"vips": None, "pools": None, "interfaces": None, **params})
+
+
+@pytest.mark.parametrize(
+    ("params", "expected"),
+    [
+        pytest.param({"vips": ["172.28.1.220"]}, ["172.28.1.220"], id="v4"),
+        pytest.param({"vips": ["FD28:0::220"]}, ["fd28::220"], id="v6, spelt otherwise"),
+        pytest.param({"pools": ["172.28.1.220-172.28.1.229"]}, ["172.28.1.220"], id="v4 range"),
+        pytest.param({"pools": ["fd28::200/120"]}, ["fd28::220"], id="v6 CIDR"),
+        pytest.param(
+            {"vips": ["fd28::220"], "pools": ["172.28.1.220-172.28.1.229"]},
+            ["172.28.1.220", "fd28::220"],
+            id="both",
+        ),
+        pytest.param({"vips": []}, [], id="nothing"),
+    ],
+)
+def test_addresses_are_told_if_they_are_asked_for(kernel, params, expected):
+    assert [one["address"] for one in seen(**params)["vips"]] == expected
+
+
+def test_all_that_is_known_of_an_address_is_told(kernel):
+    (one,) = seen(vips=["fd28::220"])["vips"]
+    assert one == {
+        "address": "fd28::220",
+        "family": "IPv6",
+        "interface": "eth0",
+        "prefix_length": 64,
+        "valid_lifetime": 8,
+        "preferred_lifetime": 7,
+        "flags": ["tentative", "noprefixroute"],
+        "mac": "02:00:00:00:00:01",
+        "up": True,
+        "state": "up",
+    }
+
+
+def test_the_subnets_are_those_of_the_other_addresses(kernel):
+    vip = VIP._replace(prefixlen=28)
+    kernel(interface(2, "eth0", OWN, OWN6, LINK_LOCAL, vip, metrics={4: 0}))
+    (eth0,) = seen(vips=["172.28.1.220"])["interfaces"]
+    assert eth0["subnets"] == ["172.28.1.0/24", "fd28::/64"]
+    assert eth0["default_metrics"] == {"IPv4": 0}
+
+
+@pytest.mark.parametrize(
+    ("patterns", "names"),
+    [
+        pytest.param(None, ["eth0", "up0", "kube-lb0"], id="of interest"),
+        pytest.param(["pod*"], ["pod7"], id="by name"),
+        pytest.param(["kube-ipvs0"], ["kube-ipvs0"], id="that of kube-proxy"),
+    ],
+)
+def test_interfaces_to_pods_are_left_out_unless_named(kernel, patterns, names):
+    kernel(
+        interface(2, "eth0", OWN),
+        interface(3, "up0", LINK_LOCAL, metrics={6: 1}),
+        interface(4, "pod7", LINK_LOCAL),
+        interface(5, "kube-lb0", VIP),
+        interface(6, "kube-ipvs0", VIP),
+    )
+    found = seen(vips=["172.28.1.220"], interfaces=patterns)["interfaces"]
+    assert [one["name"] for one in found] == names
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"vips": ["172.28.1"]}, "vips: '172.28.1' is not an address"),
+        ({"pools": ["172.28.1.5/24"]}, "pools: '172.28.1.5/24' is not a CIDR or first-last"),
+        ({"pools": ["a-b"]}, "pools: 'a-b' is not a CIDR or first-last"),
+    ],
+)
+def test_what_is_no_address_is_named(kernel, params, words):
+    with pytest.raises(SettingError, match=words):
+        seen(**params)
+
+
+def test_what_was_seen_is_read_again_as_it_was(kernel):
+    result = seen(vips=["172.28.1.220"])
+    read = vip_info.observation_of("n1", result)
+    (link,) = read.links
+    assert (link.index, link.name, link.mac, link.is_up) == (2, "eth0", MAC, True)
+    assert link.default_metrics == {4: 0, 6: 1024}
+    own, _own6, vip, vip6 = read.addresses
+    assert (own.expires_at, own.tentative) == (None, False)
+    assert vip.expires_at == pytest.approx(result["time"] + 8)
+    assert vip.preferred_until == pytest.approx(result["time"] + 7)
+    assert (vip.no_prefix_route, vip6.tentative) == (True, True)
+
+
+@pytest.mark.parametrize("result", [{}, {"time": 1, "interfaces": [{}]}, {"failed": True}, None])
+def test_what_is_no_such_result_is_refused_with_the_name_of_the_node(result):
+    with pytest.raises(PureLBError, match="nodes: what is given for n1 is no result"):
+        vip_info.observation_of("n1", result)
+
+
+def test_an_interface_without_a_mac_address_has_none():
+    assert vip_info.mac_of("no MAC address") == b""

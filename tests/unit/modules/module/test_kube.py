@@ -1,0 +1,249 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+import yaml
+
+pytest.importorskip("kubernetes")
+from purelb.audit import cluster_reader
+from purelb.module import kube
+from purelb.module.errors import ClusterError
+
+SERVICES = kube.Kind("", "v1", "services", namespaced=True)
+
+
+class Answer(NamedTuple):
+    status: int
+    data: bytes
+
+
+class FakePool:
+    """Answers from a list and remembers what was asked."""
+
+    def __init__(self, *answers: tuple[int, Any]) -> None:
+        self.answers = [Answer(code, json.dumps(body).encode()) for code, body in answers]
+        self.asked: list[str] = []
+
+    def request(self, method: str, url: str, **_options: Any) -> Answer:
+        self.asked.append(f"{method} {url}")
+        return self.answers.pop(0)
+
+
+def cluster_with(*answers: tuple[int, Any]) -> tuple[kube.Cluster, FakePool]:
+    cluster = kube.connect({"host": "https://api:6443/"})
+    pool = FakePool(*answers)
+    cluster._pool = pool  # noqa: SLF001 - the wire is the only thing to replace
+    return cluster, pool
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    path = tmp_path / "config"
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {"name": "one", "cluster": {"server": "https://one:6443"}},
+            {"name": "two", "cluster": {"server": "https://two:6443"}},
+        ],
+        "users": [{"name": "me", "user": {"token": "t"}}],
+        "contexts": [
+            {"name": "one", "context": {"cluster": "one", "user": "me"}},
+            {"name": "two", "context": {"cluster": "two", "user": "me"}},
+        ],
+        "current-context": "one",
+    }
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("context", "host"), [(None, "https://one:6443"), ("two", "https://two:6443")]
+)
+def test_the_context_chooses_the_cluster(kubeconfig: Path, context: str | None, host: str):
+    assert kube.connect({"kubeconfig": str(kubeconfig), "context": context}).host == host
+
+
+def test_an_unknown_context_is_told_with_those_that_there_are(kubeconfig: Path):
+    with pytest.raises(ClusterError, match="no context three; it has: one, two"):
+        kube.connect({"kubeconfig": str(kubeconfig), "context": "three"})
+
+
+def test_a_missing_kubeconfig_says_where_it_was_looked_for(tmp_path: Path, kubeconfig: Path):
+    with pytest.raises(ClusterError, match=r"no kubeconfig: .*/nowhere does not exist"):
+        kube.connect({"kubeconfig": str(tmp_path / "nowhere")})
+
+
+def test_a_file_that_is_no_kubeconfig_is_named(tmp_path: Path, kubeconfig: Path):
+    (tmp_path / "empty").write_text("{}")
+    with pytest.raises(ClusterError, match="empty cannot be used"):
+        kube.connect({"kubeconfig": str(tmp_path / "empty")})
+
+
+def test_a_host_needs_no_kubeconfig():
+    assert kube.connect({"host": "https://api:6443"}).host == "https://api:6443"
+
+
+def test_pages_are_followed_to_the_end():
+    pages = [
+        (200, {"items": [{"n": 1}], "metadata": {"continue": "more"}}),
+        (200, {"items": [{"n": 2}], "metadata": {}}),
+    ]
+    cluster, pool = cluster_with(*pages)
+    assert [obj["n"] for obj in cluster.items(SERVICES)] == [1, 2]
+    assert parse_qs(urlsplit(pool.asked[1]).query)["continue"] == ["more"]
+
+
+def test_expired_pages_are_read_again_from_the_start():
+    pages = [
+        (200, {"items": [{"n": 1}], "metadata": {"continue": "more"}}),
+        (410, {"message": "too old"}),
+        (200, {"items": [{"n": 1}, {"n": 2}], "metadata": {}}),
+    ]
+    cluster, _pool = cluster_with(*pages)
+    assert cluster.read_all(SERVICES, convert=lambda obj: obj["n"]) == [1, 2]
+
+
+def test_an_object_that_is_not_there_is_none():
+    cluster, _pool = cluster_with((404, {"message": "not found"}))
+    assert cluster.get(SERVICES, namespace="a", name="b") is None
+
+
+def test_a_kind_is_looked_for_again_after_it_was_missing():
+    served = {"resources": [{"kind": "A", "name": "as", "namespaced": True}]}
+    cluster, pool = cluster_with((404, {}), (200, served))
+    assert cluster.kind("g/v1", "A") is None
+    assert cluster.kind("g/v1", "A") == kube.Kind("g", "v1", "as", namespaced=True)
+    cluster.kind("g/v1", "A")
+    assert len(pool.asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "namespace", "path"),
+    [
+        pytest.param(SERVICES, "a", "/api/v1/namespaces/a/services/x", id="core"),
+        pytest.param(
+            kube.Kind("apps", "v1", "daemonsets", namespaced=True),
+            "a",
+            "/apis/apps/v1/namespaces/a/daemonsets/x",
+            id="group",
+        ),
+        pytest.param(
+            kube.Kind("", "v1", "nodes", namespaced=False), "a", "/api/v1/nodes/x", id="no ns"
+        ),
+    ],
+)
+def test_paths(kind: kube.Kind, namespace: str, path: str):
+    assert kind.path(namespace, "x") == path
+
+
+LEASES = "GET https://api:6443/apis/coordination.k8s.io/v1/namespaces/purelb-system/leases"
+
+
+def test_the_audit_reads_lists_and_writes_nothing():
+    service = {
+        "metadata": {"namespace": "default", "name": "web"},
+        "spec": {"type": "LoadBalancer"},
+    }
+    node = {"metadata": {"name": "n1"}}
+    lease = {"metadata": {"name": "purelb-node-n1"}, "spec": {"holderIdentity": "n1"}}
+    lock = {"metadata": {"name": "purelb-allocator"}, "spec": {"holderIdentity": "allocator-1_x"}}
+    found, asked = audited([service], [node], [lease], [lock])
+    assert [one["holder"] for one in found["leader_locks"]] == ["allocator-1_x"]
+    assert [lease["node"] for lease in found["leases"]] == ["n1"]
+    assert not found["changed"]
+    assert asked == [
+        "GET https://api:6443/api/v1/services",
+        "GET https://api:6443/api/v1/nodes",
+        LEASES,
+        LEASES,
+    ]
+
+
+def test_the_audit_reads_the_leader_locks_that_it_is_asked_for():
+    asks = [
+        {"kind": "Endpoints", "namespace": "kube-system", "name": "old"},
+        {"kind": "ConfigMap", "namespace": None, "name": "older"},
+    ]
+    found, asked = audited([], [], [], [{"metadata": {}}], [], leader_locks=asks)
+    states = [(lock["namespace"], lock["state"]) for lock in found["leader_locks"]]
+    assert states == [("kube-system", "unreadable"), ("purelb-system", "absent")]
+    assert [finding["code"] for finding in found["findings"]] == ["lockAbsent", "lockUnreadable"]
+    assert asked[-2:] == [
+        "GET https://api:6443/api/v1/namespaces/kube-system/endpoints",
+        "GET https://api:6443/api/v1/namespaces/purelb-system/configmaps",
+    ]
+
+
+def test_the_audit_reads_endpoints_where_they_matter():
+    service = {
+        "metadata": {
+            "namespace": "default",
+            "name": "web",
+            "annotations": {
+                "purelb.io/allocated-by": "PureLB",
+                "purelb.io/node-affinity": "service-endpoints",
+            },
+        },
+        "spec": {"type": "LoadBalancer"},
+        "status": {"loadBalancer": {"ingress": [{"ip": "172.28.1.220"}]}},
+    }
+    near = {
+        "metadata": {
+            "namespace": "default",
+            "name": "web-x",
+            "labels": {"kubernetes.io/service-name": "web"},
+        },
+        "endpoints": [{"nodeName": "n2", "conditions": {"ready": True}}],
+    }
+    leases = [
+        {
+            "metadata": {
+                "name": f"purelb-node-{node}",
+                "annotations": {"purelb.io/subnets": "172.28.1.0/24"},
+            },
+            "spec": {"leaseDurationSeconds": 10, "renewTime": "2999-01-01T00:00:00Z"},
+        }
+        for node in ("n1", "n2", "n3")
+    ]
+    found, asked = audited([service], [], [near], leases, [])
+    assert found["vips"][0]["winner"] == "n2"
+    assert "GET https://api:6443/apis/discovery.k8s.io/v1/endpointslices" in asked
+
+
+def audited(*lists, leader_locks=None):
+    cluster, pool = cluster_with(*((200, {"items": items}) for items in lists))
+    params = {"namespace": "purelb-system", "leader_locks": leader_locks}
+    found = cluster_reader.lease_info(cluster, params, check_mode=False)
+    return found, [asked.split("?")[0] for asked in pool.asked]
+
+
+@pytest.mark.parametrize(
+    ("part", "path"), [("", "/services/a"), ("status", "/services/a/status")], ids=["all", "part"]
+)
+def test_a_patch_is_merged_into_an_object_or_a_part_of_it(part: str, path: str):
+    cluster, pool = cluster_with((200, {}))
+    cluster.patch(SERVICES, namespace="lab", name="a", patch={}, part=part)
+    assert pool.asked == [
+        f"PATCH https://api:6443/api/v1/namespaces/lab{path}?fieldManager=purelb.purelb"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("with_owned", "policy"), [(True, "Foreground"), (False, "Background")], ids=["waits", "alone"]
+)
+def test_a_deletion_says_whether_what_is_owned_goes_first(with_owned: Any, policy: str):
+    cluster, pool = cluster_with((200, {}))
+    cluster.delete(SERVICES, namespace="lab", name="a", dry_run=True, with_owned=with_owned)
+    path = "https://api:6443/api/v1/namespaces/lab/services/a"
+    assert pool.asked == [f"DELETE {path}?propagationPolicy={policy}&dryRun=All"]

@@ -1,0 +1,54 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("kubernetes")
+from purelb.module import run
+from purelb.module.errors import ClusterError
+
+
+class EndError(Exception):
+    """How the module ended."""
+
+
+class FakeModule:
+    """Remembers what it would have printed."""
+
+    def __init__(self) -> None:
+        self.params = {"host": "https://api:6443"}
+        self.check_mode = False
+        self.warnings: list[str] = []
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
+
+    def exit_json(self, **result: Any) -> None:
+        raise EndError(result)
+
+    def fail_json(self, **result: Any) -> None:
+        raise EndError(result)
+
+
+def ended(module: FakeModule, work: Any) -> Any:
+    with pytest.raises(EndError) as end:
+        run.run(module, work)
+    return end.value.args[0]
+
+
+def test_warnings_are_for_people_and_not_in_the_result():
+    module = FakeModule()
+    result = ended(module, lambda *_args: {"changed": True, "warnings": ["look at this"]})
+    assert result == {"changed": True}
+    assert module.warnings == ["look at this"]
+
+
+def test_an_error_is_the_message_of_the_failure():
+    def work(*_args: Any) -> Any:
+        raise ClusterError("not so")
+
+    assert ended(FakeModule(), work) == {"msg": "not so"}
