@@ -21,7 +21,7 @@ from prometheus_client import CollectorRegistry
 from bench.figures import Figure, progress
 from purelb.core.addresses import parse_range
 from purelb.core.api import codec
-from purelb.core.election.leases import Right
+from purelb.core.election.leases import HoldDeadline
 from purelb.core.election.vips import VipIndex
 from purelb.core.model import (
     InterfaceAddress,
@@ -34,11 +34,11 @@ from purelb.core.model import (
     ServiceKey,
 )
 from purelb.core.names import DEFAULT_NAMESPACE
-from purelb.core.node.decisions import Judgement, judge
+from purelb.core.node.decisions import Decisions, decide_vips
 from purelb.core.node.plan import Plan, plan
-from purelb.core.node.snapshot import World, electorate_of
+from purelb.core.node.snapshot import NodeSnapshot, electorate_of
 from purelb_agent.kube.store import LeaseTable
-from purelb_agent.node.decisions import VerdictLog
+from purelb_agent.node.decisions import DecisionRecorder
 from purelb_agent.runtime import clock
 from purelb_agent.runtime.metrics import NodeMetrics
 
@@ -135,8 +135,8 @@ class Node:
         self.index = VipIndex()
         self.index.regroup((_GROUP,))
         self.index.change({one.key: one for one in self.services})
-        self.judgement: Judgement | None = None
-        self.verdicts = VerdictLog("n0000", NodeMetrics(CollectorRegistry()))
+        self.decisions: Decisions | None = None
+        self.verdicts = DecisionRecorder("n0000", NodeMetrics(CollectorRegistry()))
         # The judgement knows by identity that these stay as they are.
         self._endpoints: dict[ServiceKey, frozenset[str]] = {}
         self._held: tuple[InterfaceAddress, ...] = ()
@@ -152,16 +152,16 @@ class Node:
         self._written += 1
         return lease_line(number, written=self._written, subnets=subnets)
 
-    def world(self) -> World:
+    def world(self) -> NodeSnapshot:
         """What the loop would read at this moment."""
         now = clock.now()
-        right = Right(now + 7, now + 10)
-        return World(
+        right = HoldDeadline(now + 7, now + 10)
+        return NodeSnapshot(
             node="n0000",
             vips=self.index.vips,
             groups=(_GROUP,),
             endpoints=self._endpoints,
-            electorate=electorate_of(
+            membership=electorate_of(
                 self.leases.membership.live(now), right, listed=self.leases.listed, now=now
             ),
             right=right,
@@ -172,8 +172,8 @@ class Node:
     def cycle(self) -> Plan:
         """Judge and plan as the loop does."""
         world = self.world()
-        self.judgement = judge(world, self.judgement)
-        return plan(self.judgement, world, now=clock.now())
+        self.decisions = decide_vips(world, self.decisions)
+        return plan(self.decisions, world, now=clock.now())
 
     def hold(self, made: Plan) -> None:
         """Take the plan as carried out."""
@@ -188,8 +188,8 @@ class Node:
 
     def note(self) -> None:
         """Tell the log and the metrics, as the loop does."""
-        if self.judgement is not None:
-            self.verdicts.note(self.judgement)
+        if self.decisions is not None:
+            self.verdicts.note(self.decisions)
 
 
 def _seconds(work: Callable[[], object]) -> float:
@@ -243,10 +243,10 @@ class Measure:
         self._noting.setdefault(what, []).append(_seconds(node.note))
         world = node.world()
         begin = time.perf_counter()
-        judgement = judge(world)
-        plan(judgement, world, now=clock.now())
+        decisions = decide_vips(world)
+        plan(decisions, world, now=clock.now())
         self._from_nothing.setdefault(what, []).append(time.perf_counter() - begin)
-        if node.judgement is None or judgement.verdicts != node.judgement.verdicts:
+        if node.decisions is None or decisions.verdicts != node.decisions.verdicts:
             raise AssertionError(f"{what}: the judgement from nothing says something else")
 
     def _renew_all(self) -> float:

@@ -14,7 +14,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 
 from purelb.core.allocation.allocate import decide, rebuild
-from purelb.core.allocation.allocations import Ledger
+from purelb.core.allocation.allocations import Allocations
 from purelb.core.allocation.choice import Live
 from purelb.core.allocation.external_ipam import answered
 from purelb.core.allocation.groups import Groups
@@ -22,11 +22,11 @@ from purelb.core.allocation.outcomes import Ask, Assignment, Keep, Outcome, Refu
 from purelb.core.allocation.refusals import RefusalReason
 from purelb.core.api import codec
 from purelb.core.model import Address, Service, ServiceKey
-from purelb_agent.allocator.events import Telling
+from purelb_agent.allocator.events import ServiceEvents
 from purelb_agent.allocator.pools import Pools
 from purelb_agent.allocator.service_writer import ServiceWriter
 from purelb_agent.ipam.port import IpamError
-from purelb_agent.ipam.queue import Elsewhere
+from purelb_agent.ipam.queue import IpamQueue
 from purelb_agent.kube.client import CONFLICT, NOT_FOUND, ApiError
 from purelb_agent.kube.store import LeaseTable, service_table
 from purelb_agent.runtime import clock, log
@@ -49,15 +49,15 @@ class _Write:
     task: asyncio.Task[str | tuple[Address, ...]]
 
 
-class Allocating:
+class AllocatorController:
     """Decides for one Service after the other."""
 
     def __init__(
         self,
         writer: ServiceWriter,
-        elsewhere: Elsewhere,
+        ipam_queue: IpamQueue,
         pools: Pools,
-        telling: Telling,
+        telling: ServiceEvents,
         metrics: AllocatorMetrics,
         *,
         classes: frozenset[str | None],
@@ -66,12 +66,12 @@ class Allocating:
         self.services = service_table(self._look_at)
         self.leases = LeaseTable(self._leases_changed)
         self._writer = writer
-        self._elsewhere = elsewhere
+        self._ipam_queue = ipam_queue
         self._pools = pools
         self._telling = telling
         self._metrics = metrics
         self._classes = classes
-        self._ledger = Ledger()
+        self._ledger = Allocations()
         self._live = Live()
         # A dictionary, for its order: who came first is served first.
         self._queue: dict[ServiceKey, None] = {}
@@ -88,8 +88,8 @@ class Allocating:
         self._work = asyncio.Event()
         pools.on_change = self._groups_changed
         pools.on_news = self._work.set
-        elsewhere.on_stats = self._work.set
-        elsewhere.on_holders = self._found_elsewhere
+        ipam_queue.on_stats = self._work.set
+        ipam_queue.on_holders = self._found_elsewhere
 
     def _look_at(self, keys: set[ServiceKey]) -> None:
         self._queue.update(dict.fromkeys(sorted(keys, key=str)))
@@ -186,7 +186,7 @@ class Allocating:
     def _found_elsewhere(self, group: str, holders: frozenset[ServiceKey]) -> None:
         """Give back what Services have that were deleted while no allocator was there to see it."""
         for key in holders - self.services.records.keys():
-            self._elsewhere.give_back(group, key)
+            self._ipam_queue.release(group, key)
 
     def _show(self, service: Service) -> None:
         """Say what the Service has, so that an alert can compare it with what nodes announce."""
@@ -213,7 +213,7 @@ class Allocating:
             self._ledger.hold(service, {*outcome.addresses, *self._ledger.of(service.key)})
             self._begin(service, outcome, self._writer.assign(service, outcome))
         elif isinstance(outcome, Ask):
-            asking = self._elsewhere.allocate(outcome.group, outcome.request)
+            asking = self._ipam_queue.allocate(outcome.group, outcome.request)
             self._begin(service, outcome, asking)
         elif isinstance(outcome, Release):
             self._begin(service, outcome, self._writer.release(service))
@@ -225,8 +225,8 @@ class Allocating:
     def _keep(self, service: Service, keep: Keep) -> None:
         own = self._ledger.unclaimed(service, service.addresses)
         self._freed(service.key, self._ledger.hold(service, own))
-        if self._pools.stray(service, keep.stray):
-            self._telling.strayed(service, keep.stray)
+        if self._pools.out_of_pool(service, keep.out_of_pool):
+            self._telling.strayed(service, keep.out_of_pool)
 
     def _refuse(self, service: Service, refusal: Refusal) -> None:
         self._freed(service.key, self._ledger.hold(service, refusal.keeps))
@@ -282,13 +282,13 @@ class Allocating:
             raise TypeError(f"only a question has such an answer, not {asked}")
         name = asked.group.name
         if service.key not in self.services.records:
-            self._elsewhere.give_back(name, service.key)
+            self._ipam_queue.release(name, service.key)
             return
         outcome = answered(service, asked.group, addresses, self._ledger)
         self._carry_out(service, outcome)
         if isinstance(outcome, Refusal):
             for address in set(addresses) - set(outcome.keeps):
-                self._elsewhere.give_back(name, service.key, address)
+                self._ipam_queue.release(name, service.key, address)
 
     def _not_answered(self, service: Service, asked: Outcome, problem: IpamError) -> None:
         if not isinstance(asked, Ask):
@@ -308,11 +308,11 @@ class Allocating:
                 self._leased[service.key] = outcome.group
             else:
                 self._leased.pop(service.key, None)
-            self._pools.stray(service, ())
+            self._pools.out_of_pool(service, ())
             self._pools.count(outcome)
             self._telling.assigned(service, outcome)
         elif isinstance(outcome, Release):
-            self._pools.stray(service, ())
+            self._pools.out_of_pool(service, ())
             self._freed(service.key, self._ledger.release(service.key))
 
     def _freed(self, key: ServiceKey, freed: frozenset[Address]) -> None:
@@ -329,10 +329,10 @@ class Allocating:
             return
         if self._ledger.of(key):
             for address in freed:
-                self._elsewhere.give_back(group, key, address)
+                self._ipam_queue.release(group, key, address)
         else:
             del self._leased[key]
-            self._elsewhere.give_back(group, key)
+            self._ipam_queue.release(group, key)
 
     def _count_refusals(self) -> None:
         asked = {refusal.group for refusal in self._refusals.values()}

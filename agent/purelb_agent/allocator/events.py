@@ -11,7 +11,7 @@ from purelb_agent.kube.events import About, EventReason, Events
 from purelb_agent.runtime import log
 
 
-class Telling:
+class ServiceEvents:
     """Tells what was decided; whether it is news knows the caller."""
 
     def __init__(self, events: Events) -> None:

@@ -40,7 +40,7 @@ class _Failure:
     told: str
 
 
-class Preempting:
+class EvictionTainter:
     """Taints the Nodes that such events name, one after the other."""
 
     def __init__(self, kube: Kube, events: Events) -> None:

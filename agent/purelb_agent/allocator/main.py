@@ -28,21 +28,21 @@ from purelb.core.names import (
 )
 from purelb.core.settings import parse_switch
 from purelb_agent import __version__
-from purelb_agent.allocator.controller import Allocating
+from purelb_agent.allocator.controller import AllocatorController
 from purelb_agent.allocator.conversion import Conversion
-from purelb_agent.allocator.events import Telling
-from purelb_agent.allocator.eviction_taints import Preempting
+from purelb_agent.allocator.events import ServiceEvents
+from purelb_agent.allocator.eviction_taints import EvictionTainter
 from purelb_agent.allocator.group_status import GroupStatus
 from purelb_agent.allocator.pools import Pools
 from purelb_agent.allocator.service_writer import ServiceWriter
 from purelb_agent.ipam.port import CALL_SECONDS
-from purelb_agent.ipam.queue import Elsewhere
+from purelb_agent.ipam.queue import IpamQueue
 from purelb_agent.ipam.sources import Sources, cluster_name
 from purelb_agent.kube.client import Access, Kube
 from purelb_agent.kube.events import Events
 from purelb_agent.kube.watch import Watcher
 from purelb_agent.leader.elector import Elector, Lock
-from purelb_agent.leader.leader_kube import FencedKube
+from purelb_agent.leader.leader_kube import LeaderKube
 from purelb_agent.runtime import log
 from purelb_agent.runtime.metrics import AllocatorMetrics, ConversionMetrics
 from purelb_agent.runtime.probes import Probes
@@ -86,7 +86,7 @@ class _Leading:
     def __init__(
         self,
         kube: Kube,
-        writer: FencedKube,
+        writer: LeaderKube,
         elector: Elector,
         setting: _Setting,
         sources: Sources,
@@ -99,15 +99,15 @@ class _Leading:
         self._setting = setting
         self._events = Events(writer, component="allocator", instance=os.uname().nodename)
         self._status = GroupStatus(writer, metrics, namespace=namespace)
-        self._elsewhere = Elsewhere(sources)
+        self._ipam_queue = IpamQueue(sources)
         self._pools = Pools(
-            self._status, self._elsewhere, self._events, metrics, namespace=namespace
+            self._status, self._ipam_queue, self._events, metrics, namespace=namespace
         )
-        self.allocating = Allocating(
+        self.allocating = AllocatorController(
             ServiceWriter(writer),
-            self._elsewhere,
+            self._ipam_queue,
             self._pools,
-            Telling(self._events),
+            ServiceEvents(self._events),
             metrics,
             classes=setting.classes,
         )
@@ -127,13 +127,13 @@ class _Leading:
         tasks.start("watch-services", services.run())
         tasks.start("allocate", allocating.run())
         tasks.start("group-status", self._status.run())
-        tasks.start("elsewhere", self._elsewhere.run())
+        tasks.start("elsewhere", self._ipam_queue.run())
         tasks.start("events", self._events.run())
         if self._setting.has_draining:
             self._start_preempting(tasks)
 
     def _start_preempting(self, tasks: Tasks) -> None:
-        preempting = Preempting(self._writer, self._events)
+        preempting = EvictionTainter(self._writer, self._events)
         nodes = Watcher(self._kube, "/api/v1/nodes", preempting.nodes)
         about = {"fieldSelector": f"reason={PREEMPT_EVENT_REASON},involvedObject.kind=Node"}
         preemptions = Watcher(self._kube, "/api/v1/events", preempting.preemptions, params=about)
@@ -152,7 +152,7 @@ async def _work(options: argparse.Namespace) -> None:
     async with Kube(access) as kube:
         elector = Elector(kube, lock, identity, metrics=metrics)
         async with (
-            FencedKube(access, elector) as writer,
+            LeaderKube(access, elector) as writer,
             Sources(
                 metrics.sidecar_rpcs,
                 cluster=lambda: cluster_name(kube),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from purelb.core.allocation.allocations import Ledger
+from purelb.core.allocation.allocations import Allocations
 from purelb.core.allocation.group_status import (
     Condition,
     Problem,
@@ -29,7 +29,7 @@ from purelb.core.model import Address, Service, ServiceGroup, ServiceKey
 from purelb.core.names import FAMILIES
 from purelb.core.times import format_time
 from purelb_agent.allocator.group_status import GroupStatus
-from purelb_agent.ipam.queue import Elsewhere
+from purelb_agent.ipam.queue import IpamQueue
 from purelb_agent.kube.events import About, EventReason, Events
 from purelb_agent.kube.store import Json, group_table
 from purelb_agent.runtime import clock, log
@@ -44,7 +44,7 @@ class Pools:
     def __init__(
         self,
         status: GroupStatus,
-        elsewhere: Elsewhere,
+        ipam_queue: IpamQueue,
         events: Events,
         metrics: AllocatorMetrics,
         *,
@@ -54,7 +54,7 @@ class Pools:
         self.on_change: Callable[[], None] = lambda: None
         self.on_news: Callable[[], None] = lambda: None
         self._status = status
-        self._elsewhere = elsewhere
+        self._ipam_queue = ipam_queue
         self._events = events
         self._metrics = metrics
         self._namespace = namespace
@@ -119,10 +119,10 @@ class Pools:
 
     def _changed(self, _names: set[str]) -> None:
         self.groups = Groups(self._table.records.values())
-        self._elsewhere.follow(g for g in self.groups.all.values() if g.source is not None)
+        self._ipam_queue.follow(g for g in self.groups.all.values() if g.source is not None)
         self.on_change()
 
-    def stray(self, service: Service, addresses: tuple[Address, ...]) -> bool:
+    def out_of_pool(self, service: Service, addresses: tuple[Address, ...]) -> bool:
         """Remember what a Service keeps outside its group's ranges; whether that is news."""
         if not addresses:
             self._strays.pop(service.key, None)
@@ -146,7 +146,7 @@ class Pools:
         if assignment.is_balanced:
             self._metrics.balanced.of(name, name).inc()
 
-    def report(self, ledger: Ledger) -> None:
+    def report(self, ledger: Allocations) -> None:
         """Say by status, metrics and events how the groups are."""
         moment = format_time(clock.wall_time())[:19] + "Z"
         self._wrong, self._wrong_before = {}, self._wrong
@@ -184,7 +184,7 @@ class Pools:
 
     def _report_elsewhere(self, group: ServiceGroup, moment: str) -> None:
         """How full it is where its addresses come from, as far as is known."""
-        stats, text = self._elsewhere.stats(group.name)
+        stats, text = self._ipam_queue.stats(group.name)
         condition = ready(("Unreachable", text) if text else None)
         if text and self._is_news(group.name, text):
             self._event(group, "Unreachable", text)
@@ -210,7 +210,9 @@ class Pools:
                 self._metrics.family_free.of(name, *labels).set(free)
 
     def _strays_of(self, name: str) -> dict[ServiceKey, tuple[Address, ...]]:
-        return {key: stray for key, (group, stray) in self._strays.items() if group == name}
+        return {
+            key: out_of_pool for key, (group, out_of_pool) in self._strays.items() if group == name
+        }
 
     def _overlap(self, overlap: Overlap | None) -> tuple[Problem, str] | None:
         """Tell of an overlap on both groups, once; reason and sentence for the later one."""

@@ -15,7 +15,7 @@ import grpc.aio
 from prometheus_client import Counter
 
 from purelb.core.addresses import parse_address
-from purelb.core.allocation.ipam import Leased, Request, Stats
+from purelb.core.allocation.ipam import IpamRequest, Leased, Stats
 from purelb.core.model import Address, ExternalSource, ServiceGroup, ServiceKey
 from purelb_agent.ipam.port import CALL_SECONDS, IpamError
 from purelb_agent.proto import ipam_pb2 as messages
@@ -56,7 +56,7 @@ class External:
         self._seconds = seconds
         self._channels: dict[str, grpc.aio.Channel] = {}
 
-    async def allocate(self, group: ServiceGroup, request: Request) -> tuple[Leased, ...]:
+    async def allocate(self, group: ServiceGroup, request: IpamRequest) -> tuple[Leased, ...]:
         """See Ipam."""
         asked = messages.AllocateRequest(
             pool=group.name, service=str(request.service), sharing_key=request.sharing_key

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from purelb.core.allocation.ipam import Leased, Request, Stats
+from purelb.core.allocation.ipam import IpamRequest, Leased, Stats
 from purelb.core.model import Address, ServiceGroup, ServiceKey
 
 # Each call ends within this, in seconds.
@@ -45,7 +45,7 @@ class IpamError(Exception):
 class Ipam(Protocol):
     """Gives out the addresses of groups that have a source."""
 
-    async def allocate(self, group: ServiceGroup, request: Request) -> tuple[Leased, ...]:
+    async def allocate(self, group: ServiceGroup, request: IpamRequest) -> tuple[Leased, ...]:
         """Let the Service have addresses, and tell which: the same ones again if it has some.
 
         All the explicit ones; else one of each family that there is one of, and an exhausted error

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from purelb.core.allocation.ipam import Leased, Request, Stats
+from purelb.core.allocation.ipam import IpamRequest, Leased, Stats
 from purelb.core.model import Address, ServiceGroup, ServiceKey
 from purelb_agent.ipam.port import Ipam, IpamError
 from purelb_agent.runtime import log
@@ -26,7 +26,7 @@ _PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 class _Question:
     """A Service waits for addresses."""
 
-    request: Request
+    request: IpamRequest
     answer: asyncio.Future[tuple[Leased, ...]]
 
 
@@ -48,14 +48,14 @@ class _Source:
     task: asyncio.Task[None] | None = None
     jobs: asyncio.Queue[_Question | _Return] = field(default_factory=asyncio.Queue)
     # What is still to be given back, and the pause before the next attempt.
-    owed: dict[_Return, float] = field(default_factory=dict)
+    pending_releases: dict[_Return, float] = field(default_factory=dict)
     stats: Stats | None = None
     problem: str = ""
     # Whether it was asked who has addresses there, which those that came before may have left.
     is_checked: bool = False
 
 
-class Elsewhere:
+class IpamQueue:
     """All groups whose addresses another system gives out."""
 
     def __init__(self, ipam: Ipam) -> None:
@@ -79,18 +79,18 @@ class Elsewhere:
         source = self._sources.get(name)
         return (source.stats, source.problem) if source else (None, "")
 
-    async def allocate(self, group: ServiceGroup, request: Request) -> tuple[Address, ...]:
+    async def allocate(self, group: ServiceGroup, request: IpamRequest) -> tuple[Address, ...]:
         """The addresses that a Service gets; IpamError if it gets none."""
         answer: asyncio.Future[tuple[Leased, ...]] = asyncio.get_running_loop().create_future()
         self._sources[group.name].jobs.put_nowait(_Question(request, answer))
         return tuple(leased.address for leased in await answer)
 
-    def give_back(self, group: str, service: ServiceKey, address: Address | None = None) -> None:
+    def release(self, group: str, service: ServiceKey, address: Address | None = None) -> None:
         """Let the system have an address back, or all that the Service has there."""
         source = self._sources.get(group)
         if source is not None:
             job = _Return(service, address)
-            source.owed[job] = _PAUSE
+            source.pending_releases[job] = _PAUSE
             source.jobs.put_nowait(job)
 
     async def run(self) -> None:
@@ -114,7 +114,7 @@ class Elsewhere:
                 continue
             if isinstance(job, _Question):
                 await self._ask(source, job)
-            elif job in source.owed:
+            elif job in source.pending_releases:
                 await self._return(source, job)
 
     async def _ask(self, source: _Source, question: _Question) -> None:
@@ -126,9 +126,11 @@ class Elsewhere:
         else:
             # What the Service has again is not to be given back.
             has = {None, *(one.address for one in leased)}
-            for job in [j for j in source.owed if j.service == question.request.service]:
+            for job in [
+                j for j in source.pending_releases if j.service == question.request.service
+            ]:
                 if job.address in has:
-                    del source.owed[job]
+                    del source.pending_releases[job]
             if not question.answer.done():
                 question.answer.set_result(leased)
 
@@ -138,11 +140,11 @@ class Elsewhere:
             await self._ipam.release(source.group, job.service, job.address)
         except IpamError as problem:
             log.warning("notGivenBack", service=job.service, group=name, error=problem.message)
-            pause = source.owed[job]
-            source.owed[job] = min(pause * 2, _LONGEST_PAUSE)
+            pause = source.pending_releases[job]
+            source.pending_releases[job] = min(pause * 2, _LONGEST_PAUSE)
             asyncio.get_running_loop().call_later(pause, source.jobs.put_nowait, job)
         else:
-            del source.owed[job]
+            del source.pending_releases[job]
             address = job.address or "all"
             log.info("givenBack", service=job.service, group=name, address=address)
 

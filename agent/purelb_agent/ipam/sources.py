@@ -14,7 +14,7 @@ from typing import Self
 
 from prometheus_client import Counter
 
-from purelb.core.allocation.ipam import Leased, Request, Stats
+from purelb.core.allocation.ipam import IpamRequest, Leased, Stats
 from purelb.core.model import Address, NetBoxSource, ServiceGroup, ServiceKey
 from purelb_agent.ipam.external import External
 from purelb_agent.ipam.netbox.source import NetBox
@@ -78,7 +78,7 @@ class Sources:
         if not self._may_ask():
             raise IpamError(f"ServiceGroup {group.name}: not asked: this allocator does not lead")
 
-    async def allocate(self, group: ServiceGroup, request: Request) -> tuple[Leased, ...]:
+    async def allocate(self, group: ServiceGroup, request: IpamRequest) -> tuple[Leased, ...]:
         """See Ipam."""
         source = await self._of(group)
         self._refuse_unless_leading(group)
@@ -105,7 +105,7 @@ class Sources:
         return await (await self._of(group)).holders(group)
 
 
-def _problem(leased: tuple[Leased, ...], request: Request) -> str:
+def _problem(leased: tuple[Leased, ...], request: IpamRequest) -> str:
     """What is wrong with an answer; "" is nothing."""
     addresses = [one.address for one in leased]
     given = ", ".join(map(str, addresses))

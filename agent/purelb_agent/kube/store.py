@@ -17,7 +17,7 @@ from purelb.core.api.nodes import node_info_of
 from purelb.core.election.claims import Classes, concerns_agents
 from purelb.core.election.draining import NodeInfo, draining_taint
 from purelb.core.election.endpoints import EndpointIndex
-from purelb.core.election.leases import Membership, Right
+from purelb.core.election.leases import HoldDeadline, Membership
 from purelb.core.election.vips import Vip, VipIndex
 from purelb.core.errors import ObjectError
 from purelb.core.model import Address, EndpointSlice, Service, ServiceGroup, ServiceKey
@@ -181,7 +181,7 @@ class LeaseTable:
             self.membership = self.membership.forget(lease.node)
             self._on_change()
 
-    def lets_count(self, node: str, *, seconds: float) -> bool:
+    def promise(self, node: str, *, seconds: float) -> bool:
         """Let a node's Lease count for so long, whatever else is seen of it; whether it still may.
 
         It may not once it has ended here.
@@ -202,9 +202,9 @@ class LeaseTable:
             self.membership = self.membership.unfreeze()
             self._on_change()
 
-    def thaw(self) -> None:
+    def resume_expiry(self) -> None:
         """Let Leases end again, each after a full duration at the earliest."""
-        self.membership = self.membership.thaw(clock.now())
+        self.membership = self.membership.resume_expiry(clock.now())
         self._on_change()
 
     def rejoin(self, *, since: float, patience: float) -> None:
@@ -227,7 +227,7 @@ class NodeStore:
         self.leases = LeaseTable(self.changed.set)
         self.configs = config_table(self._touch)
         self.nodes = node_table(self._nodes_changed)
-        self.right: Right | None = None
+        self.right: HoldDeadline | None = None
         # Addresses by which Node objects know nodes: whatever a pool says, these are no VIPs.
         self.known_addresses: frozenset[Address] = frozenset()
         # UIDs of the Nodes whose taints keep addresses away, by name.
@@ -291,15 +291,15 @@ class NodeStore:
         tables = (self.services, self.groups, self.slices, self.leases, self.configs, self.nodes)
         return all(table.listed for table in tables)
 
-    def lets_count(self, node: str, *, seconds: float) -> bool:
+    def promise(self, node: str, *, seconds: float) -> bool:
         """Let a node's Lease count for so long; whether it may.
 
         It may not where it has ended and this node may have the addresses. A node without a right
         has none, and gives others the time to renew before it takes part again.
         """
-        return self.leases.lets_count(node, seconds=seconds) or self.right is None
+        return self.leases.promise(node, seconds=seconds) or self.right is None
 
-    def grant(self, right: Right | None) -> None:
+    def grant(self, right: HoldDeadline | None) -> None:
         """Publish what the own Lease allows now."""
         if right != self.right:
             self.right = right

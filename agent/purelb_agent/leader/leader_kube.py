@@ -30,7 +30,7 @@ class Fence(Protocol):
         """How long it may still write; 0: no more, or not yet."""
 
 
-class FencedKube(Kube):
+class LeaderKube(Kube):
     """A connection pool whose writes are those of the leader; anybody may read."""
 
     def __init__(self, access: Access, fence: Fence) -> None:

@@ -12,7 +12,7 @@ import asyncio
 from collections import Counter as Tally
 from collections.abc import Mapping
 
-from purelb.core.election.peers import Answer, Outlook, hold_right, judge
+from purelb.core.election.peers import OutageAssessment, PeerAnswer, assess_outage, hold_right
 from purelb.core.model import Address, Outage
 from purelb.core.settings import LeaseTiming
 from purelb_agent.kube.events import About, Events
@@ -26,7 +26,7 @@ from purelb_agent.runtime.metrics import NodeMetrics
 _WHILE_HOLDING, _WHILE_OPEN = 1.0, 0.5
 
 
-class Holding:
+class OutageKeeper:
     """Asks, judges, and extends the right by it."""
 
     def __init__(
@@ -45,7 +45,7 @@ class Holding:
         self._events = events
         self._timing = timing
         self._metrics = metrics
-        self._outlook: Outlook | None = None
+        self._outlook: OutageAssessment | None = None
 
     async def run(self) -> None:
         """Ask whenever there is doubt, until cancelled."""
@@ -57,7 +57,7 @@ class Holding:
             before = self._renewer.outage
             while self._renewer.in_doubt.is_set():
                 asked_at = clock.now()
-                is_held = await self._ask(members, asked_at) is Outlook.HOLD
+                is_held = await self._ask(members, asked_at) is OutageAssessment.HOLD
                 pause = _WHILE_HOLDING if is_held else _WHILE_OPEN
                 await asyncio.sleep(max(0.0, asked_at + pause - clock.now()))
             outage = self._renewer.outage
@@ -69,23 +69,25 @@ class Holding:
         nodes = self._store.nodes.records
         return {m.node: tuple(nodes[m.node].addresses) if m.node in nodes else () for m in live}
 
-    async def _ask(self, members: Mapping[str, tuple[Address, ...]], asked_at: float) -> Outlook:
+    async def _ask(
+        self, members: Mapping[str, tuple[Address, ...]], asked_at: float
+    ) -> OutageAssessment:
         answers = await self._peers.ask(members)
-        outlook = judge(members, self._renewer.node, answers)
+        assessment = assess_outage(members, self._renewer.node, answers)
         for answer in answers.values():
             self._metrics.peer_answers.labels(answer.value).inc()
-        if outlook is not self._outlook:
-            self._log(outlook, answers)
-            self._outlook = outlook
-        if outlook is Outlook.HOLD:
+        if assessment is not self._outlook:
+            self._log(assessment, answers)
+            self._outlook = assessment
+        if assessment is OutageAssessment.HOLD:
             self._renewer.extend(hold_right(asked_at, self._timing))
-        elif outlook is Outlook.ALONE_CUT_OFF:
-            self._renewer.hurry()
-        return outlook
+        elif assessment is OutageAssessment.ALONE_CUT_OFF:
+            self._renewer.renew_soon()
+        return assessment
 
-    def _log(self, outlook: Outlook, answers: Mapping[str, Answer]) -> None:
+    def _log(self, assessment: OutageAssessment, answers: Mapping[str, PeerAnswer]) -> None:
         said = Tally(answer.value for answer in answers.values())
-        log.warning(outlook.value, node=self._renewer.node, **dict(sorted(said.items())))
+        log.warning(assessment.value, node=self._renewer.node, **dict(sorted(said.items())))
 
     def _tell_end(self, outage: Outage) -> None:
         seconds = outage.end_time - outage.begin_time

@@ -19,7 +19,7 @@ from aiohttp import web
 
 from purelb.core.election.peers import (
     PATIENCE,
-    Answer,
+    PeerAnswer,
     build_question,
     build_reply,
     check_question,
@@ -79,7 +79,7 @@ class Peers:
         *,
         timing: LeaseTiming,
         could_renew: CouldRenew,
-        lets_count: Callable[[str], bool],
+        promise: Callable[[str], bool],
         port: int,
     ) -> None:
         """`lets_count` makes the Lease of a node count here for a full duration; whether it may.
@@ -90,7 +90,7 @@ class Peers:
         self._key = key
         self._timing = timing
         self._could_renew = could_renew
-        self._lets_count = lets_count
+        self._lets_count = promise
         self._port = port
         self._session: aiohttp.ClientSession | None = None
         self.heard: dict[str, float] = {}
@@ -111,9 +111,9 @@ class Peers:
 
     async def ask(
         self, members: Mapping[str, Sequence[Address]], *, seconds: float = 1.0
-    ) -> dict[str, Answer]:
+    ) -> dict[str, PeerAnswer]:
         """Ask all members but this node; who does not answer in time is SILENT."""
-        answers = {peer: Answer.SILENT for peer in members if peer != self._node}
+        answers = {peer: PeerAnswer.SILENT for peer in members if peer != self._node}
         slots = asyncio.Semaphore(_IN_FLIGHT)
 
         async def ask_one(peer: str) -> None:
@@ -129,31 +129,31 @@ class Peers:
         self._remember(answers)
         return answers
 
-    def _remember(self, answers: Mapping[str, Answer]) -> None:
+    def _remember(self, answers: Mapping[str, PeerAnswer]) -> None:
         now = clock.now()
         for peer, answer in answers.items():
-            if answer is Answer.CAN:
+            if answer is PeerAnswer.CAN:
                 self.heard[peer] = now
-            elif answer is not Answer.SILENT:
+            elif answer is not PeerAnswer.SILENT:
                 self.heard.pop(peer, None)
         # Nodes come and go.
         self.heard = {p: t for p, t in self.heard.items() if now - t < self._timing.duration}
 
-    async def _ask_peer(self, peer: str, addresses: Sequence[Address]) -> Answer:
+    async def _ask_peer(self, peer: str, addresses: Sequence[Address]) -> PeerAnswer:
         """Ask a peer over all of its addresses; its first good reply counts."""
         asking = [asyncio.create_task(self._ask_address(peer, address)) for address in addresses]
         try:
             for reply in asyncio.as_completed(asking):
                 answer = await reply
-                if answer is not Answer.SILENT:
+                if answer is not PeerAnswer.SILENT:
                     return answer
         finally:
             for task in asking:
                 task.cancel()
             await asyncio.gather(*asking, return_exceptions=True)
-        return Answer.SILENT
+        return PeerAnswer.SILENT
 
-    async def _ask_address(self, peer: str, address: Address) -> Answer:
+    async def _ask_address(self, peer: str, address: Address) -> PeerAnswer:
         if self._session is None:
             raise RuntimeError("Peers is not open")
         nonce = secrets.token_hex(16)
@@ -165,10 +165,10 @@ class Peers:
                 allow_redirects=False,
             ) as reply:
                 if not 0 < (reply.content_length or 0) <= _LONGEST_REPLY:
-                    return Answer.SILENT
+                    return PeerAnswer.SILENT
                 text = await reply.read()
         except (aiohttp.ClientError, OSError):
-            return Answer.SILENT
+            return PeerAnswer.SILENT
         return read_reply(self._key, peer=peer, nonce=nonce, text=text)
 
     async def handle(self, request: web.Request) -> web.Response:
@@ -183,8 +183,8 @@ class Peers:
             heard=(at for peer, at in self.heard.items() if peer != question.asker),
             now=clock.now(),
         )
-        if answer is Answer.CANNOT and not self._lets_count(question.asker):
-            answer = Answer.KNOWS
+        if answer is PeerAnswer.CANNOT and not self._lets_count(question.asker):
+            answer = PeerAnswer.KNOWS
         reply = build_reply(self._key, peer=self._node, nonce=question.nonce, answer=answer)
         return web.Response(body=reply, content_type="application/json")
 

@@ -13,7 +13,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from purelb.core.election.leases import Renewal, RenewalState, Right
+from purelb.core.election.leases import HoldDeadline, Renewal, RenewalState
 from purelb.core.election.peers import FRESHNESS, PATIENCE, Attempts
 from purelb.core.model import Lease, Network, Outage
 from purelb.core.settings import LeaseTiming
@@ -191,7 +191,7 @@ class Renewer:
         # Not only through the watch: the own Lease counts from the moment that it is written.
         self._store.leases.put(body)
         if was_holding:
-            self._store.leases.thaw()
+            self._store.leases.resume_expiry()
         else:
             self._store.leases.unfreeze()
         self._publish()
@@ -222,12 +222,12 @@ class Renewer:
             self.in_doubt.set()
             self._store.leases.freeze()
 
-    def extend(self, extension: Right) -> None:
+    def extend(self, extension: HoldDeadline) -> None:
         """Keep the right for longer, as the peers cannot renew either."""
         self._renewal = self._renewal.extended(extension)
         self._publish()
 
-    def hurry(self) -> None:
+    def renew_soon(self) -> None:
         """Try to renew now, but not again and again."""
         began = self._attempts.began_at or max(
             self._attempts.good_sent_at, self._attempts.failed_at
@@ -235,12 +235,12 @@ class Renewer:
         self._renewal = self._renewal.sooner(max(clock.now(), began + _SHORTEST_PAUSE))
         self._kick.set()
 
-    def guard(self) -> None:
+    def ensure_current(self) -> None:
         """Write the Lease at once if it is gone, or carries other subnets than were written."""
         seen = self._store.leases.membership.sightings.get(self.node)
         is_whole = seen is not None and seen.lease.subnets == self._written
         if self._renewal.state is RenewalState.HELD and not is_whole:
-            self.hurry()
+            self.renew_soon()
 
     async def could_renew(self) -> bool | None:
         """Whether this node could renew its Lease just now, by an attempt it makes or joins."""
@@ -252,7 +252,7 @@ class Renewer:
             if known is not None:
                 return known
             if self._attempts.began_at is None:
-                self.hurry()
+                self.renew_soon()
             await self._attempted.wait()
 
     async def _reaches_api(self) -> bool:

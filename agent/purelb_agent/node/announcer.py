@@ -15,7 +15,7 @@ from purelb.core.node.announcing import Announcements
 from purelb.core.node.packets import build_announcement
 from purelb.core.node.snapshot import Place
 from purelb.core.settings import AnnounceConfig
-from purelb_agent.node.conflicts import Sentinel
+from purelb_agent.node.conflicts import ConflictListener
 from purelb_agent.node.sockets import FrameSender
 from purelb_agent.runtime import log
 from purelb_agent.runtime.metrics import NodeMetrics
@@ -24,7 +24,7 @@ from purelb_agent.runtime.metrics import NodeMetrics
 class Announcer:
     """What is usable on this node, and the announcements of it that are still to come."""
 
-    def __init__(self, metrics: NodeMetrics, sentinel: Sentinel) -> None:
+    def __init__(self, metrics: NodeMetrics, sentinel: ConflictListener) -> None:
         self._metrics = metrics
         self._sentinel = sentinel
         self._sender = FrameSender()
@@ -61,7 +61,7 @@ class Announcer:
             if link.index in by_link:
                 self._send(link, by_link[link.index])
 
-    def guard(self, held: frozenset[Place], links: Iterable[Link], *, now: float) -> None:
+    def ensure_current(self, held: frozenset[Place], links: Iterable[Link], *, now: float) -> None:
         """Look out for other hosts that have what this node holds."""
         self._sentinel.update(held, links, now=now)
 

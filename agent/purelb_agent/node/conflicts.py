@@ -17,8 +17,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 from purelb.core.model import Address, Link
-from purelb.core.node.conflicts import Conflict, Place, Watch
-from purelb.core.node.packets import Claim, build_probe, parse_claim
+from purelb.core.node.conflicts import ConflictDetector, DuplicateAddress, Place
+from purelb.core.node.packets import AddressClaim, build_probe, parse_claim
 from purelb_agent.node.sockets import FrameSender
 from purelb_agent.runtime import clock, log
 
@@ -89,13 +89,13 @@ def listen(interface: str) -> socket.socket:
     return opened
 
 
-class Sentinel:
+class ConflictListener:
     """Guards the addresses that this node holds."""
 
-    def __init__(self, on_conflict: Callable[[Conflict], None]) -> None:
+    def __init__(self, on_conflict: Callable[[DuplicateAddress], None]) -> None:
         """`on_conflict` is called from the event loop, once for each conflict."""
         self._on_conflict = on_conflict
-        self._watch = Watch()
+        self._watch = ConflictDetector()
         self._held: frozenset[Place] = frozenset()
         self._links: tuple[Link, ...] = ()
         self._ears: dict[int, socket.socket] = {}
@@ -154,7 +154,7 @@ class Sentinel:
             if claim is not None:
                 self._heard(index, claim)
 
-    def _heard(self, index: int, claim: Claim) -> None:
+    def _heard(self, index: int, claim: AddressClaim) -> None:
         before = self._watch
         self._watch, conflict = before.heard(index, claim, now=clock.now())
         if self._watch is not before:

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections import Counter as Tally
 from collections.abc import Mapping
 
-from purelb.core.election.election import Electorate
+from purelb.core.election.election import MembershipView
 from purelb.core.model import Address, Reason
-from purelb.core.node.decisions import Judgement, Verdict
+from purelb.core.node.decisions import Decisions, VipDecision
 from purelb_agent.runtime import log
 from purelb_agent.runtime.metrics import NodeMetrics
 
@@ -17,21 +17,21 @@ from purelb_agent.runtime.metrics import NodeMetrics
 _OF_ALL = frozenset({Reason.LEASE_UNHEALTHY, Reason.LEASES_NOT_LISTED, Reason.LEAVING})
 
 
-def _services(verdict: Verdict) -> str:
+def _services(verdict: VipDecision) -> str:
     return ",".join(str(key) for key in verdict.vip.services)
 
 
-class VerdictLog:
+class DecisionRecorder:
     """Turns judgements into log lines and metrics, at their transitions only."""
 
     def __init__(self, node: str, metrics: NodeMetrics) -> None:
         self._node = node
         self._metrics = metrics
-        self._last: Judgement | None = None
+        self._last: Decisions | None = None
 
-    def note(self, judgement: Judgement) -> None:
+    def note(self, judgement: Decisions) -> None:
         """Take note of the judgement of one cycle."""
-        before: Mapping[Address, Verdict] = self._last.verdicts if self._last else {}
+        before: Mapping[Address, VipDecision] = self._last.verdicts if self._last else {}
         if judgement is self._last:
             return
         for address, verdict in judgement.verdicts.items():
@@ -41,8 +41,8 @@ class VerdictLog:
         self._last = judgement
         self._count(judgement)
 
-    def _compare(self, before: Verdict | None, after: Verdict) -> None:
-        if after.decision.fell_back and not (before and before.decision.fell_back):
+    def _compare(self, before: VipDecision | None, after: VipDecision) -> None:
+        if after.decision.affinity_ignored and not (before and before.decision.affinity_ignored):
             for key in after.vip.services:
                 self._metrics.affinity_fallbacks.of(key, str(key)).inc()
             self._metrics.election_fallbacks.inc()
@@ -52,7 +52,7 @@ class VerdictLog:
         ):
             self._transition(before, after)
 
-    def _transition(self, before: Verdict | None, after: Verdict) -> None:
+    def _transition(self, before: VipDecision | None, after: VipDecision) -> None:
         had = before is not None and before.is_here
         winner = after.decision.winner or ""
         say = log.info if had or after.reason not in _OF_ALL else log.debug
@@ -66,7 +66,7 @@ class VerdictLog:
         )
         self._count_election(before, after)
 
-    def _count_election(self, before: Verdict | None, after: Verdict) -> None:
+    def _count_election(self, before: VipDecision | None, after: VipDecision) -> None:
         address, services = str(after.vip.address), _services(after)
         winner = after.decision.winner or ""
         old = (before.decision.winner if before else None) or ""
@@ -81,7 +81,7 @@ class VerdictLog:
             changes = self._metrics.winner_changes
             changes.of(after.vip.address, services, address, old, winner).inc()
 
-    def _count(self, judgement: Judgement) -> None:
+    def _count(self, judgement: Decisions) -> None:
         metrics = self._metrics
         vips = [verdict.vip for verdict in judgement.verdicts.values()]
         metrics.winner_changes.retain(judgement.verdicts)
@@ -93,13 +93,13 @@ class VerdictLog:
         metrics.affinity_fallbacks.retain(
             {key for vip in vips if vip.has_affinity for key in vip.services}
         )
-        self._count_subnets(judgement.world.electorate)
+        self._count_subnets(judgement.world.membership)
 
-    def _count_subnets(self, electorate: Electorate) -> None:
+    def _count_subnets(self, membership: MembershipView) -> None:
         metrics = self._metrics
         subnets: Tally[str] = Tally()
         # Writing a subnet out is what costs here, and most nodes are in the same ones.
-        for alike, nodes in Tally(member.subnets for member in electorate.members).items():
+        for alike, nodes in Tally(member.subnets for member in membership.members).items():
             subnets.update({str(subnet): nodes for subnet in alike})
         for subnet, nodes in subnets.items():
             metrics.candidates.of(subnet, subnet).set(nodes)

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from purelb.core.model import Address, PoolType, Reason, ServiceKey
-from purelb.core.node.decisions import Judgement, Verdict
+from purelb.core.node.decisions import Decisions, VipDecision
 from purelb_agent.kube.events import About, EventReason, Events
 from purelb_agent.kube.store import NodeStore
 
@@ -27,18 +27,18 @@ _UNSERVED = {
 _Told = tuple[ServiceKey, Address]
 
 
-class Notices:
+class NodeEvents:
     """Remembers what was told, and tells what is new."""
 
     def __init__(self, events: Events, store: NodeStore, node: str) -> None:
         self._events = events
         self._store = store
         self._node = node
-        self._announced: dict[_Told, Verdict] = {}
+        self._announced: dict[_Told, VipDecision] = {}
         self._unserved_since: dict[Address, float] = {}
         self._told_unserved: set[Address] = set()
 
-    def tell_announced(self, announced: Iterable[Verdict], judgement: Judgement) -> None:
+    def tell_announced(self, announced: Iterable[VipDecision], judgement: Decisions) -> None:
         """Tell of each Service the addresses that came to this node, and those that left it."""
         current = {(key, v.vip.address): v for v in announced for key in v.vip.services}
         came = [told for told in current if told not in self._announced]
@@ -47,7 +47,7 @@ class Notices:
         self._tell_left(left, judgement)
         self._announced = current
 
-    def _tell_came(self, came: Iterable[_Told], current: dict[_Told, Verdict]) -> None:
+    def _tell_came(self, came: Iterable[_Told], current: dict[_Told, VipDecision]) -> None:
         grouped: dict[tuple[ServiceKey, PoolType, str], list[str]] = defaultdict(list)
         for key, address in came:
             verdict = current[key, address]
@@ -60,7 +60,7 @@ class Notices:
             listed = ", ".join(addresses)
             self._service(key, reason, f"Node {self._node} announces {listed} on {interface}")
 
-    def _tell_left(self, left: Iterable[_Told], judgement: Judgement) -> None:
+    def _tell_left(self, left: Iterable[_Told], judgement: Decisions) -> None:
         grouped: dict[tuple[ServiceKey, str], list[str]] = defaultdict(list)
         for key, address in left:
             verdict = judgement.verdicts.get(address)
@@ -80,7 +80,7 @@ class Notices:
             about = About("Service", key.name, key.namespace, service.uid)
             self._events.tell(about, reason, message, kind=kind)
 
-    def tell_unserved(self, judgement: Judgement, *, is_caretaker: bool, now: float) -> None:
+    def tell_unserved(self, judgement: Decisions, *, is_caretaker: bool, now: float) -> None:
         """Tell of addresses that have been on no node for a while; each once until it is served."""
         unserved = {a: v for a, v in judgement.verdicts.items() if v.reason in _UNSERVED}
         since = {address: self._unserved_since.get(address, now) for address in unserved}
@@ -114,7 +114,7 @@ class Notices:
             text = f"Not all addresses could be withdrawn (taint {taint}): see the agent's log"
             self._events.tell(about, "AddressesNotDrained", text, kind="Warning")
 
-    def tell_conflict(self, verdict: Verdict, mac: str) -> None:
+    def tell_conflict(self, verdict: VipDecision, mac: str) -> None:
         """Tell that another host has an address of ours, too."""
         interface = verdict.link.name if verdict.link else ""
         text = (

@@ -36,7 +36,7 @@ class Interfaces:
         self._seen: dict[Place, InterfaceAddress] = {}
         self._dummy_problem = ""
 
-    def follow(self, wake: Callable[[], None]) -> None:
+    def subscribe(self, wake: Callable[[], None]) -> None:
         """Wake whoever plans, but not for the echo of a lifetime that was just set anew."""
 
         def on_news(news: News) -> None:
@@ -47,7 +47,7 @@ class Interfaces:
             self._links_read_at = _NEVER
             wake()
 
-        self._kernel.follow(on_news)
+        self._kernel.subscribe(on_news)
 
     def read_links(self, now: float, *, max_age: float) -> None:
         """Read the links anew if something happened, or if what is known of them is too old."""

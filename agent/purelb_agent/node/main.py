@@ -15,24 +15,24 @@ from prometheus_client import CollectorRegistry
 
 from purelb.core.election.claims import Classes, claimed
 from purelb.core.names import API_GROUP, API_VERSION, DEFAULT_NAMESPACE, LEADER_LEASE
-from purelb.core.node.conflicts import Conflict
+from purelb.core.node.conflicts import DuplicateAddress
 from purelb.core.settings import LeaseTiming, parse_switch, required
 from purelb_agent import __version__
 from purelb_agent.kube.client import Access, Kube
 from purelb_agent.kube.events import Events
 from purelb_agent.kube.store import NodeStore
 from purelb_agent.kube.watch import Watcher
-from purelb_agent.lease.outage import Holding
+from purelb_agent.lease.outage import OutageKeeper
 from purelb_agent.lease.own_lease import Identity
 from purelb_agent.lease.peers import PATH as PEER_PATH
 from purelb_agent.lease.peers import Peers, read_key
 from purelb_agent.lease.renewer import Renewer
 from purelb_agent.node.announcer import Announcer
-from purelb_agent.node.conflicts import Sentinel
-from purelb_agent.node.decisions import VerdictLog
+from purelb_agent.node.conflicts import ConflictListener
+from purelb_agent.node.decisions import DecisionRecorder
 from purelb_agent.node.interfaces import Interfaces
 from purelb_agent.node.netlink import Kernel
-from purelb_agent.node.reconcile import Hands, Reconciler
+from purelb_agent.node.reconcile import Effects, Reconciler
 from purelb_agent.node.reporter import Reporter
 from purelb_agent.runtime import log
 from purelb_agent.runtime.metrics import NodeMetrics
@@ -120,13 +120,13 @@ class _Agent:
         self.renewer = Renewer(kube, store, identity, timing=timing, metrics=metrics)
         self.events = Events(kube, component="lbnodeagent", instance=identity.node)
         self.reporter = Reporter(kube, store, self.events, identity.node)
-        self.sentinel = Sentinel(self._on_conflict)
+        self.sentinel = ConflictListener(self._on_conflict)
         self.announcer = Announcer(metrics, self.sentinel)
         self.watchers = _watchers(kube, store, identity)
-        hands = Hands(
+        hands = Effects(
             Interfaces(self.kernel, metrics),
             self.announcer,
-            VerdictLog(identity.node, metrics),
+            DecisionRecorder(identity.node, metrics),
             self.reporter,
         )
         self.reconciler = Reconciler(
@@ -137,7 +137,7 @@ class _Agent:
             ask_again=self.watchers["leases"].refresh,
         )
 
-    def _on_conflict(self, conflict: Conflict) -> None:
+    def _on_conflict(self, conflict: DuplicateAddress) -> None:
         self.metrics.conflicts.inc()
         self.reporter.report_conflict(conflict)
 
@@ -152,7 +152,7 @@ class _Agent:
             settings.key,
             timing=timing,
             could_renew=self.renewer.could_renew,
-            lets_count=lambda node: self.store.lets_count(node, seconds=timing.duration),
+            promise=lambda node: self.store.promise(node, seconds=timing.duration),
             port=settings.port,
         )
 
@@ -200,7 +200,7 @@ async def _work(options: argparse.Namespace) -> None:
         agent.start(tasks)
         if peers is not None:
             await stack.enter_async_context(peers)
-            holding = Holding(
+            holding = OutageKeeper(
                 peers,
                 agent.renewer,
                 agent.store,

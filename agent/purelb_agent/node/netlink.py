@@ -71,7 +71,7 @@ class Kernel:
         self._requests.close()
         self._news.close()
 
-    def follow(self, callback: Callable[[News], None]) -> None:
+    def subscribe(self, callback: Callable[[News], None]) -> None:
         """Call back from the event loop with each change from now on."""
         asyncio.get_running_loop().add_reader(self._news, self._read_news, callback)
 

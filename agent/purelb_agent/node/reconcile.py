@@ -14,16 +14,22 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from purelb.core.node.configuration import NOWHERE, Choice, NodeConfig, SelectorState, choose
-from purelb.core.node.decisions import Judgement, judge
+from purelb.core.node.configuration import (
+    NOWHERE,
+    NodeConfig,
+    SelectedConfig,
+    SelectorState,
+    choose,
+)
+from purelb.core.node.decisions import Decisions, decide_vips
 from purelb.core.node.interfaces import lease_subnets, selected_links
 from purelb.core.node.plan import Plan, plan
 from purelb.core.node.readiness import Readiness
-from purelb.core.node.snapshot import World, electorate_of
+from purelb.core.node.snapshot import NodeSnapshot, electorate_of
 from purelb_agent.kube.store import NodeStore
 from purelb_agent.lease.renewer import Renewer
 from purelb_agent.node.announcer import Announcer
-from purelb_agent.node.decisions import VerdictLog
+from purelb_agent.node.decisions import DecisionRecorder
 from purelb_agent.node.interfaces import Interfaces
 from purelb_agent.node.reporter import Reporter
 from purelb_agent.runtime import clock, log
@@ -36,12 +42,12 @@ _AFTER_ERROR = 1.0
 
 
 @dataclass(frozen=True)
-class Hands:
+class Effects:
     """What the loop acts through: kernel, wire, log and metrics, API."""
 
     interfaces: Interfaces
     announcer: Announcer
-    verdicts: VerdictLog
+    verdicts: DecisionRecorder
     reporter: Reporter
 
 
@@ -52,7 +58,7 @@ class Reconciler:
         self,
         store: NodeStore,
         renewer: Renewer,
-        hands: Hands,
+        hands: Effects,
         *,
         metrics: NodeMetrics,
         ask_again: Callable[[], None],
@@ -69,8 +75,8 @@ class Reconciler:
         self._ask_again = ask_again
         self._node = renewer.node
         # How this node came by its configuration, and what it says.
-        self._choice = Choice(SelectorState.DEFAULT, NodeConfig())
-        self._judgement: Judgement | None = None
+        self._choice = SelectedConfig(SelectorState.DEFAULT, NodeConfig())
+        self._decisions: Decisions | None = None
         self._leaving = False
 
     @property
@@ -83,7 +89,7 @@ class Reconciler:
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
-        self._interfaces.follow(self._store.changed.set)
+        self._interfaces.subscribe(self._store.changed.set)
         while True:
             self._store.changed.clear()
             wake_at = self._cycle()
@@ -105,23 +111,23 @@ class Reconciler:
         subnets = lease_subnets(world.segments)
         self._metrics.local_subnet_count.set(len(subnets))
         self._renewer.set_subnets(subnets, at_once=is_new_choice)
-        self._renewer.guard()
+        self._renewer.ensure_current()
         if self._store.leases.membership.has_unconfirmed_end(now):
             self._ask_again()
         if world.right and not self._store.leases.membership.counts(self._node, now):
             # Somebody deleted the own Lease, so others have taken over: write it anew at once.
-            self._renewer.hurry()
+            self._renewer.renew_soon()
         if world.right is None and not self._readiness.has_acted:
             # Before its first Lease a node cannot know what is its own: what an earlier agent left
             # is kept or removed by the first plan, and ends by its lifetime if none comes.
             return now + RESYNC
-        self._judgement = judge(world, self._judgement)
-        made = plan(self._judgement, world, now=now)
+        self._decisions = decide_vips(world, self._decisions)
+        made = plan(self._decisions, world, now=now)
         done = self._interfaces.apply(made)
         self._announce(world, made, now)
-        self._verdicts.note(self._judgement)
-        self._reporter.report(self._judgement, self._interfaces.held, done=done)
-        if self._judgement.lacks_dummy and self._config.dummy_interface:
+        self._verdicts.note(self._decisions)
+        self._reporter.report(self._decisions, self._interfaces.held, done=done)
+        if self._decisions.lacks_dummy and self._config.dummy_interface:
             if self._interfaces.make_dummy(self._config.dummy_interface):
                 return now
             done = False
@@ -153,19 +159,19 @@ class Reconciler:
         config = self._choice.config
         return config if usable and config else NOWHERE
 
-    def _world(self, now: float) -> World:
+    def _world(self, now: float) -> NodeSnapshot:
         store, right, config = self._store, self._store.right, self._config
         members = store.leases.membership.live(now, store.drained)
         addresses = self._interfaces.read_addresses()
         self._metrics.member_count.set(len(members))
         self._metrics.draining.set(store.taint is not None)
         links = self._interfaces.links
-        return World(
+        return NodeSnapshot(
             node=self._node,
             vips=store.vips,
             groups=tuple(store.groups.records.values()),
             endpoints=store.endpoints,
-            electorate=electorate_of(members, right, listed=store.leases.listed, now=now),
+            membership=electorate_of(members, right, listed=store.leases.listed, now=now),
             right=right,
             draining=store.taint is not None,
             leaving=self._leaving,
@@ -179,7 +185,7 @@ class Reconciler:
             dummy_config=config.dummy_addresses,
         )
 
-    def _announce(self, world: World, made: Plan, now: float) -> None:
+    def _announce(self, world: NodeSnapshot, made: Plan, now: float) -> None:
         """Announce on real interfaces; nobody is behind the dummy one."""
         fresh = {(p.link, p.address) for p in made.puts if p.is_new and p.usable_at_once}
         usable = self._interfaces.usable(fresh)
@@ -189,9 +195,9 @@ class Reconciler:
         # What failed duplicate address detection is somebody's, and who that is shall be found.
         held = self._interfaces.held
         guarded = frozenset(place for place in held if place[0] not in world.dummies)
-        self._announcer.guard(guarded, links, now=now)
+        self._announcer.ensure_current(guarded, links, now=now)
 
-    def _wake_at(self, world: World, made: Plan, now: float, *, done: bool) -> float:
+    def _wake_at(self, world: NodeSnapshot, made: Plan, now: float, *, done: bool) -> float:
         moments = [
             now + (RESYNC if done else _AFTER_ERROR),
             made.refresh_at,

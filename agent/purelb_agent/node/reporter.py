@@ -16,14 +16,14 @@ from collections.abc import Iterable
 from purelb.core.model import Announcement, PoolType, Service, ServiceKey
 from purelb.core.names import ANNOUNCING_ANNOTATIONS
 from purelb.core.node.annotations import format_announcing, merge_announcing
-from purelb.core.node.configuration import Choice, SelectorState
-from purelb.core.node.conflicts import Conflict
-from purelb.core.node.decisions import Judgement, Verdict
+from purelb.core.node.configuration import SelectedConfig, SelectorState
+from purelb.core.node.conflicts import DuplicateAddress
+from purelb.core.node.decisions import Decisions, VipDecision
 from purelb.core.node.snapshot import Place
 from purelb_agent.kube.client import CONFLICT, NOT_FOUND, ApiError, Kube
 from purelb_agent.kube.events import About, Events
 from purelb_agent.kube.store import NodeStore
-from purelb_agent.node.events import Notices
+from purelb_agent.node.events import NodeEvents
 from purelb_agent.runtime import clock, log
 
 _RETRY = 1.0
@@ -37,23 +37,23 @@ class Reporter:
         self._store = store
         self._kube = kube
         self._events = events
-        self._notices = Notices(events, store, node)
+        self._notices = NodeEvents(events, store, node)
         self._node = node
-        self._judgement: Judgement | None = None
+        self._decisions: Decisions | None = None
         self._held: frozenset[Place] = frozenset()
         self._done = False
         self._taint: str | None = None
         self._failing = False
         self._work = asyncio.Event()
 
-    def report(self, judgement: Judgement, held: frozenset[Place], *, done: bool) -> None:
+    def report(self, judgement: Decisions, held: frozenset[Place], *, done: bool) -> None:
         """Take note of the addresses that this node holds; `done`: nothing was refused."""
-        if judgement is self._judgement and (held, done) == (self._held, self._done):
+        if judgement is self._decisions and (held, done) == (self._held, self._done):
             return
-        self._judgement, self._held, self._done = judgement, held, done
+        self._decisions, self._held, self._done = judgement, held, done
         self._work.set()
 
-    def report_choice(self, choice: Choice) -> None:
+    def report_choice(self, choice: SelectedConfig) -> None:
         """Take note of how the node is configured; an object that cannot be used gets an event."""
         config = choice.config
         if choice.state is SelectorState.INVALID and config is not None:
@@ -64,9 +64,9 @@ class Reporter:
                 kind="Warning",
             )
 
-    def report_conflict(self, conflict: Conflict) -> None:
+    def report_conflict(self, conflict: DuplicateAddress) -> None:
         """Take note that another host has an address of this node, too."""
-        verdict = self._judgement and self._judgement.verdicts.get(conflict.address)
+        verdict = self._decisions and self._decisions.verdicts.get(conflict.address)
         if verdict:
             self._notices.tell_conflict(verdict, conflict.mac.hex(":"))
 
@@ -75,7 +75,7 @@ class Reporter:
         while True:
             await self._rest()
             self._work.clear()
-            judgement = self._judgement
+            judgement = self._decisions
             if judgement is None:
                 continue
             announced = [v for v in judgement.here if self._has(v)]
@@ -92,15 +92,15 @@ class Reporter:
         except TimeoutError:
             return
 
-    def _has(self, verdict: Verdict) -> bool:
+    def _has(self, verdict: VipDecision) -> bool:
         return verdict.link is not None and (verdict.link.index, verdict.vip.address) in self._held
 
-    def _is_caretaker(self, judgement: Judgement) -> bool:
+    def _is_caretaker(self, judgement: Decisions) -> bool:
         """Whether this node does what one node is to do for all."""
-        live = (member.node for member in judgement.world.electorate.members)
+        live = (member.node for member in judgement.world.membership.members)
         return judgement.world.right is not None and min(live, default="") == self._node
 
-    def _tell(self, judgement: Judgement, announced: Iterable[Verdict]) -> None:
+    def _tell(self, judgement: Decisions, announced: Iterable[VipDecision]) -> None:
         self._notices.tell_announced(announced, judgement)
         is_caretaker = self._is_caretaker(judgement)
         self._notices.tell_unserved(judgement, is_caretaker=is_caretaker, now=clock.now())
@@ -109,14 +109,14 @@ class Reporter:
             log.info("draining", node=self._node, taint=self._store.taint or "")
             self._taint = self._store.taint
 
-    async def _write(self, judgement: Judgement, announced: Iterable[Verdict]) -> bool:
+    async def _write(self, judgement: Decisions, announced: Iterable[VipDecision]) -> bool:
         """Bring all annotations in step; whether all of them are."""
         claims: Claims = defaultdict(list)
         for verdict in announced:
             link = verdict.link.name if verdict.link else ""
             for key in verdict.vip.services:
                 claims[key].append(Announcement(self._node, link, verdict.vip.address))
-        live = frozenset(member.node for member in judgement.world.electorate.members)
+        live = frozenset(member.node for member in judgement.world.membership.members)
         done = True
         for service in tuple(self._store.services.records.values()):
             changes = self._changes(service, claims.get(service.key, []), live, judgement)
@@ -130,7 +130,7 @@ class Reporter:
         service: Service,
         claims: Iterable[Announcement],
         live: frozenset[str],
-        judgement: Judgement,
+        judgement: Decisions,
     ) -> dict[str, str | None]:
         """What to write into the annotations of a Service: nothing, unless it concerns this node.
 

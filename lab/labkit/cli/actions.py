@@ -11,7 +11,7 @@ from labkit import inventory as inventory_module
 from labkit.cli import logs
 from labkit.cli import soak as soak_module
 from labkit.cluster import lifecycle
-from labkit.host import setup as setup_module
+from labkit.cluster import setup as setup_module
 from labkit.host.places import places
 from labkit.images import buildah
 from labkit.images.programs import programs

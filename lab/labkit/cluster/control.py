@@ -8,7 +8,7 @@ Flags that are not here keep their defaults: the cluster should behave as people
 
 from pathlib import Path
 
-from labkit.net import topology as plan
+from labkit import topology as plan
 from labkit.topology import Topology
 
 ETCD = "http://127.0.0.1:2379"

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from labkit import topology as plan
 from labkit.api import Api, ApiError, Json
 from labkit.cluster import certificates, containers, control, daemons, keeper, nodes, state
 from labkit.cluster.state import Daemon
@@ -22,7 +23,6 @@ from labkit.host.progress import Stopwatch
 from labkit.images import bases
 from labkit.images.programs import Programs, programs
 from labkit.net import network
-from labkit.net import topology as plan
 from labkit.topology import Host, Topology
 
 _SLOW = 90.0  # seconds; several times what a busy machine was seen to need

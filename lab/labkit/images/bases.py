@@ -70,7 +70,7 @@ def base_build(at: Places, tag: str) -> Build:
         shutil.rmtree(root)
         (scratch / "layer.tar").unlink()
 
-    sources = [SOURCES / "labkit" / name for name in ("archive.py", "rootfs.py")]
+    sources = [SOURCES / "labkit/images" / name for name in ("archive.py", "rootfs.py")]
     digest = content_hash(sources, tree_build(at).folder.name, tag)
     return Build(f"{tag} image", 6, at.cache / "images" / f"{name}-{digest}", make)
 

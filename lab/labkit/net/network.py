@@ -10,7 +10,7 @@ else is inside namespaces that `down` removes whole, so there is no undoing step
 from collections.abc import Iterator
 from pathlib import Path
 
-from labkit.net import topology as plan
+from labkit import topology as plan
 from labkit.net.namespaces import ip_batch, ip_json, set_sysctls
 from labkit.topology import Host, Interface, Topology
 

@@ -24,9 +24,9 @@ from scapy.layers.inet6 import (
 from scapy.layers.l2 import ARP, Dot1Q, Ether
 
 from labkit.net.namespaces import ip_batch, netns
-from purelb.core.node.conflicts import Conflict
+from purelb.core.node.conflicts import DuplicateAddress
 from purelb.core.node.packets import build_announcement
-from purelb_agent.node.conflicts import Sentinel, listen
+from purelb_agent.node.conflicts import ConflictListener, listen
 from purelb_agent.node.netlink import Kernel
 from purelb_agent.node.sockets import FrameSender
 from purelb_agent.runtime import clock
@@ -114,7 +114,7 @@ class Node:
     def __init__(self) -> None:
         self.conflicts = []
         self.kernel = Kernel()
-        self.sentinel = Sentinel(self.conflicts.append)
+        self.sentinel = ConflictListener(self.conflicts.append)
         self.held = frozenset()
 
     @property
@@ -136,7 +136,7 @@ class Node:
             assert time.monotonic() - begin < seconds, f"no conflict within {seconds} s"
             await asyncio.sleep(0.01)
         mac = bytes.fromhex(THEIR_MAC.replace(":", ""))
-        assert self.conflicts == [Conflict(vip, self.link.index, mac)]
+        assert self.conflicts == [DuplicateAddress(vip, self.link.index, mac)]
         return time.monotonic() - begin
 
 

@@ -10,7 +10,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from purelb.core.allocation.ipam import Leased, Request
+from purelb.core.allocation.ipam import IpamRequest, Leased
 from purelb.core.model import NetBoxSource, ServiceGroup, ServiceKey
 from purelb_agent.ipam.netbox.source import NetBox
 from purelb_agent.ipam.port import IpamError
@@ -125,7 +125,7 @@ def group(bed):
 
 
 def wants(service=WEB, families=(4, 6), **more):
-    return Request(service, families=families, **more)
+    return IpamRequest(service, families=families, **more)
 
 
 def texts(leased):

@@ -13,7 +13,7 @@ import time
 import pytest
 from aiohttp import web
 
-from purelb.core.allocation.ipam import Request
+from purelb.core.allocation.ipam import IpamRequest
 from purelb.core.model import NetBoxSource, ServiceGroup, ServiceKey
 from purelb_agent.ipam.netbox.source import NetBox
 from purelb_agent.ipam.port import IpamError
@@ -57,7 +57,7 @@ def group(url):
 
 
 async def allocate(netbox, url):
-    (leased,) = await netbox.allocate(group(url), Request(WEB, families=(4,)))
+    (leased,) = await netbox.allocate(group(url), IpamRequest(WEB, families=(4,)))
     return str(leased)
 
 

@@ -9,7 +9,7 @@ from ipaddress import ip_network
 
 from purelb.core.addresses import parse_range
 from purelb.core.allocation.allocate import decide, rebuild
-from purelb.core.allocation.allocations import Ledger
+from purelb.core.allocation.allocations import Allocations
 from purelb.core.allocation.choice import Live
 from purelb.core.allocation.groups import Groups
 from purelb.core.model import Service, ServiceKey
@@ -29,7 +29,7 @@ def new(name="web", families=(4, 6), **more):
 
 
 def taken(*addresses, by="other"):
-    ledger = Ledger()
+    ledger = Allocations()
     ledger.hold(new(by), addresses)
     return ledger
 

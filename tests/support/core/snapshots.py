@@ -8,13 +8,13 @@ from dataclasses import replace
 from ipaddress import ip_address, ip_network
 
 from purelb.core.addresses import parse_range
-from purelb.core.election.election import Electorate, Member
-from purelb.core.election.leases import Right
+from purelb.core.election.election import Member, MembershipView
+from purelb.core.election.leases import HoldDeadline
 from purelb.core.election.vips import VipIndex
 from purelb.core.model import InterfaceAddress, Link, PoolType, Service, ServiceGroup, ServiceKey
-from purelb.core.node.decisions import judge
+from purelb.core.node.decisions import decide_vips
 from purelb.core.node.plan import plan
-from purelb.core.node.snapshot import World
+from purelb.core.node.snapshot import NodeSnapshot
 
 NET4, NET6 = ip_network("172.28.1.0/24"), ip_network("fd28::/64")
 VIP4, VIP6 = ip_address("172.28.1.220"), ip_address("fd28::220")
@@ -53,12 +53,12 @@ def world(*services, node="n1", members=("n1",), held=(), ends_at=NOW + 11, **mo
     index = VipIndex()
     index.regroup(groups)
     index.change({one.key: one for one in services})
-    made = World(
+    made = NodeSnapshot(
         node=node,
         vips=index.vips,
         groups=groups,
-        electorate=Electorate(tuple(Member(n, (NET4, NET6)) for n in members)),
-        right=Right(ends_at - 3, ends_at),
+        membership=MembershipView(tuple(Member(n, (NET4, NET6)) for n in members)),
+        right=HoldDeadline(ends_at - 3, ends_at),
         links=(ETH0,),
         addresses=(OWN4, OWN6, *held),
     )
@@ -66,7 +66,7 @@ def world(*services, node="n1", members=("n1",), held=(), ends_at=NOW + 11, **mo
 
 
 def planned(world):
-    return plan(judge(world), world, now=NOW)
+    return plan(decide_vips(world), world, now=NOW)
 
 
 def on_eth0(address, *, lifetime=10.0, prefixlen=None, **more):

@@ -59,7 +59,7 @@ def program(kind: str, name: str, namespace: str = "purelb") -> dict[str, Any]:
     return obj(kind, name, namespace, spec=spec, status=status)
 
 
-class World:
+class NodeSnapshot:
     """A cluster with v1, in which the API server and the programs of v2 do their part at once."""
 
     def __init__(self, cluster: Any, path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from purelb.module.errors import RefusedError
+from purelb.module.errors import ApiError
 from purelb.module.kube import Kind
 
 KINDS = {
@@ -102,7 +102,7 @@ class FakeCluster:
     def apply(self, kind: Kind, body: dict[str, Any], *, dry_run: bool, force: bool) -> Any:
         namespace, name = body["metadata"].get("namespace"), body["metadata"]["name"]
         if namespace and ("namespaces", None, namespace) not in self.stored:
-            raise RefusedError(f'namespaces "{namespace}" not found', status=404)
+            raise ApiError(f'namespaces "{namespace}" not found', status=404)
         self.writes_count += 1
         self.forced = force
         metadata = {**body["metadata"], "uid": "1", "resourceVersion": str(self.writes_count)}

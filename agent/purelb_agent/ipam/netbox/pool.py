@@ -17,7 +17,7 @@ from typing import Any
 
 import pynetbox
 
-from purelb.core.allocation.ipam import Leased, Request, Stats, listing
+from purelb.core.allocation.ipam import IpamRequest, Leased, Stats, listing
 from purelb.core.model import Address, ServiceKey
 from purelb.core.names import FAMILIES
 from purelb_agent.ipam.port import IpamError
@@ -72,7 +72,7 @@ class TenantPool:
             is_permanent=True,
         )
 
-    def allocate(self, request: Request) -> tuple[Leased, ...]:
+    def allocate(self, request: IpamRequest) -> tuple[Leased, ...]:
         """See Ipam.allocate."""
         held = self._held_by(request.service)
         if request.explicit:
@@ -138,7 +138,7 @@ class TenantPool:
                 return one
         return None
 
-    def _explicit(self, address: Address, request: Request, held: Iterable[Entry]) -> Leased:
+    def _explicit(self, address: Address, request: IpamRequest, held: Iterable[Entry]) -> Leased:
         mine = next((one for one in held if one.address == address), None)
         if mine is not None:
             return mine.leased

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from purelb.core.allocation.ipam import Leased, Request, Stats
+from purelb.core.allocation.ipam import IpamRequest, Leased, Stats
 from purelb.core.model import Address, NetBoxSource, ServiceGroup, ServiceKey
 from purelb_agent.ipam.netbox.client import Login, conversation
 from purelb_agent.ipam.netbox.pool import TenantPool
@@ -35,7 +35,7 @@ class NetBox:
         self._seconds = seconds
         self._thread = _one_thread()
 
-    async def allocate(self, group: ServiceGroup, request: Request) -> tuple[Leased, ...]:
+    async def allocate(self, group: ServiceGroup, request: IpamRequest) -> tuple[Leased, ...]:
         """See Ipam."""
         return await self._ask(group, lambda pool: pool.allocate(request))
 

@@ -21,7 +21,7 @@ from ..module.errors import ClusterError
 from ..module.fields import fields_of, option_path
 from ..module.kube import Cluster, Object
 from ..module.manifests import reference, without_managed_fields
-from .objects import POLL_INTERVAL, Keeper, Outcome, result_of
+from .objects import POLL_INTERVAL, ObjectApplier, ObjectResult, result_of
 from .readiness import acceptance
 
 API_VERSION = f"{names.API_GROUP}/{names.API_VERSION}"
@@ -96,17 +96,17 @@ def _others(cluster: Cluster, body: Object, convert: Callable[[Object], Optional
     return [one for one in found if one is not None]
 
 
-def _keeper(cluster: Cluster, params: Params, *, check_mode: bool) -> Keeper:
+def _keeper(cluster: Cluster, params: Params, *, check_mode: bool) -> ObjectApplier:
     # An object like these is there, or gone, as soon as the API server says so.
     own = {**params, "wait": False, "wait_timeout": 0}
-    return Keeper(cluster, own, check_mode=check_mode)
+    return ObjectApplier(cluster, own, check_mode=check_mode)
 
 
 def _remove(cluster: Cluster, body: Object, params: Params, *, check_mode: bool) -> Dict[str, Any]:
     return _result(_keeper(cluster, params, check_mode=check_mode).delete([body])[0])
 
 
-def _result(outcome: Outcome) -> Dict[str, Any]:
+def _result(outcome: ObjectResult) -> Dict[str, Any]:
     """What the module returns: a task is about one object, so its result is, too."""
     whole = result_of([outcome])
     after = outcome.after
@@ -118,7 +118,7 @@ def _result(outcome: Outcome) -> Dict[str, Any]:
     }
 
 
-def _accepted(cluster: Cluster, outcome: Outcome, *, timeout: int) -> Outcome:
+def _accepted(cluster: Cluster, outcome: ObjectResult, *, timeout: int) -> ObjectResult:
     """The outcome with the object as the allocator has accepted it."""
     asked = outcome.asked
     kind = cluster.kind(API_VERSION, asked["kind"])
@@ -129,7 +129,7 @@ def _accepted(cluster: Cluster, outcome: Outcome, *, timeout: int) -> Outcome:
         )
         state = acceptance(found)
         if state.done:
-            return Outcome(outcome.before, found, asked)
+            return ObjectResult(outcome.before, found, asked)
         if state.refused:
             raise ClusterError(f"{reference(asked)} is not accepted: {state.reason}")
         if time.monotonic() >= deadline:

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Tuple
 
 from ..core.errors import ObjectError
-from ..module.errors import CONFLICT, NOT_FOUND, ClusterError, RefusedError
+from ..module.errors import CONFLICT, NOT_FOUND, ApiError, ClusterError
 from ..module.kube import Cluster, Kind, Object
 from ..module.manifests import check, reference
-from .objects import Keeper, result_of
+from .objects import ObjectApplier, result_of
 
 DEFINITIONS = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
 # A message is for a screen: the rest is a number.
@@ -62,15 +62,15 @@ def manage(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Dict[s
             )
     # The programs watch these kinds, so that waiting is not left to choice.
     own = {**params, "namespace": None, "wait": True}
-    keeper = Keeper(cluster, own, check_mode=check_mode)
+    keeper = ObjectApplier(cluster, own, check_mode=check_mode)
     if params["state"] == "absent":
         return _remove(cluster, keeper, definitions, with_objects=params["remove_objects"])
-    steward = Steward(cluster, check_mode=check_mode, migrates=params["migrate"])
+    steward = StorageMigrator(cluster, check_mode=check_mode, migrates=params["migrate"])
     return _install(cluster, keeper, definitions, steward)
 
 
 def _install(
-    cluster: Cluster, keeper: Keeper, definitions: List[Object], steward: Steward
+    cluster: Cluster, keeper: ObjectApplier, definitions: List[Object], steward: StorageMigrator
 ) -> Dict[str, Any]:
     # Before the change, by the conversion that there is now: afterwards there may be another one.
     early = {_name(obj): steward.migrate(_find(cluster, obj)) for obj in definitions}
@@ -91,7 +91,7 @@ def _install(
 
 
 def _remove(
-    cluster: Cluster, keeper: Keeper, definitions: List[Object], *, with_objects: bool
+    cluster: Cluster, keeper: ObjectApplier, definitions: List[Object], *, with_objects: bool
 ) -> Dict[str, Any]:
     found = [(obj, _find(cluster, obj)) for obj in definitions]
     foreign = [there for obj, there in found if there and not _is_same_owner(obj, there)]
@@ -157,7 +157,7 @@ def _refuse_with_objects(cluster: Cluster, definitions: List[Object]) -> None:
         )
 
 
-class Steward:
+class StorageMigrator:
     """Keeps what is stored in the version in which it should be."""
 
     def __init__(self, cluster: Cluster, *, check_mode: bool, migrates: bool) -> None:
@@ -193,7 +193,7 @@ class Steward:
     def _write_anew(self, definition: Object, namespace: str, name: str) -> None:
         try:
             self._cluster.patch(_kind_of(definition), namespace=namespace, name=name, patch={})
-        except RefusedError as error:
+        except ApiError as error:
             if error.status != NOT_FOUND:
                 raise
 
@@ -208,7 +208,7 @@ class Steward:
             self._cluster.patch(
                 DEFINITIONS, namespace=None, name=_name(definition), patch=patch, part="status"
             )
-        except RefusedError as error:
+        except ApiError as error:
             if error.status != CONFLICT:
                 raise
             raise ClusterError(
@@ -248,7 +248,7 @@ def _objects_of(cluster: Cluster, definition: Object) -> List[Tuple[str, str]]:
 
     try:
         return cluster.read_all(_kind_of(definition), convert=convert)
-    except RefusedError as error:
+    except ApiError as error:
         # In check mode, and while a definition is not established, nothing is served.
         if error.status != NOT_FOUND:
             raise

@@ -21,7 +21,7 @@ class FolderError(PureLBError):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class FolderResult:
     """A file as it was and as it is to be; None where there is none."""
 
     name: str
@@ -58,10 +58,10 @@ def check(files: Mapping[str, str], absent: Iterable[str]) -> None:
 
 def outcomes(
     there: Mapping[str, str], files: Mapping[str, str], absent: Iterable[str]
-) -> List[Outcome]:
+) -> List[FolderResult]:
     """What becomes of each file that is named: first those to be, then those not to be."""
     wanted = {**files, **dict.fromkeys(absent)}
-    return [Outcome(name, there.get(name), text) for name, text in wanted.items()]
+    return [FolderResult(name, there.get(name), text) for name, text in wanted.items()]
 
 
 def manage(
@@ -102,7 +102,7 @@ def _read(folder: Path, names: Iterable[str]) -> Dict[str, str]:
     return {path.name: path.read_bytes().decode(errors="replace") for path in found}
 
 
-def _write(path: Path, outcome: Outcome, move: Callable[[str, Path], None]) -> None:
+def _write(path: Path, outcome: FolderResult, move: Callable[[str, Path], None]) -> None:
     if outcome.is_change and outcome.after is not None:
         move(outcome.after, path)
     elif outcome.action == "deleted":

@@ -9,10 +9,10 @@ import time
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Sequence, Set
 
-from ..module.errors import NOT_FOUND, ClusterError, RefusedError
+from ..module.errors import NOT_FOUND, ApiError, ClusterError
 from ..module.kube import Cluster, Kind, Object
 from ..module.manifests import action, check, clean, difference, reference, without_managed_fields
-from .readiness import conditions, hindrances, progress
+from .readiness import conditions, pod_problems, progress
 
 # Often enough not to be noticed, seldom enough for a busy API server.
 POLL_INTERVAL = 0.5
@@ -21,7 +21,7 @@ MAX_HINDRANCES = 5
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ObjectResult:
     """What became of one object."""
 
     before: Optional[Object]
@@ -57,7 +57,7 @@ def manage(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Dict[s
     for option, given in (("objects", objects), ("initial", initial)):
         for position, obj in enumerate(given):
             check(obj, where=f"{option}[{position}]")
-    keeper = Keeper(cluster, params, check_mode=check_mode)
+    keeper = ObjectApplier(cluster, params, check_mode=check_mode)
     if params["state"] == "present":
         return result_of(keeper.apply(objects, initial))
     if initial:
@@ -65,7 +65,7 @@ def manage(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Dict[s
     return result_of(keeper.delete(objects))
 
 
-def result_of(outcomes: List[Outcome]) -> Dict[str, Any]:
+def result_of(outcomes: List[ObjectResult]) -> Dict[str, Any]:
     """What a module says of what it did."""
     return {
         "changed": any(outcome.is_change for outcome in outcomes),
@@ -96,7 +96,7 @@ def info(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Dict[str
     return {"changed": False, "served": kind is not None, "objects": found}
 
 
-class Keeper:
+class ObjectApplier:
     """Applies and deletes with the options of one call."""
 
     def __init__(self, cluster: Cluster, params: Dict[str, Any], *, check_mode: bool) -> None:
@@ -107,7 +107,7 @@ class Keeper:
         self._waits: bool = params["wait"] and not check_mode
         self._timeout: int = params["wait_timeout"]
 
-    def apply(self, objects: List[Object], initial: Sequence[Object] = ()) -> List[Outcome]:
+    def apply(self, objects: List[Object], initial: Sequence[Object] = ()) -> List[ObjectResult]:
         """Apply in the order given; after the last Namespace create what is missing of initial."""
         ends = (end for end, obj in enumerate(objects, 1) if obj["kind"] == "Namespace")
         first = max(ends, default=0)
@@ -119,7 +119,7 @@ class Keeper:
                 self.await_ready(obj)
         return outcomes
 
-    def delete(self, objects: List[Object]) -> List[Outcome]:
+    def delete(self, objects: List[Object]) -> List[ObjectResult]:
         """Delete in the reverse of the order in which the objects would be applied."""
         outcomes = [self._delete(obj) for obj in reversed(objects)]
         if self._waits:
@@ -127,7 +127,7 @@ class Keeper:
                 self._await_gone(outcome)
         return outcomes
 
-    def _apply_each(self, objects: List[Object]) -> List[Outcome]:
+    def _apply_each(self, objects: List[Object]) -> List[ObjectResult]:
         outcomes = []
         for obj in objects:
             outcomes.append(self._apply(obj))
@@ -136,16 +136,16 @@ class Keeper:
                 self.await_ready(obj)
         return outcomes
 
-    def _create(self, obj: Object) -> Outcome:
+    def _create(self, obj: Object) -> ObjectResult:
         kind = self._kind(obj)
         there = self._find(self._placed(obj, kind), kind) if kind else None
-        return Outcome(there, there, obj) if there else self._apply(obj)
+        return ObjectResult(there, there, obj) if there else self._apply(obj)
 
-    def _apply(self, obj: Object) -> Outcome:
+    def _apply(self, obj: Object) -> ObjectResult:
         kind = self._kind(obj)
         if kind is None:
             if self.check_mode:
-                return Outcome(None, obj, obj)
+                return ObjectResult(None, obj, obj)
             raise ClusterError(
                 f"{reference(obj)}: the cluster does not serve {obj['apiVersion']} {obj['kind']}: "
                 f"apply its CustomResourceDefinition first, with wait"
@@ -154,23 +154,23 @@ class Keeper:
         before = self._find(body, kind)
         try:
             after = self._cluster.apply(kind, body, dry_run=self.check_mode, force=self._force)
-        except RefusedError as error:
+        except ApiError as error:
             # A dry run cannot know of a namespace that the objects before this one will make.
             if self.check_mode and before is None and error.status == NOT_FOUND:
-                return Outcome(None, body, obj)
+                return ObjectResult(None, body, obj)
             raise
-        return Outcome(before, after, obj)
+        return ObjectResult(before, after, obj)
 
-    def _delete(self, obj: Object) -> Outcome:
+    def _delete(self, obj: Object) -> ObjectResult:
         kind = self._kind(obj)
         if kind is None:
-            return Outcome(None, None, obj)
+            return ObjectResult(None, None, obj)
         body = self._placed(obj, kind)
         before = self._find(body, kind)
         if before is not None:
             namespace, name = body["metadata"].get("namespace"), body["metadata"]["name"]
             self._cluster.delete(kind, namespace=namespace, name=name, dry_run=self.check_mode)
-        return Outcome(before, None, obj)
+        return ObjectResult(before, None, obj)
 
     def _kind(self, obj: Object) -> Optional[Kind]:
         return self._cluster.kind(obj["apiVersion"], obj["kind"])
@@ -223,7 +223,7 @@ class Keeper:
             if version["served"]
         )
 
-    def _await_gone(self, outcome: Outcome) -> None:
+    def _await_gone(self, outcome: ObjectResult) -> None:
         if outcome.before is None:
             return
         kind = self._kind(outcome.before)
@@ -255,6 +255,6 @@ class Keeper:
                 for pod in self._cluster.items(
                     pods, namespace=found["metadata"]["namespace"], labelSelector=selector
                 )
-                for text in hindrances(pod)
+                for text in pod_problems(pod)
             ][:MAX_HINDRANCES]
         return "".join(f"; {part}" for part in parts)

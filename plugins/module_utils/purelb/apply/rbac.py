@@ -8,14 +8,16 @@ from __future__ import annotations
 from typing import Any, Dict
 
 from ..module.kube import Cluster
-from .objects import Keeper, result_of
+from .objects import ObjectApplier, result_of
 from .permissions import permissions
 
 
 def manage(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Dict[str, Any]:  # noqa: FBT001 - run() calls it so
     """The work of the module purelb_rbac."""
     # They hold as soon as the API server has them.
-    keeper = Keeper(cluster, {**params, "wait": False, "wait_timeout": 0}, check_mode=check_mode)
+    keeper = ObjectApplier(
+        cluster, {**params, "wait": False, "wait_timeout": 0}, check_mode=check_mode
+    )
     wanted = permissions(params["namespace"], draining=params["draining"])
     work = keeper.apply if params["state"] == "present" else keeper.delete
     return result_of(work(wanted))

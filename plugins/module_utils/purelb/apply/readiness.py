@@ -51,7 +51,7 @@ def conditions(obj: Object) -> List[str]:
     ]
 
 
-def hindrances(pod: Object) -> Iterator[str]:
+def pod_problems(pod: Object) -> Iterator[str]:
     """Why a Pod is not ready: containers that wait, and a Pod that has no node."""
     name = pod["metadata"]["name"]
     status = pod.get("status", {})

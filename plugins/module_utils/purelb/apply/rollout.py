@@ -18,7 +18,7 @@ from ..audit import cluster_reader
 from ..core.audit import audit
 from ..module.errors import ClusterError
 from ..module.kube import Cluster, Kind, Object
-from .readiness import hindrances, progress
+from .readiness import pod_problems, progress
 
 AGENT = "lbnodeagent"
 DAEMON_SETS = Kind("apps", "v1", "daemonsets", namespaced=True)
@@ -67,7 +67,7 @@ class Rollout:
         )
 
 
-def judge(
+def node_state(
     daemon_set: Object,
     pods: Sequence[Object],
     leases: Mapping[str, audit.LeaseReport],
@@ -99,7 +99,7 @@ def _state(pod: Object, leases: Mapping[str, audit.LeaseReport], revision: str) 
     if metadata.get("labels", {}).get(REVISION_LABEL) != revision:
         return not_done("it has the agent of before", begun=False)
     if not _is_ready(pod):
-        why = "; ".join(hindrances(pod)) or f"Pod {name} is not ready"
+        why = "; ".join(pod_problems(pod)) or f"Pod {name} is not ready"
         start = f"Give it what it needs to start, or look at: {where} describe pod {name}."
         return not_done(why, start if pod["status"].get("phase") == "Pending" else logs)
     return _lease_state(pod, node, leases.get(node), not_done, logs)
@@ -183,7 +183,7 @@ def look(cluster: Cluster, *, namespace: str) -> Rollout:
     daemon_set = {**found, "kind": "DaemonSet"}
     leases = cluster_reader.read_leases(cluster, namespace=namespace)
     reports = audit.audit(leases, (), wall_time=time.time()).leases
-    return judge(
+    return node_state(
         daemon_set,
         _owned(cluster, PODS, daemon_set),
         {report.lease.node: report for report in reports},

@@ -16,7 +16,7 @@ from ..core.errors import ObjectError
 from ..core.leadership import locks
 from ..core.node import configuration
 from ..module.kube import Cluster, Kind, Object
-from .parallel import spread
+from .parallel import parallel_map
 
 # So many digests take a third of a second, which is worth a second process.
 _MUCH = 1_000_000
@@ -38,14 +38,14 @@ def lease_info(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Di
     # Services first: they may be many, and a Lease ages while they are read.
     services = read_services(cluster)
     known = read_nodes(cluster)
-    report = judge(cluster, services, known, namespace=params["namespace"])
+    report = read_report(cluster, services, known, namespace=params["namespace"])
     found = read_locks(cluster, params["leader_locks"], namespace=params["namespace"])
     report = report.with_findings(lock_findings.lock_findings(found))
     shown = [locks.lock_dict(lock) for lock in found]
     return {"changed": False, **audit.as_dict(report), "leader_locks": shown}
 
 
-def judge(
+def read_report(
     cluster: Cluster,
     services: Sequence[model.Service],
     known: Iterable[draining.NodeInfo],
@@ -65,7 +65,7 @@ def judge(
         drained={one.name: one.uid for one in known if draining.draining_taint(one.taints)},
         endpoints=ready,
         groups=groups,
-        spread=spread if is_much else map,
+        parallel_map=parallel_map if is_much else map,
     )
 
 

@@ -16,7 +16,7 @@ One = TypeVar("One")
 Result = TypeVar("Result")
 
 
-def spread(function: Callable[[One], Result], items: Sequence[One]) -> List[Result]:
+def parallel_map(function: Callable[[One], Result], items: Sequence[One]) -> List[Result]:
     """What `map` gives. Function, items and results travel between processes, each part whole."""
     count = cpu_count()
     with get_context("fork").Pool(count) as pool:

@@ -13,7 +13,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ..core.addresses import parse_address
 from ..core.audit import audit
-from ..core.audit.evidence import Answer, Evidence, format_mac
+from ..core.audit.evidence import Evidence, NeighborReply, format_mac
 from ..core.audit.findings import Severity, finding_dict
 from ..core.audit.lock_findings import lock_findings
 from ..core.audit.verify import Verification, verify
@@ -42,7 +42,9 @@ def verification(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> 
     groups = cluster_reader.read_groups(cluster, namespace=namespace)
     configs = cluster_reader.read_configs(cluster, namespace=namespace)
     known = cluster_reader.read_nodes(cluster)
-    report = cluster_reader.judge(cluster, services, known, namespace=namespace, groups=groups)
+    report = cluster_reader.read_report(
+        cluster, services, known, namespace=namespace, groups=groups
+    )
     leads = cluster_reader.read_locks(cluster, None, namespace=namespace)
     report = report.with_findings(lock_findings(leads))
     evidence = Evidence(
@@ -65,7 +67,7 @@ def verification(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> 
     }
 
 
-def answers_of(results: Iterable[Mapping[str, Any]]) -> Tuple[Answer, ...]:
+def answers_of(results: Iterable[Mapping[str, Any]]) -> Tuple[NeighborReply, ...]:
     """What purelb_wire_info heard; of several hosts that were asked, all of it together."""
     macs: Dict[Address, Tuple[bytes, ...]] = {}
     own: Dict[Address, bool] = {}
@@ -79,7 +81,7 @@ def answers_of(results: Iterable[Mapping[str, Any]]) -> Tuple[Answer, ...]:
         raise PureLBError(
             f"answers: is not what purelb_wire_info returns as answers ({problem!r})"
         ) from problem
-    return tuple(Answer(address, macs[address], own[address]) for address in macs)
+    return tuple(NeighborReply(address, macs[address], own[address]) for address in macs)
 
 
 def silent_nodes(
@@ -136,7 +138,9 @@ def outcome(found: Verification, params: Mapping[str, Any]) -> Dict[str, Any]:
     return result
 
 
-def as_dict(report: audit.Report, found: Verification, answers: Sequence[Answer]) -> Dict[str, Any]:
+def as_dict(
+    report: audit.Report, found: Verification, answers: Sequence[NeighborReply]
+) -> Dict[str, Any]:
     """The audit's report with who holds and who answers for each address."""
     heard = {one.address: one for one in answers}
     result = audit.as_dict(report)

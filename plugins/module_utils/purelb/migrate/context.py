@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ..apply import definitions
-from ..apply.objects import POLL_INTERVAL, Keeper
+from ..apply.objects import POLL_INTERVAL, ObjectApplier
 from ..core import names
-from ..module.errors import ClusterError, RefusedError
+from ..module.errors import ApiError, ClusterError
 from ..module.kube import Cluster, Kind, Object
 from ..module.manifests import changes, clean, difference, reference
 from . import backup
@@ -37,7 +37,7 @@ DONE = "done"
 ROLLING_BACK = "rollingBack"
 
 
-class Passage:
+class MigrationContext:
     """One call of a step: the cluster, the options, and all that was changed."""
 
     def __init__(self, cluster: Cluster, params: Dict[str, Any], *, check_mode: bool) -> None:
@@ -49,8 +49,8 @@ class Passage:
         self._timeout: int = params["wait_timeout"]
         own = {"namespace": None, "force_conflicts": True, "wait": False}
         own["wait_timeout"] = self._timeout
-        self._keeper = Keeper(cluster, own, check_mode=check_mode)
-        self._waiting = Keeper(cluster, {**own, "wait": True}, check_mode=check_mode)
+        self._keeper = ObjectApplier(cluster, own, check_mode=check_mode)
+        self._waiting = ObjectApplier(cluster, {**own, "wait": True}, check_mode=check_mode)
         self._diff: List[Dict[str, Any]] = []
         self._changed = False
         mark = self._find("v1", "ConfigMap", self.origin, MARK) or {}
@@ -274,7 +274,9 @@ class Passage:
 
     def store_anew(self) -> None:
         """Have every object stored in the version that is stored now, and no other one named."""
-        steward = definitions.Steward(self.cluster, check_mode=self.check_mode, migrates=True)
+        steward = definitions.StorageMigrator(
+            self.cluster, check_mode=self.check_mode, migrates=True
+        )
         for definition in self.definitions():
             done = steward.migrate(definition)
             if done is not None:
@@ -317,7 +319,7 @@ class Passage:
         while True:
             try:
                 return work()
-            except RefusedError:
+            except ApiError:
                 if time.monotonic() >= deadline:
                     raise
                 time.sleep(POLL_INTERVAL)

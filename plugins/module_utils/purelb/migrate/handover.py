@@ -98,8 +98,8 @@ def leaving(service: Object) -> Object:
     has_ports = service["spec"].get("allocateLoadBalancerNodePorts", True)
     annotations = _annotations(service)
     spec = {field: service["spec"][field] for field in _OF_BALANCERS if field in service["spec"]}
-    luggage = {"spec": spec, "addresses": annotations.get(names.ADDRESSES_ANNOTATION)}
-    marks = {names.MIGRATION_ANNOTATION: json.dumps(luggage, sort_keys=True)}
+    saved_spec = {"spec": spec, "addresses": annotations.get(names.ADDRESSES_ANNOTATION)}
+    marks = {names.MIGRATION_ANNOTATION: json.dumps(saved_spec, sort_keys=True)}
     if addresses_of(service):
         marks[names.ADDRESSES_ANNOTATION] = ",".join(addresses_of(service))
     return {
@@ -170,8 +170,8 @@ def _luggage(service: Object) -> Dict[str, Any]:
     where = f"Service {service['metadata']['namespace']}/{service['metadata']['name']}"
     field = f"metadata.annotations[{names.MIGRATION_ANNOTATION}]"
     try:
-        luggage = json.loads(text)
-        return {"spec": dict(luggage["spec"]), "addresses": luggage["addresses"]}
+        saved_spec = json.loads(text)
+        return {"spec": dict(saved_spec["spec"]), "addresses": saved_spec["addresses"]}
     except (ValueError, KeyError, TypeError) as error:
         problem = (
             "is not what a migration writes: give it its type and class by hand, and remove it"

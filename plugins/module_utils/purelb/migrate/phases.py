@@ -18,24 +18,24 @@ from ..module.errors import ClusterError
 from ..module.kube import Cluster, Object
 from ..module.manifests import reference
 from . import backup, conversion, handover
-from .context import AGENT, ALLOCATOR, BACKED_UP, DONE, HANDED_OVER, VERIFIED, Passage
+from .context import AGENT, ALLOCATOR, BACKED_UP, DONE, HANDED_OVER, VERIFIED, MigrationContext
 from .rollback import forget, roll_back
 
 
 def manage(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Dict[str, Any]:  # noqa: FBT001 - run() calls it so
     """The work of the module purelb_migrate."""
-    passage = Passage(cluster, params, check_mode=check_mode)
+    passage = MigrationContext(cluster, params, check_mode=check_mode)
     step = _STEPS[params["step"]]
     result = step(passage, params)
     return {**passage.result(), **result}
 
 
-def _look(passage: Passage, _params: Dict[str, Any]) -> Dict[str, Any]:
+def _look(passage: MigrationContext, _params: Dict[str, Any]) -> Dict[str, Any]:
     """How far it is; changes nothing."""
     return {"v1_programs": [reference(obj) for obj in passage.programs_of_v1()]}
 
 
-def _review(passage: Passage, params: Dict[str, Any]) -> Dict[str, Any]:
+def _review(passage: MigrationContext, params: Dict[str, Any]) -> Dict[str, Any]:
     """What becomes what; fails while a human has to decide."""
     if passage.phase:
         return {"objects": list(passage.backup().becomes)}
@@ -53,7 +53,9 @@ def _review(passage: Passage, params: Dict[str, Any]) -> Dict[str, Any]:
     }
 
 
-def _convert(passage: Passage, old: List[Object], params: Dict[str, Any]) -> Dict[str, Any]:
+def _convert(
+    passage: MigrationContext, old: List[Object], params: Dict[str, Any]
+) -> Dict[str, Any]:
     found = conversion.info(passage.cluster, {**params, "definitions": old}, check_mode=True)
     found.pop("changed")
     return found
@@ -66,7 +68,7 @@ def _open(found: Dict[str, Any], *, accepts: bool) -> List[Dict[str, Any]]:
     return [one for one in questions if not accepts or one["group"] in invalid]
 
 
-def _back_up(passage: Passage, params: Dict[str, Any]) -> Dict[str, Any]:
+def _back_up(passage: MigrationContext, params: Dict[str, Any]) -> Dict[str, Any]:
     """Keep everything in a file, and what becomes of it."""
     if passage.phase:
         passage.backup()
@@ -81,7 +83,7 @@ def _back_up(passage: Passage, params: Dict[str, Any]) -> Dict[str, Any]:
     return {}
 
 
-def _hand_over(passage: Passage, params: Dict[str, Any]) -> Dict[str, Any]:
+def _hand_over(passage: MigrationContext, params: Dict[str, Any]) -> Dict[str, Any]:
     """Let v2 have the Services: those chosen one after the other, or all at once."""
     if not passage.is_at(BACKED_UP, before=(HANDED_OVER, VERIFIED, DONE)):
         return {"remaining": []}
@@ -100,7 +102,7 @@ def _hand_over(passage: Passage, params: Dict[str, Any]) -> Dict[str, Any]:
     return {"remaining": []}
 
 
-def _move_one_by_one(passage: Passage, params: Dict[str, Any]) -> None:
+def _move_one_by_one(passage: MigrationContext, params: Dict[str, Any]) -> None:
     chosen = set(params["services"])
     found = {_name(obj): obj for obj in passage.services()}
     unknown = chosen - found.keys()
@@ -117,7 +119,7 @@ def _move_one_by_one(passage: Passage, params: Dict[str, Any]) -> None:
             _move(passage, obj, delay=params["delay"])
 
 
-def _move(passage: Passage, service: Object, *, delay: float) -> None:
+def _move(passage: MigrationContext, service: Object, *, delay: float) -> None:
     """Let one Service leave v1 and arrive at v2, with its addresses."""
     now = service
     if not handover.is_moving(now):
@@ -142,13 +144,15 @@ def _is_announced(service: Object) -> bool:
     return set(asked.split(",")) <= set(shown) and set(shown) <= named
 
 
-def _take_the_rest(passage: Passage, services: List[Object], becomes: Tuple[Object, ...]) -> None:
+def _take_the_rest(
+    passage: MigrationContext, services: List[Object], becomes: Tuple[Object, ...]
+) -> None:
     groups = handover.readable(becomes)
     # v1 has gone: until this is written nobody announces them.
     passage.patch_all(services, lambda one: handover.typed(one, groups))
 
 
-def _verify(passage: Passage, _params: Dict[str, Any]) -> Dict[str, Any]:
+def _verify(passage: MigrationContext, _params: Dict[str, Any]) -> Dict[str, Any]:
     """Whether everything works and every Service has the addresses of before."""
     if not passage.is_at(HANDED_OVER, before=(VERIFIED, DONE)):
         return {}
@@ -160,7 +164,7 @@ def _verify(passage: Passage, _params: Dict[str, Any]) -> Dict[str, Any]:
     return {}
 
 
-def _await_health(passage: Passage) -> None:
+def _await_health(passage: MigrationContext) -> None:
     """Wait until an audit finds no error."""
 
     def look() -> List[str]:
@@ -172,7 +176,7 @@ def _await_health(passage: Passage) -> None:
     passage.await_nothing(look, "the audit finds errors")
 
 
-def _remove_v1(passage: Passage, _params: Dict[str, Any]) -> Dict[str, Any]:
+def _remove_v1(passage: MigrationContext, _params: Dict[str, Any]) -> Dict[str, Any]:
     """Remove the programs and objects of v1; nothing is stored as v1 after that."""
     if not passage.is_at(VERIFIED, before=(DONE,)):
         return {}
@@ -185,7 +189,7 @@ def _remove_v1(passage: Passage, _params: Dict[str, Any]) -> Dict[str, Any]:
     return {}
 
 
-def _finish(passage: Passage, _params: Dict[str, Any]) -> Dict[str, Any]:
+def _finish(passage: MigrationContext, _params: Dict[str, Any]) -> Dict[str, Any]:
     """Remember that all of it is done."""
     if passage.is_at(VERIFIED, before=(DONE,)):
         passage.reach(DONE)
@@ -197,7 +201,7 @@ def _name(obj: Object) -> str:
     return f"{meta['namespace']}/{meta['name']}"
 
 
-_STEPS: Dict[str, Callable[[Passage, Dict[str, Any]], Dict[str, Any]]] = {
+_STEPS: Dict[str, Callable[[MigrationContext, Dict[str, Any]], Dict[str, Any]]] = {
     "look": _look,
     "review": _review,
     "back_up": _back_up,

@@ -12,10 +12,10 @@ from ..core import names
 from ..module.errors import ClusterError
 from ..module.kube import Object
 from . import backup, handover
-from .context import AGENT, ALLOCATOR, DONE, MARK, NEW, ROLLING_BACK, Passage
+from .context import AGENT, ALLOCATOR, DONE, MARK, NEW, ROLLING_BACK, MigrationContext
 
 
-def roll_back(passage: Passage, _params: Dict[str, Any]) -> Dict[str, Any]:
+def roll_back(passage: MigrationContext, _params: Dict[str, Any]) -> Dict[str, Any]:
     """Stop v2 and bring back what was, with v1 at work."""
     if passage.phase in ("", DONE):
         raise ClusterError(
@@ -41,7 +41,7 @@ def roll_back(passage: Passage, _params: Dict[str, Any]) -> Dict[str, Any]:
     return {}
 
 
-def forget(passage: Passage, _params: Dict[str, Any]) -> Dict[str, Any]:
+def forget(passage: MigrationContext, _params: Dict[str, Any]) -> Dict[str, Any]:
     """Compare everything with the backup, and end the migration if all is as it was."""
     if passage.phase == "":
         return {}
@@ -58,7 +58,7 @@ def forget(passage: Passage, _params: Dict[str, Any]) -> Dict[str, Any]:
     return {}
 
 
-def _remove_configuration(passage: Passage) -> None:
+def _remove_configuration(passage: MigrationContext) -> None:
     """Remove the objects of v2 while they are stored as such: nobody has to convert them."""
     for name in ("ServiceGroup", "LBNodeAgent"):
         kind = passage.cluster.kind(NEW, name)
@@ -69,7 +69,7 @@ def _remove_configuration(passage: Passage) -> None:
                 passage.drop({**head, **obj})
 
 
-def _restore_definitions(passage: Passage, kept: backup.Backup) -> None:
+def _restore_definitions(passage: MigrationContext, kept: backup.Backup) -> None:
     """Bring back the definitions with their objects.
 
     What is stored as v2 can only be read, and so be written as v1, while v2 is among the versions;
@@ -106,12 +106,12 @@ def _stores_v1(definition: Object) -> Object:
     return {"spec": {"conversion": conversion, "versions": versions}}
 
 
-def _rewrite(passage: Passage, obj: Object) -> None:
+def _rewrite(passage: MigrationContext, obj: Object) -> None:
     if passage.there(obj) is not None:
         passage.patch(obj, {})
 
 
-def _restore_services(passage: Passage, kept: backup.Backup) -> None:
+def _restore_services(passage: MigrationContext, kept: backup.Backup) -> None:
     before = kept.services
     for now in passage.services():
         was = before.get(backup.key_of(now))
@@ -119,7 +119,7 @@ def _restore_services(passage: Passage, kept: backup.Backup) -> None:
             _restore_service(passage, now, was)
 
 
-def _restore_service(passage: Passage, service: Object, before: Optional[Object]) -> None:
+def _restore_service(passage: MigrationContext, service: Object, before: Optional[Object]) -> None:
     now = service
     wanted = handover.class_of(before) if before is not None else None
     if before is not None and handover.is_balancer(now) and handover.class_of(now) != wanted:

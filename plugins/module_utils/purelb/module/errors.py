@@ -30,7 +30,7 @@ class ClusterError(PureLBError):
     """The cluster cannot be reached or did not do what it was asked."""
 
 
-class RefusedError(ClusterError):
+class ApiError(ClusterError):
     """An answer of the API server other than success."""
 
     def __init__(self, text: str, *, status: int) -> None:
@@ -54,7 +54,7 @@ class Request:
         return f"{self.verb} {what}" + (f" in namespace {self.namespace}" if self.namespace else "")
 
 
-def refusal(request: Request, *, host: str, status: int, body: bytes) -> RefusedError:
+def refusal(request: Request, *, host: str, status: int, body: bytes) -> ApiError:
     """The error for an answer of the API server."""
     said = _message(body)
     if status == UNAUTHORIZED:
@@ -76,7 +76,7 @@ def refusal(request: Request, *, host: str, status: int, body: bytes) -> Refused
         text = f"cannot {request}: {said} ({status}, from {host}); try again later"
     else:
         text = f"cannot {request}: {said} ({status})"
-    return RefusedError(text, status=status)
+    return ApiError(text, status=status)
 
 
 def unreachable(host: str, *, cause: str) -> ClusterError:

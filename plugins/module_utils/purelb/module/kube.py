@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, TypeVar
 from urllib.parse import urlencode
 
-from .errors import GONE, NOT_FOUND, ClusterError, RefusedError, Request, refusal, unreachable
+from .errors import GONE, NOT_FOUND, ApiError, ClusterError, Request, refusal, unreachable
 
 try:
     import kubernetes
@@ -88,7 +88,7 @@ class Cluster:
         request = Request("get", kind.group, kind.plural, namespace, name)
         try:
             return self._send(request, "GET", kind.path(namespace, name))
-        except RefusedError as error:
+        except ApiError as error:
             if error.status == NOT_FOUND:
                 return None
             raise
@@ -118,7 +118,7 @@ class Cluster:
         """Every object of a kind, converted one by one; starts over once if pages expired."""
         try:
             return [convert(obj) for obj in self.items(kind, namespace=namespace, **query)]
-        except RefusedError as error:
+        except ApiError as error:
             if error.status != GONE:
                 raise
             return [convert(obj) for obj in self.items(kind, namespace=namespace, **query)]
@@ -170,7 +170,7 @@ class Cluster:
         query = {"propagationPolicy": policy, **_dry(dry_run=dry_run)}
         try:
             self._send(request, "DELETE", kind.path(namespace, name), query)
-        except RefusedError as error:
+        except ApiError as error:
             if error.status != NOT_FOUND:
                 raise
 
@@ -179,7 +179,7 @@ class Cluster:
         path = f"/apis/{api_version}" if group else f"/api/{version}"
         try:
             found = self._send(Request("get", group, path), "GET", path)
-        except RefusedError as error:
+        except ApiError as error:
             if error.status == NOT_FOUND:
                 return {}
             raise

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from purelb_agent.allocator import eviction_taints
-from purelb_agent.allocator.eviction_taints import Preempting
+from purelb_agent.allocator.eviction_taints import EvictionTainter
 from purelb_agent.kube.client import Kube
 from purelb_agent.kube.events import Events
 
@@ -104,7 +104,7 @@ async def start(api, monkeypatch):
 
         def begin():
             events = Events(kube, component="allocator", instance="a-1")
-            task = Preempting(kube, events)
+            task = EvictionTainter(kube, events)
             running.append(asyncio.create_task(task.run()))
             running.append(asyncio.create_task(events.run()))
             return task

@@ -7,10 +7,10 @@ from __future__ import annotations
 import pytest
 from prometheus_client import CollectorRegistry
 
-from purelb.core.allocation.allocations import Ledger
+from purelb.core.allocation.allocations import Allocations
 from purelb_agent.allocator.group_status import GroupStatus
 from purelb_agent.allocator.pools import Pools
-from purelb_agent.ipam.queue import Elsewhere
+from purelb_agent.ipam.queue import IpamQueue
 from purelb_agent.runtime.metrics import AllocatorMetrics
 
 NAMESPACE = "purelb-system"
@@ -44,7 +44,7 @@ def heard():
 def pools(heard):
     metrics = AllocatorMetrics(CollectorRegistry())
     status = GroupStatus(None, metrics, namespace=NAMESPACE)
-    return Pools(status, Elsewhere(None), heard, metrics, namespace=NAMESPACE)
+    return Pools(status, IpamQueue(None), heard, metrics, namespace=NAMESPACE)
 
 
 @pytest.fixture(params=FAMILIES)
@@ -70,15 +70,15 @@ OVERLAP = [("PoolOverlaps", "young"), ("PoolOverlaps", "old")]
 def test_an_overlap_that_was_mended_and_comes_back_is_told_again(pools, heard, family):
     pools.put(local("old", family, 1, 9))
     pools.put(local("young", family, 5, 15, created=2))
-    pools.report(Ledger())
+    pools.report(Allocations())
     assert heard.since() == OVERLAP
-    pools.report(Ledger())
+    pools.report(Allocations())
     assert heard.since() == []
     pools.put(local("young", family, 10, 15, created=2))
-    pools.report(Ledger())
+    pools.report(Allocations())
     assert heard.since() == []
     pools.put(local("young", family, 5, 15, created=2))
-    pools.report(Ledger())
+    pools.report(Allocations())
     assert heard.since() == OVERLAP
 
 
@@ -86,11 +86,11 @@ def test_a_group_that_is_made_anew_with_the_same_overlap_is_told_of(pools, heard
     young = local("young", family, 5, 15, created=2)
     pools.put(local("old", family, 1, 9))
     pools.put(young)
-    pools.report(Ledger())
+    pools.report(Allocations())
     heard.since()
     pools.drop(young)
     pools.put(young)
-    pools.report(Ledger())
+    pools.report(Allocations())
     assert heard.since() == OVERLAP
 
 
@@ -103,5 +103,5 @@ def test_a_group_that_cannot_be_read_is_told_of_again_after_it_was_mended(pools,
         (wrong, [("InvalidSpec", "group")]),
     ):
         pools.put(item)
-        pools.report(Ledger())
+        pools.report(Allocations())
         assert heard.since() == expected

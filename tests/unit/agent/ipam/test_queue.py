@@ -11,11 +11,11 @@ from ipaddress import ip_address
 
 import pytest
 
-from purelb.core.allocation.ipam import Leased, Request, Stats
+from purelb.core.allocation.ipam import IpamRequest, Leased, Stats
 from purelb.core.model import ExternalSource, ServiceGroup, ServiceKey
 from purelb_agent.ipam import queue as module
 from purelb_agent.ipam.port import IpamError
-from purelb_agent.ipam.queue import Elsewhere
+from purelb_agent.ipam.queue import IpamQueue
 
 KEY = ServiceKey("default", "web")
 ADDRESSES = [pytest.param("10.0.0.1", id="v4"), pytest.param("fd00::1", id="v6")]
@@ -60,11 +60,11 @@ class System:
 
 @asynccontextmanager
 async def running(system, *names):
-    elsewhere = Elsewhere(system)
-    elsewhere.follow(group(name) for name in names)
-    task = asyncio.create_task(elsewhere.run())
+    ipam_queue = IpamQueue(system)
+    ipam_queue.follow(group(name) for name in names)
+    task = asyncio.create_task(ipam_queue.run())
     try:
-        yield elsewhere
+        yield ipam_queue
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -83,17 +83,17 @@ def _short_pauses(monkeypatch):
 
 @pytest.mark.parametrize("address", ADDRESSES)
 async def test_an_answer_is_the_addresses(address):
-    async with running(System(address), "a") as elsewhere:
-        assert await elsewhere.allocate(group("a"), Request(KEY)) == (ip_address(address),)
+    async with running(System(address), "a") as ipam_queue:
+        assert await ipam_queue.allocate(group("a"), IpamRequest(KEY)) == (ip_address(address),)
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
 async def test_what_could_not_be_given_back_is_tried_again(address):
     system = System(address)
-    async with running(system, "a") as elsewhere:
-        await until(lambda: elsewhere.stats("a")[0] is not None)
+    async with running(system, "a") as ipam_queue:
+        await until(lambda: ipam_queue.stats("a")[0] is not None)
         system.failures["release"] = 2
-        elsewhere.give_back("a", KEY, ip_address(address))
+        ipam_queue.release("a", KEY, ip_address(address))
         await until(lambda: system.asked.count(("release", "a")) == 3)
         await asyncio.sleep(0.05)
     assert system.asked.count(("release", "a")) == 3
@@ -103,12 +103,12 @@ async def test_what_could_not_be_given_back_is_tried_again(address):
 @pytest.mark.parametrize("is_one", [True, False], ids=["one-address", "all"])
 async def test_what_the_service_gets_again_is_not_given_back(address, is_one):
     system = System(address)
-    async with running(system, "a") as elsewhere:
-        await until(lambda: elsewhere.stats("a")[0] is not None)
+    async with running(system, "a") as ipam_queue:
+        await until(lambda: ipam_queue.stats("a")[0] is not None)
         system.failures["release"] = 1
-        elsewhere.give_back("a", KEY, ip_address(address) if is_one else None)
+        ipam_queue.release("a", KEY, ip_address(address) if is_one else None)
         await until(lambda: ("release", "a") in system.asked)
-        await elsewhere.allocate(group("a"), Request(KEY))
+        await ipam_queue.allocate(group("a"), IpamRequest(KEY))
         await asyncio.sleep(0.05)
     assert system.asked.count(("release", "a")) == 1
 
@@ -116,55 +116,55 @@ async def test_what_the_service_gets_again_is_not_given_back(address, is_one):
 async def test_a_system_that_hangs_keeps_nobody_else_waiting():
     system = System("10.0.0.1")
     system.hanging = {"a"}
-    async with running(system, "a", "b") as elsewhere:
-        stuck = asyncio.create_task(elsewhere.allocate(group("a"), Request(KEY)))
+    async with running(system, "a", "b") as ipam_queue:
+        stuck = asyncio.create_task(ipam_queue.allocate(group("a"), IpamRequest(KEY)))
         async with asyncio.timeout(1):
-            await elsewhere.allocate(group("b"), Request(KEY))
+            await ipam_queue.allocate(group("b"), IpamRequest(KEY))
         assert not stuck.done()
         stuck.cancel()
 
 
 async def test_an_error_reaches_who_asked():
     system = System("10.0.0.1")
-    async with running(system, "a") as elsewhere:
-        await until(lambda: elsewhere.stats("a")[0] is not None)
+    async with running(system, "a") as ipam_queue:
+        await until(lambda: ipam_queue.stats("a")[0] is not None)
         system.failures["allocate"] = 1
         with pytest.raises(IpamError, match="down"):
-            await elsewhere.allocate(group("a"), Request(KEY))
+            await ipam_queue.allocate(group("a"), IpamRequest(KEY))
 
 
 async def test_a_pool_that_cannot_be_looked_at_says_why():
     system = System("10.0.0.1")
     system.failures["stats"] = 1
-    async with running(system, "a") as elsewhere:
-        await until(lambda: elsewhere.stats("a")[1] == "down")
-        await elsewhere.allocate(group("a"), Request(KEY))
-        await until(lambda: elsewhere.stats("a")[1] == "")
+    async with running(system, "a") as ipam_queue:
+        await until(lambda: ipam_queue.stats("a")[1] == "down")
+        await ipam_queue.allocate(group("a"), IpamRequest(KEY))
+        await until(lambda: ipam_queue.stats("a")[1] == "")
 
 
 async def test_who_has_addresses_there_is_told_once():
     system, told = System("10.0.0.1"), []
     system.known = frozenset({KEY})
-    async with running(system, "a") as elsewhere:
-        elsewhere.on_holders = lambda name, keys: told.append((name, keys))
+    async with running(system, "a") as ipam_queue:
+        ipam_queue.on_holders = lambda name, keys: told.append((name, keys))
         await until(lambda: told)
-        await elsewhere.allocate(group("a"), Request(KEY))
+        await ipam_queue.allocate(group("a"), IpamRequest(KEY))
         await until(lambda: system.asked.count(("stats", "a")) == 2)
     assert told == [("a", frozenset({KEY}))]
 
 
 async def test_a_group_that_is_gone_gets_back_what_is_owed_and_is_not_looked_at_any_more():
     system = System("10.0.0.1")
-    async with running(system, "a") as elsewhere:
-        await until(lambda: elsewhere.stats("a")[0] is not None)
-        elsewhere.follow([])
-        elsewhere.give_back("a", KEY)
+    async with running(system, "a") as ipam_queue:
+        await until(lambda: ipam_queue.stats("a")[0] is not None)
+        ipam_queue.follow([])
+        ipam_queue.release("a", KEY)
         await until(lambda: ("release", "a") in system.asked)
         await asyncio.sleep(0.01)
     assert system.asked.count(("stats", "a")) == 1
 
 
 def test_nothing_is_known_of_a_group_that_is_not_followed():
-    elsewhere = Elsewhere(System("10.0.0.1"))
-    elsewhere.give_back("a", KEY)
-    assert elsewhere.stats("a") == (None, "")
+    ipam_queue = IpamQueue(System("10.0.0.1"))
+    ipam_queue.release("a", KEY)
+    assert ipam_queue.stats("a") == (None, "")

@@ -20,7 +20,7 @@ from purelb_agent.kube.client import Access, ApiError, Kube
 from purelb_agent.kube.watch import Watcher
 from purelb_agent.leader import leader_kube
 from purelb_agent.leader.elector import Elector, LeadershipLostError, Lock
-from purelb_agent.leader.leader_kube import FencedKube
+from purelb_agent.leader.leader_kube import LeaderKube
 from purelb_agent.runtime import clock
 from purelb_agent.runtime.metrics import AllocatorMetrics
 
@@ -223,7 +223,7 @@ async def test_a_dead_holder_is_replaced_after_a_duration_of_watching(api, repli
 async def test_who_slept_through_its_deadline_may_not_write_and_ends(api, replica, sleep_through):
     first = replica("a")
     await first.elected()
-    async with FencedKube(api.access, first.elector) as writer:
+    async with LeaderKube(api.access, first.elector) as writer:
         await writer.request("PATCH", SERVICE, {"n": 1})
         sleep_through(10)
         with pytest.raises(ApiError, match="does not lead"):
@@ -264,14 +264,14 @@ class Fence:
 
 
 async def test_a_write_is_bounded_at_the_server_and_a_read_is_free(api):
-    async with FencedKube(api.access, Fence(5.0, 5.0, 0.0)) as writer:
+    async with LeaderKube(api.access, Fence(5.0, 5.0, 0.0)) as writer:
         await writer.request("PATCH", SERVICE, {"n": 1}, params={"a": "b"})
         assert await writer.request("GET", SERVICE) == {"query": {}}
     assert api.written == [({"n": 1}, {"a": "b", "timeout": "2s"})]
 
 
 async def test_a_write_whose_right_ended_while_it_connected_is_not_sent(api):
-    async with FencedKube(api.access, Fence(5.0, 0.0)) as writer:
+    async with LeaderKube(api.access, Fence(5.0, 0.0)) as writer:
         with pytest.raises(ApiError):
             await writer.request("PATCH", SERVICE, {"n": 1})
     await asyncio.sleep(0.05)
@@ -292,7 +292,7 @@ async def test_head_and_body_of_a_write_leave_together(certificate):
     server = await asyncio.start_server(take, "127.0.0.1", 0, ssl=tls)
     port = server.sockets[0].getsockname()[1]
     access = Access(f"https://127.0.0.1:{port}", certificate / "crt", certificate / "token")
-    async with server, FencedKube(access, Fence(5.0)) as writer:
+    async with server, LeaderKube(access, Fence(5.0)) as writer:
         with pytest.raises(ApiError):
             await writer.request("PATCH", SERVICE, {"n": 1}, seconds=0.3)
         await until(lambda: len(parts) == 2)
@@ -303,14 +303,14 @@ async def test_head_and_body_of_a_write_leave_together(certificate):
 
 async def test_a_write_gets_no_longer_than_the_right_lasts(api):
     api.delay = 1.0
-    async with FencedKube(api.access, Fence(0.1)) as writer:
+    async with LeaderKube(api.access, Fence(0.1)) as writer:
         with pytest.raises(ApiError, match=r"no answer within 0\.1 s"):
             await writer.request("PATCH", SERVICE, {"n": 1})
 
 
 async def test_the_end_awaits_the_answer_to_what_was_sent_and_lets_nothing_follow(api):
     api.delay = 0.2
-    async with FencedKube(api.access, Fence(5.0)) as writer:
+    async with LeaderKube(api.access, Fence(5.0)) as writer:
         sent = asyncio.create_task(writer.request("PATCH", SERVICE, {"n": 1}))
         await asyncio.sleep(0.1)
         await writer.settle()
@@ -324,7 +324,7 @@ async def test_the_end_awaits_that_a_write_without_an_answer_can_no_longer_arriv
     monkeypatch.setattr(leader_kube, "ON_THE_WIRE", 0.2)
     monkeypatch.setattr(leader_kube, "AT_THE_SERVER", 0.2)
     api.delay = 1.0
-    async with FencedKube(api.access, Fence(5.0)) as writer:
+    async with LeaderKube(api.access, Fence(5.0)) as writer:
         sent = asyncio.create_task(writer.request("PATCH", SERVICE, {"n": 1}))
         await asyncio.sleep(0.1)
         sent.cancel()

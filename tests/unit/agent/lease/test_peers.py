@@ -14,14 +14,14 @@ import pytest
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from purelb.core.election.peers import Answer, build_question
+from purelb.core.election.peers import PeerAnswer, build_question
 from purelb.core.errors import SettingError
 from purelb.core.settings import LeaseTiming
 from purelb_agent.lease.peers import PATH, Peers, read_key
 from purelb_agent.runtime import clock
 from purelb_agent.runtime.probes import Probes
 
-CAN, CANNOT, KNOWS, SILENT = Answer.CAN, Answer.CANNOT, Answer.KNOWS, Answer.SILENT
+CAN, CANNOT, KNOWS, SILENT = PeerAnswer.CAN, PeerAnswer.CANNOT, PeerAnswer.KNOWS, PeerAnswer.SILENT
 TIMING = LeaseTiming()
 KEY, OTHER_KEY = b"sixteen bytes or more", b"another sixteen bytes"
 V4, V6 = ip_address("127.0.0.1"), ip_address("::1")
@@ -52,7 +52,7 @@ async def agent(port):
     async with AsyncExitStack() as stack:
 
         async def start(name, *addresses, outcome=None, key=KEY, could_renew=None, may=True):
-            def lets_count(asker):
+            def promise(asker):
                 peers.counting.append(asker)
                 return may
 
@@ -61,7 +61,7 @@ async def agent(port):
                 key,
                 timing=TIMING,
                 could_renew=could_renew or says(outcome),
-                lets_count=lets_count,
+                promise=promise,
                 port=port,
             )
             peers.counting = []

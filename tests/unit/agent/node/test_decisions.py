@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 from prometheus_client import CollectorRegistry
 
-from purelb.core.node.decisions import judge
-from purelb_agent.node.decisions import VerdictLog
+from purelb.core.node.decisions import decide_vips
+from purelb_agent.node.decisions import DecisionRecorder
 from purelb_agent.runtime.metrics import NodeMetrics
 from tests.support.core.snapshots import NET4, NET6, VIP4, VIP6, service, world
 
@@ -21,10 +21,10 @@ def registry():
 
 @pytest.fixture
 def note(registry):
-    verdicts, last = VerdictLog("n1", NodeMetrics(registry)), [None]
+    verdicts, last = DecisionRecorder("n1", NodeMetrics(registry)), [None]
 
     def note(made):
-        last[0] = judge(made, last[0])
+        last[0] = decide_vips(made, last[0])
         verdicts.note(last[0])
 
     return note

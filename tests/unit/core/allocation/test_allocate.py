@@ -8,7 +8,7 @@ import pytest
 
 from purelb.core.addresses import parse_range
 from purelb.core.allocation.allocate import decide, rebuild
-from purelb.core.allocation.allocations import Ledger
+from purelb.core.allocation.allocations import Allocations
 from purelb.core.allocation.groups import Groups
 from purelb.core.allocation.outcomes import Assignment, Keep, Refusal, Release
 from purelb.core.allocation.refusals import RefusalReason
@@ -53,7 +53,7 @@ class TestOneFamily:
     def test_a_huge_pool_costs_no_more_than_a_small_one(self, version):
         subnet = "fd99::/64" if version == 6 else "10.0.0.0/8"
         huge = Groups([ServiceGroup("default", ranges=(parse_range(subnet, subnet),))])
-        ledger = Ledger()
+        ledger = Allocations()
         for number in range(100):
             one = new(f"s{number}", families=(version,))
             ledger.hold(one, decide(one, huge, ledger, NOBODY).addresses)
@@ -104,16 +104,16 @@ class TestWhoIsServed:
 
     def test_one_without_a_class_is_left_alone_where_only_ours_are_claimed(self):
         classes = claimed(unclassed=False)
-        assert decide(new(), GROUPS, Ledger(), NOBODY, classes=classes) == Keep()
+        assert decide(new(), GROUPS, Allocations(), NOBODY, classes=classes) == Keep()
         named = new(load_balancer_class="purelb.io/purelbv2")
-        assert isinstance(decide(named, GROUPS, Ledger(), NOBODY, classes=classes), Assignment)
+        assert isinstance(decide(named, GROUPS, Allocations(), NOBODY, classes=classes), Assignment)
 
     def test_what_another_purelb_gave_it_stays_where_only_ours_are_claimed(self):
         classes = claimed(unclassed=False)
         marked_alike = replace(service(), allocated_by_us=True, load_balancer_class=None)
-        assert decide(marked_alike, GROUPS, Ledger(), NOBODY, classes=classes) == Keep()
+        assert decide(marked_alike, GROUPS, Allocations(), NOBODY, classes=classes) == Keep()
         was = replace(marked_alike, is_load_balancer=False)
-        assert decide(was, GROUPS, Ledger(), NOBODY, classes=classes) == Release()
+        assert decide(was, GROUPS, Allocations(), NOBODY, classes=classes) == Release()
 
     def test_another_class_is_left_alone(self):
         assert asked(new(load_balancer_class="example.com/other")) == Keep()

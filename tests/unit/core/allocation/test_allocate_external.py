@@ -10,11 +10,11 @@ from ipaddress import ip_address
 import pytest
 
 from purelb.core.allocation.allocate import decide, rebuild
-from purelb.core.allocation.allocations import Ledger
+from purelb.core.allocation.allocations import Allocations
 from purelb.core.allocation.choice import Live
 from purelb.core.allocation.external_ipam import answered
 from purelb.core.allocation.groups import Groups
-from purelb.core.allocation.ipam import Request
+from purelb.core.allocation.ipam import IpamRequest
 from purelb.core.allocation.outcomes import Ask, Keep
 from purelb.core.allocation.refusals import RefusalReason
 from purelb.core.model import ExternalSource, PoolType, Service, ServiceGroup, ServiceKey
@@ -46,12 +46,12 @@ def asked(service, *others):
 
 class TestQuestion:
     def test_names_the_families(self):
-        assert asked(new(sharing_key="x")) == Ask(GROUP, Request(KEY, "x", families=(4, 6)))
+        assert asked(new(sharing_key="x")) == Ask(GROUP, IpamRequest(KEY, "x", families=(4, 6)))
 
     @pytest.mark.parametrize("version", [4, 6], ids=["v4", "v6"])
     def test_or_the_addresses_that_are_asked_for(self, version):
         outcome = asked(new(explicit=(FIRST[version],)))
-        assert outcome == Ask(GROUP, Request(KEY, explicit=(FIRST[version],)))
+        assert outcome == Ask(GROUP, IpamRequest(KEY, explicit=(FIRST[version],)))
 
     @pytest.mark.parametrize("version", [4, 6], ids=["v4", "v6"])
     def test_is_asked_again_when_another_address_is_asked_for(self, version):
@@ -84,23 +84,23 @@ class TestQuestion:
 
 class TestAnswer:
     def test_is_what_the_service_gets_in_the_order_of_its_families(self):
-        outcome = answered(new(families=(6, 4)), GROUP, [V4, V6], Ledger())
+        outcome = answered(new(families=(6, 4)), GROUP, [V4, V6], Allocations())
         assert (outcome.addresses, outcome.is_leased) == ((V6, V4), True)
 
     def test_that_changes_nothing_keeps_everything(self):
-        assert answered(served(V4), GROUP, [V4], Ledger()) == Keep()
+        assert answered(served(V4), GROUP, [V4], Allocations()) == Keep()
 
     def test_with_one_family_is_enough_for_who_only_prefers_both(self):
-        assert answered(new(), GROUP, [V6], Ledger()).addresses == (V6,)
+        assert answered(new(), GROUP, [V6], Allocations()).addresses == (V6,)
 
     @pytest.mark.parametrize("given", [(V4,), ()], ids=["one", "none"])
     def test_without_a_family_that_is_required_is_a_refusal(self, given):
-        outcome = answered(new(requires_dual_stack=True), GROUP, given, Ledger())
+        outcome = answered(new(requires_dual_stack=True), GROUP, given, Allocations())
         assert outcome.reason is RefusalReason.EXHAUSTED
 
     @pytest.mark.parametrize("version", [4, 6], ids=["v4", "v6"])
     def test_with_an_address_of_another_service_is_a_refusal(self, version):
-        ledger = Ledger()
+        ledger = Allocations()
         ledger.hold(Service(ServiceKey("default", "other")), [FIRST[version]])
         outcome = answered(new(), GROUP, [FIRST[version]], ledger)
         assert outcome.reason is RefusalReason.SHARING_KEY_CONFLICT

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from purelb.core.allocation.allocate import decide
-from purelb.core.allocation.allocations import Ledger
+from purelb.core.allocation.allocations import Allocations
 from purelb.core.allocation.choice import Live
 from purelb.core.allocation.groups import Groups
 from purelb.core.allocation.outcomes import Keep
@@ -109,7 +109,7 @@ class TestMultiPool:
 @pytest.mark.parametrize("version", [4, 6], ids=["v4", "v6"])
 def test_balanced_pools_take_turns(version):
     groups = Groups([ServiceGroup("default", ranges=ranges(version), balance_pools=True)])
-    ledger, got = Ledger(), []
+    ledger, got = Allocations(), []
     for number in range(6):
         one = new(f"s{number}", families=(version,))
         outcome = decide(one, groups, ledger, NOBODY)

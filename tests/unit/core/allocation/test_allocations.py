@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from purelb.core.addresses import parse_range
-from purelb.core.allocation.allocations import Conflict, Ledger
+from purelb.core.allocation.allocations import AllocationConflict, Allocations
 from purelb.core.model import Service, ServiceKey
 
 RANGES = {
@@ -29,7 +29,7 @@ def service(name, sharing_key=None, ports=(HTTP,)):
 
 
 def filled(version, *offsets):
-    ledger = Ledger()
+    ledger = Allocations()
     for offset in offsets:
         ledger.hold(service(f"s{offset}"), [RANGES[version].first + offset])
     return ledger
@@ -66,29 +66,31 @@ class TestLowestFree:
 @pytest.mark.parametrize("address", ["10.0.0.10", "fd00::10"], ids=["v4", "v6"])
 class TestSharing:
     def test_a_stranger_conflicts_with_whoever_has_it(self, address):
-        ledger = Ledger()
+        ledger = Allocations()
         ledger.hold(service("a"), [ip_address(address)])
-        assert ledger.conflict(ip_address(address), service("b")) == Conflict(service("a").key)
+        assert ledger.conflict(ip_address(address), service("b")) == AllocationConflict(
+            service("a").key
+        )
         assert ledger.conflict(ip_address(address), service("a")) is None
 
     @pytest.mark.parametrize(
         ("key", "ports", "conflict"),
         [
             ("x", [DNS], None),
-            ("x", [HTTP, DNS], Conflict(service("a").key, (HTTP,))),
-            ("y", [DNS], Conflict(service("a").key)),
-            (None, [DNS], Conflict(service("a").key)),
+            ("x", [HTTP, DNS], AllocationConflict(service("a").key, (HTTP,))),
+            ("y", [DNS], AllocationConflict(service("a").key)),
+            (None, [DNS], AllocationConflict(service("a").key)),
         ],
         ids=["other-ports", "same-port", "other-key", "no-key"],
     )
     def test_equals_share_it_on_other_ports(self, address, key, ports, conflict):
-        ledger = Ledger()
+        ledger = Allocations()
         ledger.hold(service("a", "x"), [ip_address(address)])
         assert ledger.conflict(ip_address(address), service("b", key, ports)) == conflict
 
     def test_it_stays_taken_until_the_last_has_left_it(self, address):
         one = RANGES[ip_address(address).version]
-        ledger = Ledger()
+        ledger = Allocations()
         first, second = service("a", "x"), service("b", "x", [DNS])
         for each in (first, second):
             ledger.hold(each, [one.first])
@@ -103,7 +105,7 @@ class TestSharing:
 
     def test_the_lowest_that_fits_is_offered(self, address):
         one = RANGES[ip_address(address).version]
-        ledger = Ledger()
+        ledger = Allocations()
         ledger.hold(service("a", "x"), [one.first])
         ledger.hold(service("b", "x"), [one.first + 2])
         ledger.hold(service("c", "x", [DNS]), [one.first + 1])
@@ -112,14 +114,14 @@ class TestSharing:
 
     def test_new_terms_count_from_when_they_are_held(self, address):
         one = RANGES[ip_address(address).version]
-        ledger = Ledger()
+        ledger = Allocations()
         ledger.hold(service("a", "x"), [one.first])
         ledger.hold(service("a", None), [one.first])
         assert ledger.conflict(one.first, service("b", "x", [DNS])) is not None
 
 
 def test_leaving_what_nobody_has_changes_nothing():
-    ledger = Ledger()
+    ledger = Allocations()
     assert ledger.release(service("a").key) == frozenset()
     assert ledger.hold(service("a"), []) == frozenset()
     assert len(ledger) == 0
@@ -128,7 +130,7 @@ def test_leaving_what_nobody_has_changes_nothing():
 @pytest.mark.parametrize("version", [4, 6], ids=["v4", "v6"])
 @given(steps=st.lists(st.tuples(st.integers(0, 5), st.sets(st.integers(-2, 12), max_size=3))))
 def test_agrees_with_a_search_from_the_first_address_on(version, steps):
-    one, ledger, naive = RANGES[version], Ledger(), {}
+    one, ledger, naive = RANGES[version], Allocations(), {}
     for name, offsets in steps:
         ledger.hold(service(f"s{name}"), [one.first + offset for offset in offsets])
         naive[name] = offsets

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from purelb.core.addresses import parse_range
-from purelb.core.allocation.allocations import Ledger
+from purelb.core.allocation.allocations import Allocations
 from purelb.core.allocation.group_status import (
     exhausted,
     merge_patch,
@@ -25,13 +25,13 @@ NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z"
 
 
 def held(*addresses):
-    ledger = Ledger()
+    ledger = Allocations()
     ledger.hold(service(), addresses)
     return ledger
 
 
 def body(group=GROUP, ledger=None, known=(), now=NOW, problem=None):
-    use = use_of(group, ledger or Ledger())
+    use = use_of(group, ledger or Allocations())
     conditions = (ready(problem), exhausted(use), strayed({}))
     shown = [str(one) for one in group.ranges]
     return status_body(group, use, conditions, shown, known=dict(known), now=now)
@@ -64,7 +64,7 @@ def test_names_the_namespaces_in_order():
 def test_a_family_with_nothing_left_is_named(version, first):
     use = use_of(GROUP, held(*(first + i for i in range(10))))
     assert f"All IPv{version} addresses are in use" in exhausted(use).message
-    assert not exhausted(use_of(GROUP, Ledger())).is_true
+    assert not exhausted(use_of(GROUP, Allocations())).is_true
 
 
 def test_a_condition_keeps_its_time_until_its_status_changes():

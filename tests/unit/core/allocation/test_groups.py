@@ -9,7 +9,7 @@ import pytest
 
 from purelb.core.addresses import parse_range
 from purelb.core.allocation.groups import Groups
-from purelb.core.allocation.refusals import RefusalReason, RefusedError
+from purelb.core.allocation.refusals import AllocationRefusedError, RefusalReason
 from purelb.core.model import Service, ServiceGroup, ServiceKey
 
 SUBNETS = {4: "10.0.0.0/24", 6: "fd00::/120"}
@@ -30,7 +30,7 @@ def service(namespace="shop", **more):
 
 
 def refused(groups, asking, shown=()):
-    with pytest.raises(RefusedError) as caught:
+    with pytest.raises(AllocationRefusedError) as caught:
         groups.of(asking, shown)
     return caught.value
 

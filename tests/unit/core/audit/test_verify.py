@@ -8,7 +8,7 @@ from ipaddress import ip_address, ip_network
 import pytest
 
 from purelb.core.audit.audit import audit
-from purelb.core.audit.evidence import Answer, Evidence, Observation, format_mac
+from purelb.core.audit.evidence import Evidence, NeighborReply, Observation, format_mac
 from purelb.core.audit.verify import verify
 from purelb.core.election.election import rank
 from purelb.core.model import Announcement, InterfaceAddress, Lease, Link, PoolType
@@ -292,7 +292,7 @@ class TestAnAnswer:
     def found(self, vip, *nodes, macs=(), **more):
         cluster = Cluster(vip)
         heard = (*map(mac, nodes), *macs)
-        cluster.evidence = replace(cluster.evidence, answers=(Answer(vip, heard, **more),))
+        cluster.evidence = replace(cluster.evidence, answers=(NeighborReply(vip, heard, **more),))
         return cluster
 
     def test_of_the_winner_is_right(self, vip):

@@ -13,8 +13,8 @@ from purelb.core.addresses import parse_address
 from purelb.core.election.election import (
     Decision,
     Elections,
-    Electorate,
     Member,
+    MembershipView,
     digest,
     elect,
     prefer,
@@ -86,40 +86,41 @@ def test_spelling_of_an_address_does_not_matter(written, canonical):
 )
 class TestCandidates:
     def test_only_nodes_in_the_subnet(self, vip, near, far):
-        electorate = Electorate((member("a", near), member("b", far), member("c", far, near)))
-        assert electorate.candidates(vip) == {"a", "c"}
+        membership = MembershipView((member("a", near), member("b", far), member("c", far, near)))
+        assert membership.candidates(vip) == {"a", "c"}
 
     def test_overlapping_subnets_make_all_nodes_candidates(self, vip, near, far):
         wider = str(ip_network(near).supernet(8))
-        electorate = Electorate((member("a", near), member("b", wider)))
-        assert electorate.candidates(vip) == {"a", "b"}
+        membership = MembershipView((member("a", near), member("b", wider)))
+        assert membership.candidates(vip) == {"a", "b"}
 
     def test_a_draining_node_is_none(self, vip, near, far):
-        electorate = Electorate((member("a", near), member("b", near, draining=True)))
-        assert electorate.candidates(vip) == {"a"}
+        membership = MembershipView((member("a", near), member("b", near, draining=True)))
+        assert membership.candidates(vip) == {"a"}
 
     def test_the_other_family_never_matches(self, vip, near, far):
         everything = "::/0" if vip.version == 4 else "0.0.0.0/0"
-        assert Electorate((member("a", everything),)).candidates(vip) == frozenset()
+        assert MembershipView((member("a", everything),)).candidates(vip) == frozenset()
 
     def test_every_observer_elects_the_same(self, vip, near, far):
         members = [member(n, near) for n in "abcd"]
         winners = {
-            elect(vip, Electorate(tuple(order))).winner for order in itertools.permutations(members)
+            elect(vip, MembershipView(tuple(order))).winner
+            for order in itertools.permutations(members)
         }
         assert winners == {rank("abcd", vip)[0]}
 
     @pytest.mark.parametrize(
         ("electorate", "reason"),
         [
-            (Electorate((), listed=True), Reason.NO_ELIGIBLE_NODES),
-            (Electorate((), listed=False), Reason.LEASES_NOT_LISTED),
-            (Electorate((), healthy=False), Reason.LEASE_UNHEALTHY),
+            (MembershipView((), listed=True), Reason.NO_ELIGIBLE_NODES),
+            (MembershipView((), listed=False), Reason.LEASES_NOT_LISTED),
+            (MembershipView((), healthy=False), Reason.LEASE_UNHEALTHY),
         ],
         ids=lambda value: value.value if isinstance(value, Reason) else "",
     )
-    def test_no_winner_says_why(self, vip, near, far, electorate, reason):
-        decision = elect(vip, electorate)
+    def test_no_winner_says_why(self, vip, near, far, membership, reason):
+        decision = elect(vip, membership)
         assert (decision.winner, decision.reason) == (None, reason)
 
 
@@ -133,7 +134,7 @@ def test_indexed_candidates_are_those_of_a_plain_search(rows, prefixlen, address
         Member(node, (ip_network((int(net), prefixlen), strict=False),)) for node, net in rows
     )
     plain = {m.node for m in members if any(address in subnet for subnet in m.subnets)}
-    assert Electorate(members).candidates(address) == plain
+    assert MembershipView(members).candidates(address) == plain
 
 
 class TestElections:
@@ -152,16 +153,16 @@ class TestElections:
 
     @given(st.lists(MEMBERS, min_size=1, max_size=6))
     def test_give_what_an_election_from_nothing_gives_after_any_changes(self, history):
-        elections = Elections(Electorate())
+        elections = Elections(MembershipView())
         for members in history:
-            electorate = Electorate(tuple(members))
-            elections = elections.after(electorate, (VIP4, VIP6))
+            membership = MembershipView(tuple(members))
+            elections = elections.after(membership, (VIP4, VIP6))
             for vip in (VIP4, VIP6):
-                assert elections.decide(vip) == elect(vip, electorate)
+                assert elections.decide(vip) == elect(vip, membership)
 
     def test_keep_the_very_decision_where_nobody_came_or_went(self):
-        before = Electorate((member("n1", "192.168.1.0/24"), member("n2", "fd53::/16")))
-        after = Electorate((member("n1", "192.168.1.0/24"),))
+        before = MembershipView((member("n1", "192.168.1.0/24"), member("n2", "fd53::/16")))
+        after = MembershipView((member("n1", "192.168.1.0/24"),))
         elections = Elections(before)
         kept, lost = elections.decide(VIP4), elections.decide(VIP6)
         later = elections.after(after, (VIP4, VIP6))
@@ -169,9 +170,9 @@ class TestElections:
         assert (lost.winner, later.decide(VIP6).winner) == ("n2", None)
 
     def test_forget_addresses_that_nobody_asks_for(self):
-        elections = Elections(Electorate((member("n1", "192.168.1.0/24"),)))
+        elections = Elections(MembershipView((member("n1", "192.168.1.0/24"),)))
         elections.decide(VIP4)
-        empty = Electorate()
+        empty = MembershipView()
         assert elections.after(empty, ()).decide(VIP4).reason is Reason.NO_ELIGIBLE_NODES
 
 
@@ -184,12 +185,12 @@ class TestPreference:
         free = Decision("n1", Reason.ELECTION_WON, self.ALL)
         preferred = prefer(vip, free, frozenset(near))
         assert preferred.winner == rank(near & self.ALL, vip)[0]
-        assert not preferred.fell_back
+        assert not preferred.affinity_ignored
 
     def test_all_candidates_compete_where_none_has_an_endpoint(self):
         free = Decision("n1", Reason.ELECTION_WON, self.ALL)
         preferred = prefer(VIP4, free, frozenset({"n9"}))
-        assert (preferred.winner, preferred.fell_back) == ("n1", True)
+        assert (preferred.winner, preferred.affinity_ignored) == ("n1", True)
 
     def test_without_a_candidate_there_is_nobody_to_prefer(self):
         nobody = Decision(None, Reason.NO_ELIGIBLE_NODES)

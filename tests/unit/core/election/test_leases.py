@@ -12,11 +12,11 @@ from purelb.core.election.leases import (
     CONFIRMATION,
     LONG_EXPIRED,
     TRANSITIONS,
+    HoldDeadline,
     Membership,
     Renewal,
     RenewalEvent,
     RenewalState,
-    Right,
 )
 from purelb.core.errors import SettingError
 from purelb.core.model import Lease
@@ -97,17 +97,17 @@ class TestRenewal:
 
     def test_the_peers_extend_a_right_that_is_in_doubt(self):
         doubtful = Renewal(TIMING).succeeded(100.0, 100.0).failed(105.0)
-        held = doubtful.extended(Right(108.5, 110.0))
+        held = doubtful.extended(HoldDeadline(108.5, 110.0))
         assert held.state is RenewalState.HOLDING
-        assert held.right == Right(108.5, 110.0)
-        assert held.extended(Right(109.5, 111.0)).right == Right(109.5, 111.0)
+        assert held.right == HoldDeadline(108.5, 110.0)
+        assert held.extended(HoldDeadline(109.5, 111.0)).right == HoldDeadline(109.5, 111.0)
 
     def test_an_extension_never_shortens_a_right(self):
         fresh = Renewal(TIMING).succeeded(100.0, 100.0)
-        assert fresh.extended(Right(103.0, 105.0)).right == fresh.right
+        assert fresh.extended(HoldDeadline(103.0, 105.0)).right == fresh.right
 
     def test_failures_say_nothing_new_while_nobody_can_renew(self):
-        held = Renewal(TIMING).succeeded(100.0, 100.0).extended(Right(120.0, 121.0))
+        held = Renewal(TIMING).succeeded(100.0, 100.0).extended(HoldDeadline(120.0, 121.0))
         for now in (105.0, 107.0, 109.0, 111.0):
             held = held.failed(now)
         assert held.state is RenewalState.HOLDING
@@ -116,12 +116,12 @@ class TestRenewal:
 
     def test_a_right_that_is_gone_does_not_come_back_by_what_peers_say(self):
         lost = Renewal(TIMING).succeeded(100.0, 100.0).at(120.0)
-        assert lost.extended(Right(130.0, 131.0)).right is None
+        assert lost.extended(HoldDeadline(130.0, 131.0)).right is None
 
     def test_a_renewal_ends_the_extension(self):
-        held = Renewal(TIMING).succeeded(100.0, 100.0).extended(Right(120.0, 121.0))
+        held = Renewal(TIMING).succeeded(100.0, 100.0).extended(HoldDeadline(120.0, 121.0))
         back = held.succeeded(118.0, 118.1)
-        assert (back.state, back.right) == (RenewalState.HELD, Right(125.0, 128.0))
+        assert (back.state, back.right) == (RenewalState.HELD, HoldDeadline(125.0, 128.0))
 
     def test_an_attempt_can_be_brought_forward_but_not_put_off(self):
         renewal = Renewal(TIMING).succeeded(100.0, 100.0)
@@ -316,12 +316,12 @@ class TestAnOutageForEverybody:
         assert nodes(dead.freeze(6.0), 600.0) == []
 
     def test_each_node_gets_a_full_duration_when_the_api_is_back(self):
-        thawed = self.seen("a").freeze(6.0).thaw(600.0)
+        thawed = self.seen("a").freeze(6.0).resume_expiry(600.0)
         assert confirmed(thawed, 609.9) == ["a"]
         assert confirmed(thawed, 610.0) == []
 
     def test_the_dead_get_nothing_when_the_api_is_back(self):
-        thawed = self.seen("a", now=-20.0).freeze(6.0).thaw(600.0)
+        thawed = self.seen("a", now=-20.0).freeze(6.0).resume_expiry(600.0)
         assert nodes(thawed, 600.0) == []
 
     def test_a_promise_keeps_a_lease_counting_beyond_its_end(self):

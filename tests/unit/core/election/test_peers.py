@@ -13,24 +13,28 @@ from hypothesis import strategies as st
 from purelb.core.election.peers import (
     FRESHNESS,
     PATIENCE,
-    Answer,
     Attempts,
-    Outlook,
+    OutageAssessment,
+    PeerAnswer,
     Question,
+    assess_outage,
     build_question,
     build_reply,
     check_question,
     hold_right,
-    judge,
     read_reply,
     what_to_answer,
 )
 from purelb.core.settings import LeaseTiming
 
 TIMING = LeaseTiming()
-CAN, CANNOT, KNOWS, SILENT = Answer.CAN, Answer.CANNOT, Answer.KNOWS, Answer.SILENT
+CAN, CANNOT, KNOWS, SILENT = PeerAnswer.CAN, PeerAnswer.CANNOT, PeerAnswer.KNOWS, PeerAnswer.SILENT
 SPOKEN = [CAN, CANNOT, KNOWS]
-CUT_OFF, HOLD, ISOLATED = Outlook.ALONE_CUT_OFF, Outlook.HOLD, Outlook.ISOLATED
+CUT_OFF, HOLD, ISOLATED = (
+    OutageAssessment.ALONE_CUT_OFF,
+    OutageAssessment.HOLD,
+    OutageAssessment.ISOLATED,
+)
 KEY = b"sixteen bytes or more"
 
 
@@ -53,19 +57,19 @@ class TestJudge:
     )
     def test_what_the_peers_said_decides(self, said, expected):
         answers = {f"peer-{number}": answer for number, answer in enumerate(said)}
-        assert judge(["me", *answers], "me", answers) is expected
+        assert assess_outage(["me", *answers], "me", answers) is expected
 
     def test_a_peer_without_an_answer_is_silent(self):
-        assert judge(["me", "a", "b"], "me", {"a": CANNOT}) is HOLD
-        assert judge(["me", "a", "b"], "me", {}) is ISOLATED
+        assert assess_outage(["me", "a", "b"], "me", {"a": CANNOT}) is HOLD
+        assert assess_outage(["me", "a", "b"], "me", {}) is ISOLATED
 
     def test_only_members_count(self):
         strangers = {"x": CANNOT, "y": CANNOT, "me": CANNOT}
-        assert judge(["me", "a", "b"], "me", strangers) is ISOLATED
+        assert assess_outage(["me", "a", "b"], "me", strangers) is ISOLATED
 
     def test_a_node_counts_itself_where_the_snapshot_lacks_it(self):
-        assert judge(["a", "b"], "me", {"a": CANNOT}) is HOLD
-        assert judge(["a", "b", "c"], "me", {"a": CANNOT}) is ISOLATED
+        assert assess_outage(["a", "b"], "me", {"a": CANNOT}) is HOLD
+        assert assess_outage(["a", "b", "c"], "me", {"a": CANNOT}) is ISOLATED
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,7 @@ class Cluster:
         return [
             node
             for node in self.unable
-            if outlook(
+            if assessment(
                 node,
                 tuple(
                     answer if peer in self.neighbours[node] else SILENT
@@ -119,9 +123,9 @@ class Cluster:
 
 
 @cache
-def outlook(node, said):
+def assessment(node, said):
     answers = {str(peer): answer for peer, answer in enumerate(said) if peer != node}
-    return judge(map(str, range(len(said))), str(node), answers)
+    return assess_outage(map(str, range(len(said))), str(node), answers)
 
 
 def subsets(things):
@@ -194,10 +198,10 @@ class TestEveryClusterOfUpToFiveNodes:
             assert len({cluster.side(node) for node in cluster.holders}) <= 1
 
     def test_the_order_in_which_nodes_and_answers_come_does_not_matter(self):
-        for said in itertools.product(Answer, repeat=3):
+        for said in itertools.product(PeerAnswer, repeat=3):
             answers = list(zip("abc", said, strict=True))
             outlooks = {
-                judge(members, "me", dict(ordered))
+                assess_outage(members, "me", dict(ordered))
                 for members in itertools.permutations(["a", "b", "c", "me"])
                 for ordered in itertools.permutations(answers)
             }

@@ -6,8 +6,8 @@ from ipaddress import ip_address
 
 import pytest
 
-from purelb.core.node.conflicts import MOST_HOSTS, Conflict, Watch
-from purelb.core.node.packets import Claim
+from purelb.core.node.conflicts import MOST_HOSTS, ConflictDetector, DuplicateAddress
+from purelb.core.node.packets import AddressClaim
 
 LINK, OTHER_LINK = 2, 3
 OWN, OWN_TOO = b"\x02\0\0\0\0\x01", b"\x02\0\0\0\0\x02"
@@ -30,7 +30,7 @@ class Segment:
         self.lost_at = lost_at
         self.probes, self.conflicts = [], []
         self.claims = list(says)
-        self.watch = Watch().holding([(LINK, vip)], [OWN, OWN_TOO], now=0.0)
+        self.watch = ConflictDetector().holding([(LINK, vip)], [OWN, OWN_TOO], now=0.0)
 
     def run(self, until):
         while (now := self._next()) is not None and now <= until:
@@ -53,9 +53,9 @@ class Segment:
         return min((moment for moment in moments if moment is not None), default=None)
 
     def _hear(self, now, mac, link):
-        self.watch, conflict = self.watch.heard(link, Claim(mac, self.vip), now=now)
+        self.watch, conflict = self.watch.heard(link, AddressClaim(mac, self.vip), now=now)
         if conflict is not None:
-            assert conflict == Conflict(self.vip, LINK, mac)
+            assert conflict == DuplicateAddress(self.vip, LINK, mac)
             self.conflicts.append((now, mac))
 
 
@@ -187,8 +187,8 @@ def test_a_host_that_invents_macs_does_not_fill_the_log(vip):
 @BOTH
 def test_an_address_gained_again_begins_anew(vip):
     place = (LINK, vip)
-    watch = Watch().holding([place], [OWN], now=0.0)
-    watch, _conflict = watch.heard(LINK, Claim(STRANGER, vip), now=0.5)
+    watch = ConflictDetector().holding([place], [OWN], now=0.0)
+    watch, _conflict = watch.heard(LINK, AddressClaim(STRANGER, vip), now=0.5)
     watch = watch.holding([], [OWN], now=1.0)
     assert watch.next_at is None
     assert watch.holding([place], [OWN], now=1.2).next_at == pytest.approx(3.2)
@@ -197,14 +197,16 @@ def test_an_address_gained_again_begins_anew(vip):
 @BOTH
 def test_an_address_that_stays_keeps_its_times_when_another_comes(vip):
     place, other = (LINK, vip), (OTHER_LINK, vip)
-    watch = Watch().holding([place], [OWN], now=0.0).holding([place, other], [OWN], now=1.0)
+    watch = (
+        ConflictDetector().holding([place], [OWN], now=0.0).holding([place, other], [OWN], now=1.0)
+    )
     watch, due = watch.due(now=2.0)
     assert (due, watch.next_at) == ([place], 3.0)
 
 
 def many(count):
     addresses = [ip_address(int(base) + n) for base in FIRST for n in range(count // 2)]
-    return Watch().holding([(LINK, a) for a in addresses], [OWN], now=0.0)
+    return ConflictDetector().holding([(LINK, a) for a in addresses], [OWN], now=0.0)
 
 
 FIRST = (ip_address("198.18.0.0"), ip_address("2001:db8::"))
@@ -229,7 +231,7 @@ class TestManyAddresses:
 
     def test_a_suspect_goes_first(self):
         suspect = ip_address(int(FIRST[1]) + 499)
-        watch, _conflict = many(1000).heard(LINK, Claim(STRANGER, suspect), now=1.5)
+        watch, _conflict = many(1000).heard(LINK, AddressClaim(STRANGER, suspect), now=1.5)
         watch, _due = watch.due(now=2.4)
         assert (LINK, suspect) in watch.due(now=2.65)[1]
 
@@ -238,5 +240,5 @@ class TestManyAddresses:
         assert (len(due), watch.next_at) == (2, 630.0)
 
     def test_nothing_is_due_when_nothing_is_held(self):
-        assert Watch().due(now=0.0) == (Watch(), [])
-        assert Watch().next_at is None
+        assert ConflictDetector().due(now=0.0) == (ConflictDetector(), [])
+        assert ConflictDetector().next_at is None

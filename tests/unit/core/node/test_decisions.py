@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from purelb.core.election.election import Electorate, Member, rank
+from purelb.core.election.election import Member, MembershipView, rank
 from purelb.core.election.vips import VipIndex
 from purelb.core.model import PoolType, Reason, ServiceKey
-from purelb.core.node.decisions import judge
+from purelb.core.node.decisions import decide_vips
 from tests.support.core.snapshots import DUMMY, GROUP, NET4, NET6, VIP4, VIP6, service, world
 
 BOTH = pytest.mark.parametrize("vip", [VIP4, VIP6], ids=["v4", "v6"])
@@ -20,7 +20,7 @@ WEB, SHOP = ServiceKey("default", "web"), ServiceKey("default", "shop")
 
 
 def verdict(made, vip):
-    return judge(made).verdicts[vip]
+    return decide_vips(made).verdicts[vip]
 
 
 def at(*nodes):
@@ -39,7 +39,7 @@ class TestNodeAffinity:
 
     def test_without_a_ready_endpoint_all_compete(self, vip):
         fallen = self.near(vip, {})
-        assert (fallen.winner, fallen.fell_back) == (rank(EVERYONE, vip)[0], True)
+        assert (fallen.winner, fallen.affinity_ignored) == (rank(EVERYONE, vip)[0], True)
 
     def test_a_shared_address_goes_where_one_of_its_services_has_an_endpoint(self, vip):
         both = (
@@ -72,7 +72,7 @@ class TestARemoteAddress:
         assert verdict(far, vip).reason is Reason.NO_LOCAL_ENDPOINT
 
     def test_waits_for_its_interface(self, vip):
-        waiting = judge(self.remote(vip, dummy=None))
+        waiting = decide_vips(self.remote(vip, dummy=None))
         assert waiting.verdicts[vip].reason is Reason.NO_DUMMY_INTERFACE
         assert waiting.lacks_dummy
 
@@ -86,7 +86,7 @@ class TestADrainingNode:
     def drained(self, vip, node, **more):
         members = tuple(Member(n, (NET4, NET6), draining=n == node) for n in EVERYONE)
         one = service(addresses=[vip], **more)
-        return world(one, node=node, dummy=DUMMY, electorate=Electorate(members), draining=True)
+        return world(one, node=node, dummy=DUMMY, membership=MembershipView(members), draining=True)
 
     def test_leaves_its_addresses_to_the_next_one(self, vip):
         first, second, _third = rank(EVERYONE, vip)
@@ -105,14 +105,14 @@ class TestADrainingNode:
 class TestWhatIsKept:
     def test_nothing_new_is_judged_when_nothing_has_changed(self):
         before = world(service(), members=EVERYONE)
-        first = judge(before)
-        assert judge(replace(before, right=None), first) is first
+        first = decide_vips(before)
+        assert decide_vips(replace(before, right=None), first) is first
 
     def test_a_member_that_comes_leaves_the_verdicts_on_others_addresses_alone(self):
         before = world(service(), members=EVERYONE)
-        first = judge(before)
-        more = (*before.electorate.members, Member("n9", (NET4,)))
-        second = judge(replace(before, electorate=Electorate(more)), first)
+        first = decide_vips(before)
+        more = (*before.membership.members, Member("n9", (NET4,)))
+        second = decide_vips(replace(before, membership=MembershipView(more)), first)
         assert second.verdicts[VIP6] is first.verdicts[VIP6]
         assert second.verdicts[VIP4] is not first.verdicts[VIP4]
 
@@ -139,6 +139,6 @@ class TestWhatIsKept:
             now = replace(
                 world(members=sorted(members)), vips=index.vips, endpoints={WEB: at(*endpoints)}
             )
-            now = replace(now, electorate=replace(now.electorate, healthy=healthy))
-            last = judge(now, last)
-            assert dict(last.verdicts) == dict(judge(now).verdicts)
+            now = replace(now, membership=replace(now.membership, healthy=healthy))
+            last = decide_vips(now, last)
+            assert dict(last.verdicts) == dict(decide_vips(now).verdicts)

@@ -18,7 +18,7 @@ from scapy.layers.inet6 import (
 from scapy.layers.l2 import ARP, Ether
 
 from purelb.core.node.packets import (
-    Claim,
+    AddressClaim,
     build_announcement,
     build_arp,
     build_na,
@@ -113,7 +113,7 @@ def advertisement(*options, target=VIP6, **header):
 
 
 LINK_LAYER = ICMPv6NDOptDstLLAddr(lladdr=OTHER_TEXT)
-CLAIM4, CLAIM6 = Claim(OTHER, ip_address(VIP4)), Claim(OTHER, ip_address(VIP6))
+CLAIM4, CLAIM6 = AddressClaim(OTHER, ip_address(VIP4)), AddressClaim(OTHER, ip_address(VIP6))
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ CLAIM4, CLAIM6 = Claim(OTHER, ip_address(VIP4)), Claim(OTHER, ip_address(VIP6))
         pytest.param(advertisement(), CLAIM6, id="advertisement without a link-layer address"),
         pytest.param(
             advertisement(ICMPv6NDOptDstLLAddr(lladdr=MAC_TEXT)),
-            Claim(MAC, ip_address(VIP6)),
+            AddressClaim(MAC, ip_address(VIP6)),
             id="advertisement on behalf of another",
         ),
         pytest.param(
@@ -185,7 +185,9 @@ HOSTS = st.ip_addresses().filter(lambda address: int(address) and not address.is
 
 @given(HOSTS, MACS)
 def test_each_announcement_is_a_claim_of_its_sender_and_no_probe_is_one(vip, mac):
-    assert {parse_claim(frame) for frame in build_announcement(mac, vip)} == {Claim(mac, vip)}
+    assert {parse_claim(frame) for frame in build_announcement(mac, vip)} == {
+        AddressClaim(mac, vip)
+    }
     assert parse_claim(build_probe(mac, vip)) is None
 
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from purelb.core.addresses import parse_range
-from purelb.core.election.election import Electorate
-from purelb.core.election.leases import Right
+from purelb.core.election.election import MembershipView
+from purelb.core.election.leases import HoldDeadline
 from purelb.core.model import InterfaceAddress, PoolType, Reason
-from purelb.core.node.decisions import judge
+from purelb.core.node.decisions import decide_vips
 from purelb.core.node.snapshot import electorate_of
 from purelb.core.settings import AddressConfig
 from tests.support.core.snapshots import (
@@ -61,7 +61,7 @@ class TestTheWinner:
         fresh = world(service(addresses=[vip]))
         (put,) = planned(fresh).puts
         assert (put.link, put.address, put.is_new) == (ETH0.index, vip, True)
-        assert judge(fresh).verdicts[vip].reason is Reason.ELECTION_WON
+        assert decide_vips(fresh).verdicts[vip].reason is Reason.ELECTION_WON
 
     def test_gives_it_no_longer_a_life_than_its_lease(self, vip):
         (put,) = planned(world(service(addresses=[vip]), ends_at=NOW + 9.7)).puts
@@ -142,11 +142,11 @@ class TestTheWinner:
     def test_has_nowhere_to_put_it_without_an_interface_in_its_subnet(self, vip):
         bare = world(service(addresses=[vip]), addresses=())
         assert planned(bare).puts == ()
-        assert judge(bare).verdicts[vip].reason is Reason.NO_LOCAL_INTERFACE
+        assert decide_vips(bare).verdicts[vip].reason is Reason.NO_LOCAL_INTERFACE
 
     def test_never_takes_a_vip_for_its_own_subnet(self, vip):
         alone = world(service(addresses=[vip]), addresses=(on_eth0(vip, lifetime=5),))
-        assert judge(alone).verdicts[vip].reason is Reason.NO_LOCAL_INTERFACE
+        assert decide_vips(alone).verdicts[vip].reason is Reason.NO_LOCAL_INTERFACE
 
 
 @BOTH
@@ -156,7 +156,7 @@ class TestWhoeverIsNotTheWinner:
         candidates = {
             n: world(service(addresses=[vip]), node=n, members=everyone, **more) for n in everyone
         }
-        verdicts = {n: judge(w).verdicts[vip] for n, w in candidates.items()}
+        verdicts = {n: decide_vips(w).verdicts[vip] for n, w in candidates.items()}
         return next(candidates[n] for n, v in verdicts.items() if v.decision.winner != n)
 
     def test_withdraws_it(self, vip):
@@ -173,11 +173,11 @@ class TestWhoeverIsNotTheWinner:
         assert sum(len(p.puts) for p in plans) == 1
 
     def test_withdraws_when_its_right_has_lapsed(self, vip):
-        right = Right(NOW - 0.1, NOW + 2.9)
-        members = world().electorate.members
+        right = HoldDeadline(NOW - 0.1, NOW + 2.9)
+        members = world().membership.members
         lapsed = electorate_of(members, right, listed=True, now=NOW)
         made = planned(
-            world(service(addresses=[vip]), held=[on_eth0(vip)], right=right, electorate=lapsed)
+            world(service(addresses=[vip]), held=[on_eth0(vip)], right=right, membership=lapsed)
         )
         assert [r.reason for r in made.removes] == [Reason.LEASE_UNHEALTHY]
 
@@ -187,7 +187,7 @@ class TestWhoeverIsNotTheWinner:
 
     def test_withdraws_when_no_node_is_eligible(self, vip):
         made = planned(
-            world(service(addresses=[vip]), held=[on_eth0(vip)], electorate=Electorate())
+            world(service(addresses=[vip]), held=[on_eth0(vip)], membership=MembershipView())
         )
         assert [r.reason for r in made.removes] == [Reason.NO_ELIGIBLE_NODES]
 
@@ -197,12 +197,12 @@ class TestWhoeverIsNotTheWinner:
             replace(theirs, allocated_by_us=False),
             replace(theirs, is_load_balancer=False),
         ):
-            assert judge(world(stranger)).verdicts == {}
+            assert decide_vips(world(stranger)).verdicts == {}
 
     def test_does_not_put_remote_addresses_on_a_real_interface(self, vip):
         remote = replace(service(addresses=[vip]), pool_type=PoolType.REMOTE)
         assert planned(world(remote)).puts == ()
-        assert judge(world(remote)).verdicts[vip].reason is Reason.NO_DUMMY_INTERFACE
+        assert decide_vips(world(remote)).verdicts[vip].reason is Reason.NO_DUMMY_INTERFACE
 
 
 @BOTH
@@ -252,7 +252,7 @@ class TestARemoteAddress:
 
     def test_stays_when_the_lease_is_lost_as_nobody_would_take_over(self, vip):
         lost = self.on_dummy(vip, held=[self.held(vip)], right=None)
-        assert planned(replace(lost, electorate=Electorate(healthy=False))).removes == ()
+        assert planned(replace(lost, membership=MembershipView(healthy=False))).removes == ()
 
     def test_never_gets_a_preference_longer_than_its_life(self, vip):
         config = AddressConfig(100, 50, no_prefix_route=False)
@@ -283,7 +283,7 @@ class TestWhatIsNotOurs:
     def test_an_address_that_the_node_is_known_by_is_never_a_vip(self):
         odd = world(service(addresses=[VIP6]), known=frozenset({VIP6}))
         assert planned(odd).puts == ()
-        assert judge(odd).verdicts[VIP6].reason is Reason.NODE_ADDRESS
+        assert decide_vips(odd).verdicts[VIP6].reason is Reason.NODE_ADDRESS
 
     def test_what_this_process_put_goes_even_if_its_pool_is_gone(self):
         held = on_eth0(VIP4)
@@ -301,11 +301,11 @@ class TestWhatIsNotOurs:
 def test_a_plan_carried_out_from_any_point_leaves_nothing_to_do(
     holding, serving, lifetime, members, left
 ):
-    right = Right(NOW + left - 3, NOW + left)
+    right = HoldDeadline(NOW + left - 3, NOW + left)
     before = tuple(on_eth0(a, lifetime=lifetime) for a in holding)
     start = world(service(addresses=serving), members=sorted(members), right=right, held=before)
-    healthy = electorate_of(start.electorate.members, right, listed=True, now=NOW)
-    start = replace(start, electorate=healthy)
+    healthy = electorate_of(start.membership.members, right, listed=True, now=NOW)
+    start = replace(start, membership=healthy)
     made = planned(start)
     after = carried_out(made, start.addresses)
     again = planned(replace(start, addresses=after))

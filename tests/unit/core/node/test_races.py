@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import pytest
 
-from purelb.core.election.election import Electorate
+from purelb.core.election.election import MembershipView
 from purelb.core.election.leases import Membership, Renewal
 from purelb.core.model import Lease
 from purelb.core.node.announcing import Announcements
@@ -57,8 +57,8 @@ def test_failed_renewals_withdraw_before_any_peer_may_take_over(vip):
     renewal = Renewal(TIMING).succeeded(NOW, NOW).failed(NOW + 5).at(NOW + 7)
     assert renewal.right is None
     held = on_eth0(vip, lifetime=5)
-    electorate = electorate_of(world().electorate.members, renewal.right, listed=True, now=NOW + 7)
-    unhealthy = world(service(addresses=[vip]), held=[held], electorate=electorate)
+    membership = electorate_of(world().membership.members, renewal.right, listed=True, now=NOW + 7)
+    unhealthy = world(service(addresses=[vip]), held=[held], membership=membership)
     assert [r.held for r in planned(unhealthy).removes] == [held]
     peer = Membership().observe(
         Lease("n1", holder="n1", renew_time=WALL), now=NOW + 0.001, wall_time=WALL
@@ -86,7 +86,7 @@ def test_no_order_of_news_after_a_partition_makes_two_winners():
 def test_a_missing_address_is_put_back_and_a_stale_one_is_not(vip):
     missing = world(service(addresses=[vip]))
     assert [p.address for p in planned(missing).puts] == [vip]
-    no_longer = replace(missing, electorate=Electorate())
+    no_longer = replace(missing, membership=MembershipView())
     assert planned(no_longer).puts == ()
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from purelb.apply import definitions
 from purelb.core.errors import ObjectError
-from purelb.module.errors import ClusterError, RefusedError
+from purelb.module.errors import ApiError, ClusterError
 
 PLURAL = "customresourcedefinitions"
 NAME = "servicegroups.purelb.io"
@@ -149,7 +149,7 @@ def test_an_object_that_went_meanwhile_is_no_error(cluster: Any):
 
     def gone(kind: Any, **rest: Any) -> Any:
         if kind.plural == "servicegroups":
-            raise RefusedError("gone", status=404)
+            raise ApiError("gone", status=404)
         return patch(kind, **rest)
 
     cluster.patch = gone
@@ -160,7 +160,7 @@ def test_a_definition_that_changed_meanwhile_says_to_run_again(cluster: Any):
     installed(cluster, "v1", "v2", stored=["v1", "v2"])
 
     def conflict(*_args: Any, **_rest: Any) -> Any:
-        raise RefusedError("the object has been modified", status=409)
+        raise ApiError("the object has been modified", status=409)
 
     cluster.patch = conflict
     with pytest.raises(ClusterError, match=r"servicegroups.purelb.io changed while .* run again"):

@@ -10,7 +10,7 @@ import pytest
 
 from purelb.apply import objects
 from purelb.core.errors import ObjectError
-from purelb.module.errors import ClusterError, RefusedError
+from purelb.module.errors import ApiError, ClusterError
 from purelb.module.manifests import Object
 
 CUSTOM = {"apiVersion": "purelb.io/v2", "kind": "ServiceGroup", "metadata": {"name": "default"}}
@@ -83,7 +83,7 @@ def test_conflicts_are_forced_only_if_asked_for(cluster: Any, namespace: Object)
 
 
 def test_a_missing_namespace_is_an_error_outside_check_mode(cluster: Any, config_map: Object):
-    with pytest.raises(RefusedError, match="not found"):
+    with pytest.raises(ApiError, match="not found"):
         manage(cluster, config_map)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from purelb.apply.readiness import conditions, hindrances, progress
+from purelb.apply.readiness import conditions, pod_problems, progress
 
 
 def daemon_set(generation: int = 2, **status: Any):
@@ -108,7 +108,7 @@ def test_a_pod_says_what_its_containers_wait_for():
             ],
         },
     }
-    assert list(hindrances(pod)) == [
+    assert list(pod_problems(pod)) == [
         "Pod agent-1, container lbnodeagent: ImagePullBackOff: no such host",
         "Pod agent-1, container slow: runs but is not ready",
     ]
@@ -122,4 +122,4 @@ def test_a_pod_without_a_node_says_why():
         "message": "0/1 nodes are available",
     }
     pod = {"metadata": {"name": "allocator-1"}, "status": {"conditions": [found]}}
-    assert list(hindrances(pod)) == ["Pod allocator-1: Unschedulable: 0/1 nodes are available"]
+    assert list(pod_problems(pod)) == ["Pod allocator-1: Unschedulable: 0/1 nodes are available"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from purelb.apply.rollout import judge, rollout_info
+from purelb.apply.rollout import node_state, rollout_info
 from purelb.core.audit.audit import audit
 from purelb.core.model import Lease
 
@@ -60,7 +60,9 @@ def leases(*, nodes=NODES, age: float = 3.0, instance: str = "uid-{}"):
 def judged(*pods, status=None, known=None):
     by_node = {one["spec"]["nodeName"]: one for one in map(pod, NODES)}
     by_node.update({one["spec"]["nodeName"]: one for one in pods})
-    return judge(status or daemon_set(), list(by_node.values()), known or leases(), revision="new")
+    return node_state(
+        status or daemon_set(), list(by_node.values()), known or leases(), revision="new"
+    )
 
 
 def test_a_rollout_is_complete_when_every_node_has_its_agent_and_its_lease():
@@ -146,7 +148,7 @@ def test_a_pod_that_fits_on_no_node_is_told_by_the_node_that_it_is_for():
     }
     status = daemon_set(updated=1, available=2)
     pods = [unplaced, pod("n1", revision="old"), pod("n3", revision="old")]
-    said = judge(status, pods, leases(), revision="new").complaint(5)
+    said = node_state(status, pods, leases(), revision="new").complaint(5)
     assert "n2: Pod agent-n2: Unschedulable: Insufficient cpu. Give it" in said
     assert "Not touched, with the agents of before: n1, n3." in said
 

@@ -10,23 +10,23 @@ from operator import add
 
 import pytest
 
-from purelb.audit.parallel import spread
+from purelb.audit.parallel import parallel_map
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 101])
 def test_results_come_in_the_order_of_the_items(count):
-    assert spread(partial(add, 1), range(count)) == list(range(1, count + 1))
+    assert parallel_map(partial(add, 1), range(count)) == list(range(1, count + 1))
 
 
 def test_the_work_is_done_by_other_processes_and_none_of_them_stays():
-    pids = set(spread(_pid, range(100)))
+    pids = set(parallel_map(_pid, range(100)))
     assert os.getpid() not in pids
     assert not any(map(_exists, pids))
 
 
 def test_what_goes_wrong_in_one_of_them_goes_wrong_here():
     with pytest.raises(ZeroDivisionError):
-        spread(partial(divmod, 1), range(3))
+        parallel_map(partial(divmod, 1), range(3))
 
 
 def _pid(_number):

@@ -89,7 +89,7 @@ def seen(*vips):
     }
 
 
-class Answer:
+class NeighborReply:
     status = 200
 
     def __init__(self, items: list[Any]) -> None:
@@ -102,8 +102,8 @@ class FakePool:
     def __init__(self, **lists: list[Any]) -> None:
         self.lists = lists
 
-    def request(self, _method: str, url: str, **_options: Any) -> Answer:
-        return Answer(self.lists.get(url.split("?", maxsplit=1)[0].rpartition("/")[2], []))
+    def request(self, _method: str, url: str, **_options: Any) -> NeighborReply:
+        return NeighborReply(self.lists.get(url.split("?", maxsplit=1)[0].rpartition("/")[2], []))
 
 
 def verified(params, **lists):

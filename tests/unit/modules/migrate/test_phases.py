@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from purelb.module.errors import ClusterError
-from tests.support.v1.cluster import NEAR, KilledError, World, obj
+from tests.support.v1.cluster import NEAR, KilledError, NodeSnapshot, obj
 
 THERE = ("look", "review", "back_up", "hand_over", "verify", "remove_v1", "finish")
 BACK = ("roll_back", "forget")
@@ -22,17 +22,17 @@ BACK = ("roll_back", "forget")
 @pytest.fixture
 def worlds(new_cluster: Any, tmp_path: Path) -> Iterator[Any]:
     """Makes worlds, each with a folder of its own."""
-    made: list[World] = []
+    made: list[NodeSnapshot] = []
 
-    def make() -> World:
-        made.append(World(new_cluster(), tmp_path / str(len(made))))
+    def make() -> NodeSnapshot:
+        made.append(NodeSnapshot(new_cluster(), tmp_path / str(len(made))))
         return made[-1]
 
     yield make
     assert [world.served_by_both for world in made if world.served_by_both] == []
 
 
-def is_migrated(world: World) -> None:
+def is_migrated(world: NodeSnapshot) -> None:
     stored = world.cluster.stored
     for name, number in (("web", 200), ("shop", 201), ("named", 202)):
         one = stored["services", "default", name]
@@ -56,7 +56,7 @@ def is_migrated(world: World) -> None:
     assert stored["configmaps", "purelb", "purelb-migration"]["data"]["phase"] == "done"
 
 
-def is_back(world: World) -> None:
+def is_back(world: NodeSnapshot) -> None:
     stored = world.cluster.stored
     ours = ("deployments", "daemonsets", "servicegroups", "lbnodeagents")
     for key in [k for k in stored if k[1] == "purelb-system" and k[0] in ours]:
@@ -67,7 +67,7 @@ def is_back(world: World) -> None:
 
 def killed_at_each_write(
     worlds: Any, done: tuple[str, ...], steps: tuple[str, ...], **params: Any
-) -> Iterator[tuple[World, int | None]]:
+) -> Iterator[tuple[NodeSnapshot, int | None]]:
     """Worlds in which a run of some steps ended at its first write, its second, and so on.
 
     With each comes the number of its writes; None for the last, in which the run came through.

@@ -15,22 +15,22 @@ from typing import Iterable, Tuple
 from ..election.claims import ALL_CLASSES, Classes, asks_us
 from ..model import Address, Service
 from ..names import ADDRESSES_ANNOTATION
-from .allocations import Ledger
-from .choice import Choice, Live
+from .allocations import Allocations
+from .choice import AddressSelector, Live
 from .external_ipam import from_elsewhere
 from .groups import Groups
 from .outcomes import Keep, Outcome, Release, refusal_of
-from .refusals import RefusalReason, RefusedError
+from .refusals import AllocationRefusedError, RefusalReason
 
 
-def rebuild(services: Iterable[Service]) -> Ledger:
+def rebuild(services: Iterable[Service]) -> Allocations:
     """What is taken according to the Services' status.
 
     Where two Services claim one address and cannot share it, the one that sorts first keeps it: any
     rule that does not depend on the order of a list will do, because `decide` gives the other a new
     one.
     """
-    ledger = Ledger()
+    ledger = Allocations()
     for service in sorted(services, key=lambda s: (not s.allocated_by_us, str(s.key))):
         if service.is_load_balancer:
             ledger.hold(service, ledger.unclaimed(service, service.addresses))
@@ -40,7 +40,7 @@ def rebuild(services: Iterable[Service]) -> Ledger:
 def decide(
     service: Service,
     groups: Groups,
-    ledger: Ledger,
+    ledger: Allocations,
     live: Live,
     *,
     classes: Classes = ALL_CLASSES,
@@ -60,8 +60,8 @@ def decide(
         group = groups.of(service, shown if service.allocated_by_us else ())
         if group.source is not None:
             return from_elsewhere(service, group, shown)
-        return Choice(service, group, ledger, live, shown).outcome()
-    except RefusedError as refused:
+        return AddressSelector(service, group, ledger, live, shown).outcome()
+    except AllocationRefusedError as refused:
         return refusal_of(refused, keeps)
 
 
@@ -75,7 +75,7 @@ def _orphan(service: Service, keeps: Tuple[Address, ...]) -> Outcome:
     if keeps == service.addresses:
         return Keep(keeps)
     group = service.allocated_from or ""
-    raise RefusedError(
+    raise AllocationRefusedError(
         RefusalReason.UNKNOWN_POOL,
         group,
         f"another Service has an address of this one, and ServiceGroup {group} does not exist any "
@@ -85,7 +85,7 @@ def _orphan(service: Service, keeps: Tuple[Address, ...]) -> Outcome:
 
 def _check_spelling(service: Service) -> None:
     if service.malformed:
-        raise RefusedError(
+        raise AllocationRefusedError(
             RefusalReason.INVALID_ADDRESS,
             service.group or "",
             f"{service.malformed[0]!r} is no IP address: write addresses separated by commas in "

@@ -18,7 +18,7 @@ from ..model import Address, AddressRange, Port, Service, ServiceKey
 
 
 @dataclass(frozen=True)
-class Claim:
+class SharingTerms:
     """On what terms a Service has an address: it shares with equals that listen elsewhere."""
 
     sharing_key: Optional[str] = None
@@ -26,7 +26,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Conflict:
+class AllocationConflict:
     """Another Service has the address, and it cannot be shared."""
 
     holder: ServiceKey
@@ -34,11 +34,11 @@ class Conflict:
     ports: Tuple[Port, ...] = ()
 
 
-class Ledger:
+class Allocations:
     """Addresses and the Services that have them."""
 
     def __init__(self) -> None:
-        self._claims: Dict[Address, Dict[ServiceKey, Claim]] = {}
+        self._claims: Dict[Address, Dict[ServiceKey, SharingTerms]] = {}
         self._held: Dict[ServiceKey, FrozenSet[Address]] = {}
         self._numbers: Mapping[int, List[int]] = {4: [], 6: []}
         self._shared: Dict[str, Set[Address]] = {}
@@ -57,7 +57,7 @@ class Ledger:
 
     def hold(self, service: Service, addresses: Iterable[Address]) -> FrozenSet[Address]:
         """Let the Service have exactly these addresses on its terms of now; those it had to go."""
-        claim = Claim(service.sharing_key, service.ports)
+        claim = SharingTerms(service.sharing_key, service.ports)
         wanted = frozenset(addresses)
         freed = self.of(service.key) - wanted
         for address in freed:
@@ -78,7 +78,7 @@ class Ledger:
             self._leave(key, address)
         return freed
 
-    def _enter(self, key: ServiceKey, address: Address, claim: Claim) -> None:
+    def _enter(self, key: ServiceKey, address: Address, claim: SharingTerms) -> None:
         claims = self._claims.setdefault(address, {})
         if not claims:
             insort(self._numbers[address.version], int(address))
@@ -101,15 +101,15 @@ class Ledger:
             if not self._shared[shared]:
                 del self._shared[shared]
 
-    def conflict(self, address: Address, service: Service) -> Optional[Conflict]:
+    def conflict(self, address: Address, service: Service) -> Optional[AllocationConflict]:
         """Why the Service cannot have the address, or None if it can."""
         for holder, claim in self._claims.get(address, {}).items():
             if holder == service.key:
                 continue
             if service.sharing_key is None or claim.sharing_key != service.sharing_key:
-                return Conflict(holder)
+                return AllocationConflict(holder)
             if claim.ports & service.ports:
-                return Conflict(holder, tuple(sorted(claim.ports & service.ports)))
+                return AllocationConflict(holder, tuple(sorted(claim.ports & service.ports)))
         return None
 
     def unclaimed(self, service: Service, addresses: Iterable[Address]) -> Tuple[Address, ...]:

@@ -10,9 +10,9 @@ from typing import FrozenSet, List, Optional, Tuple
 
 from ..model import Address, AddressRange, Network, PoolType, Service, ServiceGroup
 from ..names import FAMILIES, MULTI_POOL_ANNOTATION
-from .allocations import Ledger
+from .allocations import Allocations
 from .outcomes import Assignment, Keep, Outcome, assignment_of, is_done
-from .refusals import RefusalReason, RefusedError, conflicting, no_such_family, none_free
+from .refusals import AllocationRefusedError, RefusalReason, conflicting, no_such_family, none_free
 
 
 @dataclass(frozen=True)
@@ -29,14 +29,14 @@ class Live:
         return any(one.first in subnet or one.last in subnet for subnet in self.subnets)
 
 
-class Choice:
+class AddressSelector:
     """Explicit addresses first, then what the Service has, then what it lacks."""
 
     def __init__(
         self,
         service: Service,
         group: ServiceGroup,
-        ledger: Ledger,
+        ledger: Allocations,
         live: Live,
         shown: Tuple[Address, ...],
     ) -> None:
@@ -70,8 +70,10 @@ class Choice:
             return assignment
         return Keep(tuple(a for a in assignment.addresses if not self._group.range_of(a)))
 
-    def _refused(self, reason: RefusalReason, text: str) -> RefusedError:
-        return RefusedError(reason, self._group.name, f"ServiceGroup {self._group.name} {text}")
+    def _refused(self, reason: RefusalReason, text: str) -> AllocationRefusedError:
+        return AllocationRefusedError(
+            reason, self._group.name, f"ServiceGroup {self._group.name} {text}"
+        )
 
     def _may_stay(self, address: Address) -> bool:
         """Whether the Service may go on with an address, though its range may be gone."""

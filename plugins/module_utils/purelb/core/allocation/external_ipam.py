@@ -9,16 +9,16 @@ from typing import Iterable, Tuple
 
 from ..model import Address, Service, ServiceGroup
 from ..names import MULTI_POOL_ANNOTATION
-from .allocations import Ledger
-from .ipam import Request
+from .allocations import Allocations
+from .ipam import IpamRequest
 from .outcomes import Ask, Keep, Outcome, assignment_of, is_done, refusal_of
-from .refusals import RefusalReason, RefusedError, conflicting, no_such_family, none_free
+from .refusals import AllocationRefusedError, RefusalReason, conflicting, no_such_family, none_free
 
 
 def from_elsewhere(service: Service, group: ServiceGroup, shown: Tuple[Address, ...]) -> Outcome:
     """What the Service has of a group whose addresses another system gives out, or the question."""
     if service.multi_pool:
-        raise RefusedError(
+        raise AllocationRefusedError(
             RefusalReason.MULTIPOOL_REFUSED,
             group.name,
             f"ServiceGroup {group.name} has no ranges of its own: remove the annotation "
@@ -36,13 +36,13 @@ def from_elsewhere(service: Service, group: ServiceGroup, shown: Tuple[Address, 
     if not is_answered or service.allocated_from != group.name:
         families = () if service.explicit else service.families
         key = service.sharing_key or ""
-        return Ask(group, Request(service.key, key, service.explicit, families))
+        return Ask(group, IpamRequest(service.key, key, service.explicit, families))
     assignment = assignment_of(service, group, has)
     return Keep() if is_done(service, assignment) else assignment
 
 
 def answered(
-    service: Service, group: ServiceGroup, addresses: Iterable[Address], ledger: Ledger
+    service: Service, group: ServiceGroup, addresses: Iterable[Address], ledger: Allocations
 ) -> Outcome:
     """What is to happen once the group's own system has said which addresses the Service gets."""
     given = tuple(addresses)

@@ -10,7 +10,7 @@ from typing import Any, Dict, FrozenSet, Iterable, List, Literal, Mapping, Optio
 
 from ..model import Address, NetBoxSource, ServiceGroup, ServiceKey
 from ..names import FAMILIES
-from .allocations import Ledger
+from .allocations import Allocations
 from .ipam import Stats
 
 Json = Mapping[str, Any]
@@ -46,7 +46,7 @@ class Use:
     has_pool: FrozenSet[int] = frozenset()
 
 
-def use_of(group: ServiceGroup, ledger: Ledger) -> Use:
+def use_of(group: ServiceGroup, ledger: Allocations) -> Use:
     """Count a group's addresses."""
     in_use = dict.fromkeys(FAMILIES, 0)
     size = dict.fromkeys(FAMILIES, 0)
@@ -89,15 +89,16 @@ def exhausted(use: Use) -> Condition:
     )
 
 
-def strayed(strays: Mapping[ServiceKey, Tuple[Address, ...]]) -> Condition:
+def strayed(out_of_pool_addresses: Mapping[ServiceKey, Tuple[Address, ...]]) -> Condition:
     """Whether Services go on with addresses that the pool does not hold any more."""
-    if not strays:
+    if not out_of_pool_addresses:
         text = "All addresses of its Services are in the pool."
         return Condition("AddressesOutsidePool", False, "AllInPool", text)
     shown = [
-        f"{key} ({', '.join(map(str, strays[key]))})" for key in sorted(strays, key=str)[:_NAMED]
+        f"{key} ({', '.join(map(str, out_of_pool_addresses[key]))})"
+        for key in sorted(out_of_pool_addresses, key=str)[:_NAMED]
     ]
-    more = f" and {len(strays) - _NAMED} more" if len(strays) > _NAMED else ""
+    more = f" and {len(out_of_pool_addresses) - _NAMED} more" if len(out_of_pool_addresses) > _NAMED else ""
     return Condition(
         "AddressesOutsidePool",
         True,

@@ -15,7 +15,7 @@ from typing import Dict, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
 
 from ..model import Address, AddressRange, Service, ServiceGroup
 from ..names import DEFAULT_GROUP, SERVICE_GROUP_ANNOTATION
-from .refusals import RefusalReason, RefusedError
+from .refusals import AllocationRefusedError, RefusalReason
 
 
 @dataclass(frozen=True)
@@ -82,13 +82,13 @@ class Groups:
         if group is not None:
             return self._permitted(group, service)
         if name in self.all:
-            raise RefusedError(
+            raise AllocationRefusedError(
                 RefusalReason.UNKNOWN_POOL,
                 name,
                 f"ServiceGroup {name} is not used, because its pool overlaps another one: see its "
                 "events",
             )
-        raise RefusedError(
+        raise AllocationRefusedError(
             RefusalReason.UNKNOWN_POOL,
             name,
             f"ServiceGroup {name} does not exist: create it, or name another one in the "
@@ -111,7 +111,7 @@ class Groups:
         if namespace in group.namespaces or service.allocated_from == group.name:
             return group
         if group.enforces:
-            raise RefusedError(
+            raise AllocationRefusedError(
                 RefusalReason.NAMESPACE_DENIED,
                 group.name,
                 f"ServiceGroup {group.name} serves only the namespaces "
@@ -120,7 +120,7 @@ class Groups:
             )
         if namespace in self._enforced:
             allowed = [one.name for one in self._serving[namespace]]
-            raise RefusedError(
+            raise AllocationRefusedError(
                 RefusalReason.NAMESPACE_DENIED,
                 group.name,
                 f"Services in namespace {namespace} get addresses from ServiceGroup "
@@ -130,9 +130,9 @@ class Groups:
         return group
 
 
-def _ambiguous(namespace: str, groups: List[ServiceGroup]) -> RefusedError:
+def _ambiguous(namespace: str, groups: List[ServiceGroup]) -> AllocationRefusedError:
     found = ", ".join(group.name for group in groups)
-    return RefusedError(
+    return AllocationRefusedError(
         RefusalReason.AMBIGUOUS_NAMESPACE_DEFAULT,
         groups[0].name,
         f"ServiceGroups {found} all serve namespace {namespace}: set spec.namespaceDefault on one "

@@ -19,7 +19,7 @@ from ..model import Address, AddressRange, ServiceKey
 
 
 @dataclass(frozen=True)
-class Request:
+class IpamRequest:
     """What a Service needs: the `explicit` addresses, or else one of each of the `families`.
 
     Services with one `sharing_key` may have one address; "" shares with nobody.

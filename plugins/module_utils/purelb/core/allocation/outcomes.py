@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Dict, Iterable, Tuple, Union
 
 from ..model import Address, AddressRange, PoolType, Service, ServiceGroup
-from .ipam import Request
-from .refusals import RefusalReason, RefusedError
+from .ipam import IpamRequest
+from .refusals import AllocationRefusedError, RefusalReason
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,14 @@ class Ask:
     """The group's own system is to say which addresses the Service gets; see `answered`."""
 
     group: ServiceGroup
-    request: Request
+    request: IpamRequest
 
 
 @dataclass(frozen=True)
 class Keep:
     """The Service has what it should have; `stray` is what no range of its group holds any more."""
 
-    stray: Tuple[Address, ...] = ()
+    out_of_pool: Tuple[Address, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Release:
 Outcome = Union[Assignment, Ask, Refusal, Keep, Release]
 
 
-def refusal_of(refused: RefusedError, keeps: Tuple[Address, ...]) -> Refusal:
+def refusal_of(refused: AllocationRefusedError, keeps: Tuple[Address, ...]) -> Refusal:
     """The refusal that an error is about; the Service goes on with `keeps`."""
     return Refusal(refused.group, refused.reason, refused.message, keeps)
 

@@ -10,7 +10,7 @@ from typing import Iterable
 
 from ..model import Address, ServiceGroup
 from ..names import FAMILIES, SHARING_ANNOTATION
-from .allocations import Conflict
+from .allocations import AllocationConflict
 
 
 class RefusalReason(str, Enum):
@@ -28,7 +28,7 @@ class RefusalReason(str, Enum):
     IPAM_FAILED = "ipam_failed"
 
 
-class RefusedError(Exception):
+class AllocationRefusedError(Exception):
     """No address: why, of which group, and what the Service's owner can do."""
 
     def __init__(self, reason: RefusalReason, group: str, message: str) -> None:
@@ -38,9 +38,9 @@ class RefusedError(Exception):
         self.message = message
 
 
-def no_such_family(group: ServiceGroup, address: Address) -> RefusedError:
+def no_such_family(group: ServiceGroup, address: Address) -> AllocationRefusedError:
     """An address of a family that the Service does not have."""
-    return RefusedError(
+    return AllocationRefusedError(
         RefusalReason.INVALID_ADDRESS,
         group.name,
         f"ServiceGroup {group.name} cannot give {address}: the Service has no "
@@ -48,17 +48,19 @@ def no_such_family(group: ServiceGroup, address: Address) -> RefusedError:
     )
 
 
-def conflicting(group: ServiceGroup, address: Address, conflict: Conflict) -> RefusedError:
+def conflicting(
+    group: ServiceGroup, address: Address, conflict: AllocationConflict
+) -> AllocationRefusedError:
     """An address that another Service has."""
     if conflict.ports:
         ports = ", ".join(f"{number}/{protocol}" for protocol, number in conflict.ports)
-        return RefusedError(
+        return AllocationRefusedError(
             RefusalReason.PORT_CONFLICT,
             group.name,
             f"ServiceGroup {group.name} cannot share {address}: Service {conflict.holder} listens "
             f"on {ports}, too; change the port, or ask for another address",
         )
-    return RefusedError(
+    return AllocationRefusedError(
         RefusalReason.SHARING_KEY_CONFLICT,
         group.name,
         f"ServiceGroup {group.name} cannot give {address}: Service {conflict.holder} has it; ask "
@@ -66,10 +68,10 @@ def conflicting(group: ServiceGroup, address: Address, conflict: Conflict) -> Re
     )
 
 
-def none_free(group: ServiceGroup, versions: Iterable[int], mend: str) -> RefusedError:
+def none_free(group: ServiceGroup, versions: Iterable[int], mend: str) -> AllocationRefusedError:
     """Families of which the group has nothing left."""
     text = " and ".join(FAMILIES[version] for version in versions)
-    return RefusedError(
+    return AllocationRefusedError(
         RefusalReason.EXHAUSTED,
         group.name,
         f"ServiceGroup {group.name} has no free {text} address: {mend}",

@@ -28,7 +28,7 @@ from typing import (
 )
 
 from ..election.claims import is_served
-from ..election.election import Decision, Electorate, Member, elect, prefer
+from ..election.election import Decision, Member, MembershipView, elect, prefer
 from ..election.leases import is_drained
 from ..election.vips import Vip, vips_of
 from ..model import Address, Lease, Outage, PoolType, Reason, Service, ServiceGroup, ServiceKey
@@ -79,7 +79,7 @@ class VipReport:
         """The first five candidates, the winner first; of a remote address by name."""
         if self.decision.winner is None:
             return sorted(self.decision.candidates)[:MAX_CANDIDATES]
-        return [self.decision.winner, *self.decision.followers]
+        return [self.decision.winner, *self.decision.runners_up]
 
     def __str__(self) -> str:
         return vip_title(str(self.vip.address), map(str, self.vip.services))
@@ -106,7 +106,7 @@ def audit(  # noqa: PLR0913 - all that is read of a cluster, and who holds the e
     drained: Optional[Mapping[str, str]] = None,
     endpoints: Optional[Mapping[ServiceKey, FrozenSet[str]]] = None,
     groups: Sequence[ServiceGroup] = (),
-    spread: Spread = map,
+    parallel_map: Spread = map,
 ) -> Report:
     """Judge Leases and Services as they were listed at `wall_time` (seconds since the epoch).
 
@@ -124,10 +124,10 @@ def audit(  # noqa: PLR0913 - all that is read of a cluster, and who holds the e
         for r in lease_reports
         if r.is_live
     )
-    electorate = Electorate(members)
-    decide = partial(_decide, electorate=electorate, endpoints=endpoints or {})
+    membership = MembershipView(members)
+    decide = partial(_decide, membership=membership, endpoints=endpoints or {})
     addresses = vips_of(known, groups)
-    vips = tuple(map(VipReport, addresses, spread(decide, addresses)))
+    vips = tuple(map(VipReport, addresses, parallel_map(decide, addresses)))
     findings = [finding for report in lease_reports for finding in _lease_findings(report)]
     findings += _service_findings(known)
     live = frozenset(member.node for member in members)
@@ -136,15 +136,15 @@ def audit(  # noqa: PLR0913 - all that is read of a cluster, and who holds the e
 
 
 def _decide(
-    vip: Vip, electorate: Electorate, endpoints: Mapping[ServiceKey, FrozenSet[str]]
+    vip: Vip, membership: MembershipView, endpoints: Mapping[ServiceKey, FrozenSet[str]]
 ) -> Decision:
     if vip.pool_type is PoolType.LOCAL:
         others = MAX_CANDIDATES - 1
-        decision = elect(vip.address, electorate, followers=others)
+        decision = elect(vip.address, membership, runners_up=others)
         if not vip.has_affinity:
             return decision
-        return prefer(vip.address, decision, vip.near(endpoints), followers=others)
-    nodes = frozenset(member.node for member in electorate.members if not member.draining)
+        return prefer(vip.address, decision, vip.near(endpoints), runners_up=others)
+    nodes = frozenset(member.node for member in membership.members if not member.draining)
     if not vip.everywhere:
         nodes &= vip.near(endpoints)
     reason = Reason.ANNOUNCING_NON_LOCAL if nodes else Reason.NO_LOCAL_ENDPOINT

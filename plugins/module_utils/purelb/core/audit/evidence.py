@@ -16,7 +16,7 @@ from typing import Dict, FrozenSet, Iterable, List, Mapping, Tuple
 from ..model import Address, InterfaceAddress, Link, ServiceGroup
 from ..node.configuration import NOWHERE, NodeConfig, choose
 from ..node.interfaces import selected_links
-from ..node.snapshot import World
+from ..node.snapshot import NodeSnapshot
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Observation:
 
 
 @dataclass(frozen=True)
-class Answer:
+class NeighborReply:
     """Who answered for an address on a segment.
 
     `is_own`: the host that asked has the address itself, and hosts do not answer themselves.
@@ -50,7 +50,7 @@ class Evidence:
     """
 
     observations: Tuple[Observation, ...] = ()
-    answers: Tuple[Answer, ...] = ()
+    answers: Tuple[NeighborReply, ...] = ()
     groups: Tuple[ServiceGroup, ...] = ()
     configs: Tuple[NodeConfig, ...] = ()
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -77,12 +77,12 @@ def format_mac(mac: bytes) -> str:
     return mac.hex(":") or "no MAC address"
 
 
-def world_of(seen: Observation, evidence: Evidence) -> World:
+def world_of(seen: Observation, evidence: Evidence) -> NodeSnapshot:
     """The node as its agent would see it, as far as the interfaces go."""
     config = choose(evidence.configs, evidence.labels.get(seen.node, {})).config or NOWHERE
     config = NOWHERE if config.problem else config
     dummy = next((link for link in seen.links if link.name == config.dummy_interface), None)
-    return World(
+    return NodeSnapshot(
         node=seen.node,
         groups=evidence.groups,
         links=selected_links(seen.links, config),
@@ -94,7 +94,7 @@ def world_of(seen: Observation, evidence: Evidence) -> World:
 
 
 def holdings_of(
-    observations: Iterable[Observation], worlds: Mapping[str, World]
+    observations: Iterable[Observation], worlds: Mapping[str, NodeSnapshot]
 ) -> Dict[Address, Tuple[Holding, ...]]:
     """Where each address is."""
     found: Dict[Address, List[Holding]] = defaultdict(list)

@@ -16,9 +16,9 @@ from ..election.vips import Vip
 from ..model import Address, InterfaceAddress, Network, PoolType, Reason
 from ..names import lease_name
 from ..node.interfaces import lease_subnets, place_for
-from ..node.snapshot import World
+from ..node.snapshot import NodeSnapshot
 from .audit import LeaseReport, Report, VipReport
-from .evidence import Answer, Evidence, Holding, format_mac, holdings_of, world_of
+from .evidence import Evidence, Holding, NeighborReply, format_mac, holdings_of, world_of
 from .findings import Finding, FindingCode, Severity, in_order
 
 # An address ends a second before its Lease, so this is two seconds late: more than rounding.
@@ -56,7 +56,7 @@ def verify(report: Report, evidence: Evidence) -> Verification:
 
 
 def _node_findings(
-    worlds: Mapping[str, World], leases: Mapping[str, LeaseReport]
+    worlds: Mapping[str, NodeSnapshot], leases: Mapping[str, LeaseReport]
 ) -> Iterator[Finding]:
     for node, world in worlds.items():
         lease = leases.get(node)
@@ -73,7 +73,7 @@ def _node_findings(
 
 
 def _unseen_findings(
-    worlds: Mapping[str, World], leases: Mapping[str, LeaseReport], unread: Mapping[str, str]
+    worlds: Mapping[str, NodeSnapshot], leases: Mapping[str, LeaseReport], unread: Mapping[str, str]
 ) -> Iterator[Finding]:
     """Nodes about which this says nothing, unless nobody meant to look at any."""
     for node, cause in unread.items():
@@ -96,7 +96,7 @@ def _unseen_findings(
                 )
 
 
-def _subnet_findings(report: LeaseReport, world: World) -> Iterator[Finding]:
+def _subnet_findings(report: LeaseReport, world: NodeSnapshot) -> Iterator[Finding]:
     said, has = set(report.lease.subnets), set(lease_subnets(world.segments))
     name = f"Lease {lease_name(world.node)}"
     if said - has:
@@ -134,7 +134,7 @@ def _nodes_own(report: VipReport) -> Finding:
 def _local_findings(
     report: VipReport,
     holdings: Sequence[Holding],
-    worlds: Mapping[str, World],
+    worlds: Mapping[str, NodeSnapshot],
     leases: Mapping[str, LeaseReport],
 ) -> Iterator[Finding]:
     """A local address is on the winner, and on no other node."""
@@ -157,7 +157,7 @@ def _local_findings(
 
 
 def _winner_findings(
-    report: VipReport, right: Sequence[Holding], world: World, lease: LeaseReport
+    report: VipReport, right: Sequence[Holding], world: NodeSnapshot, lease: LeaseReport
 ) -> Iterator[Finding]:
     place = place_for(report.vip.address, world.segments)
     if not right:
@@ -246,7 +246,7 @@ def _outlives(held: InterfaceAddress, report: LeaseReport) -> bool:
 def _remote_findings(
     report: VipReport,
     holdings: Sequence[Holding],
-    worlds: Mapping[str, World],
+    worlds: Mapping[str, NodeSnapshot],
     leases: Mapping[str, LeaseReport],
 ) -> Iterator[Finding]:
     """A remote address is on the dummy interface of each node that may have it."""
@@ -277,7 +277,7 @@ def _remote_findings(
 
 def _stray_findings(
     holdings: Mapping[Address, Tuple[Holding, ...]],
-    worlds: Mapping[str, World],
+    worlds: Mapping[str, NodeSnapshot],
     vips: Iterable[Address],
 ) -> Iterator[Finding]:
     """Addresses that look like ours and belong to no Service."""
@@ -315,7 +315,7 @@ def _wire_findings(
 
 
 def _answer_findings(
-    report: VipReport, answer: Answer, own: AbstractSet[bytes], owners: Mapping[bytes, str]
+    report: VipReport, answer: NeighborReply, own: AbstractSet[bytes], owners: Mapping[bytes, str]
 ) -> Iterator[Finding]:
     """One host answers for an address: the winner."""
     winner = report.decision.winner

@@ -60,7 +60,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Electorate:
+class MembershipView:
     """All that an election reads, as one observer knows it at one moment.
 
     `listed`: the Leases have been listed at least once. `healthy`: the observer's own Lease gives
@@ -117,31 +117,31 @@ class Decision:
     winner: Optional[str]
     reason: Reason
     candidates: FrozenSet[str] = frozenset()
-    fell_back: bool = False
-    followers: Tuple[str, ...] = ()
+    affinity_ignored: bool = False
+    runners_up: Tuple[str, ...] = ()
 
 
 _NOT_LISTED = Decision(None, Reason.LEASES_NOT_LISTED)
 _UNHEALTHY = Decision(None, Reason.LEASE_UNHEALTHY)
 
 
-def elect(address: Address, electorate: Electorate, *, followers: int = 0) -> Decision:
+def elect(address: Address, membership: MembershipView, *, runners_up: int = 0) -> Decision:
     """Decide who has an address; nobody has it while the observer cannot know or may not act."""
-    return barrier(electorate) or _vote(address, electorate.candidates(address), followers)
+    return precondition(membership) or _vote(address, membership.candidates(address), runners_up)
 
 
-def barrier(electorate: Electorate) -> Optional[Decision]:
+def precondition(membership: MembershipView) -> Optional[Decision]:
     """The decision about every address while the observer cannot know or may not act."""
-    if not electorate.listed:
+    if not membership.listed:
         return _NOT_LISTED
-    return None if electorate.healthy else _UNHEALTHY
+    return None if membership.healthy else _UNHEALTHY
 
 
-def _vote(address: Address, candidates: FrozenSet[str], followers: int = 0) -> Decision:
+def _vote(address: Address, candidates: FrozenSet[str], runners_up: int = 0) -> Decision:
     if not candidates:
         return Decision(None, Reason.NO_ELIGIBLE_NODES)
-    winner, *others = _first(address, candidates, 1 + followers)
-    return Decision(winner, Reason.ELECTION_WON, candidates, followers=tuple(others))
+    winner, *others = _first(address, candidates, 1 + runners_up)
+    return Decision(winner, Reason.ELECTION_WON, candidates, runners_up=tuple(others))
 
 
 def _first(address: Address, nodes: FrozenSet[str], count: int) -> List[str]:
@@ -159,13 +159,13 @@ def _first(address: Address, nodes: FrozenSet[str], count: int) -> List[str]:
 
 
 def prefer(
-    address: Address, decision: Decision, preferred: FrozenSet[str], *, followers: int = 0
+    address: Address, decision: Decision, preferred: FrozenSet[str], *, runners_up: int = 0
 ) -> Decision:
     """The decision if these nodes come first; the one given if none of them is a candidate."""
     if decision.winner is None:
         return decision
     near = decision.candidates & preferred
-    return _vote(address, near, followers) if near else replace(decision, fell_back=True)
+    return _vote(address, near, runners_up) if near else replace(decision, affinity_ignored=True)
 
 
 class Elections:
@@ -176,8 +176,8 @@ class Elections:
     So a change costs a digest for each address, not one for each address and node.
     """
 
-    def __init__(self, electorate: Electorate) -> None:
-        self.electorate = electorate
+    def __init__(self, membership: MembershipView) -> None:
+        self.membership = membership
         # With the address written out, which costs more than a digest.
         self._decided: Dict[Address, Tuple[Decision, bytes]] = {}
 
@@ -185,20 +185,20 @@ class Elections:
         """Who has the address, given that the observer may say so."""
         known = self._decided.get(address)
         if known is None:
-            decision = _vote(address, self.electorate.candidates(address))
+            decision = _vote(address, self.membership.candidates(address))
             known = self._decided[address] = decision, _suffix(address)
         return known[0]
 
-    def after(self, electorate: Electorate, addresses: Iterable[Address]) -> Elections:
+    def after(self, membership: MembershipView, addresses: Iterable[Address]) -> Elections:
         """The elections of these addresses among other members."""
-        after = Elections(electorate)
-        changes = _changes(self.electorate.cells, electorate.cells)
+        after = Elections(membership)
+        changes = _changes(self.membership.cells, membership.cells)
         for address in addresses:
             known = self._decided.get(address)
             if known is not None:
                 come = list(_cells_of(address, changes))
                 after._decided[address] = (
-                    (_revise(address, known, electorate, come), known[1]) if come else known
+                    (_revise(address, known, membership, come), known[1]) if come else known
                 )
         return after
 
@@ -219,11 +219,11 @@ def _changes(before: Cells, after: Cells) -> Cells:
 def _revise(
     address: Address,
     known: Tuple[Decision, bytes],
-    electorate: Electorate,
+    membership: MembershipView,
     come: Iterable[FrozenSet[str]],
 ) -> Decision:
     decision, suffix = known
-    candidates, winner = electorate.candidates(address), decision.winner
+    candidates, winner = membership.candidates(address), decision.winner
     if winner is None or winner not in candidates:
         return _vote(address, candidates)
     for nodes in come:

@@ -87,7 +87,7 @@ class Renewal:
     failures: int = 0
     failed_at: float = float("-inf")
     next_attempt: float = 0.0
-    extension: Optional[Right] = None
+    extension: Optional[HoldDeadline] = None
 
     def _to(self, event: RenewalEvent) -> Renewal:
         return replace(self, state=TRANSITIONS[self.state, event])
@@ -118,7 +118,7 @@ class Renewal:
         )
         return renewal.at(now)
 
-    def extended(self, extension: Right) -> Renewal:
+    def extended(self, extension: HoldDeadline) -> Renewal:
         """Take note that nobody can renew. A right that is gone does not come back by this.
 
         The node may have been taken for dead before the others lost the API, too.
@@ -149,11 +149,11 @@ class Renewal:
         return self._to(RenewalEvent.STOPPED)
 
     @property
-    def right(self) -> Optional[Right]:
+    def right(self) -> Optional[HoldDeadline]:
         """What this Lease allows, or None."""
         if self.state not in _WITH_RIGHT:
             return None
-        right = Right(
+        right = HoldDeadline(
             announce_until=self.sent_at + self.timing.renew_deadline,
             ends_at=self.sent_at + self.timing.duration,
         )
@@ -161,7 +161,7 @@ class Renewal:
 
 
 @dataclass(frozen=True)
-class Right:
+class HoldDeadline:
     """The right to hold addresses, on the node's monotonic clock.
 
     At `announce_until` the node withdraws by itself; at `ends_at` its peers may take over, and by
@@ -171,15 +171,15 @@ class Right:
     announce_until: float
     ends_at: float
 
-    def or_later(self, other: Right) -> Right:
+    def or_later(self, other: HoldDeadline) -> HoldDeadline:
         """The right that lasts as long as the longer of two."""
-        return Right(
+        return HoldDeadline(
             max(self.announce_until, other.announce_until), max(self.ends_at, other.ends_at)
         )
 
 
 @dataclass(frozen=True)
-class Sighting:
+class ObservedLease:
     """A Lease and when the observer saw its last renewal; `doubtful`: saw only the Lease itself."""
 
     lease: Lease
@@ -216,7 +216,7 @@ class Membership:
     told these that it cannot renew, and that their Leases therefore count for it until then.
     """
 
-    sightings: Mapping[str, Sighting] = field(default_factory=dict)
+    sightings: Mapping[str, ObservedLease] = field(default_factory=dict)
     listed_at: float = float("-inf")
     frozen_at: Optional[float] = None
     promises: Mapping[str, float] = field(default_factory=dict)
@@ -227,13 +227,13 @@ class Membership:
         if known is None:
             age = wall_time - (lease.renew_time or 0.0)
             if age > LONG_EXPIRED:
-                sighting = Sighting(lease, float("-inf"))
+                sighting = ObservedLease(lease, float("-inf"))
             else:
-                sighting = Sighting(lease, now, doubtful=abs(age) > lease.duration)
+                sighting = ObservedLease(lease, now, doubtful=abs(age) > lease.duration)
         elif _same_renewal(known.lease, lease):
             sighting = replace(known, lease=lease)
         else:
-            sighting = Sighting(lease, now)
+            sighting = ObservedLease(lease, now)
         return replace(self, sightings={**self.sightings, lease.node: sighting})
 
     def forget(self, node: str) -> Membership:
@@ -274,7 +274,7 @@ class Membership:
     def _moment(self, now: float) -> float:
         return now if self.frozen_at is None else min(now, self.frozen_at)
 
-    def _counts_until(self, sighting: Sighting) -> float:
+    def _counts_until(self, sighting: ObservedLease) -> float:
         is_confirmed = sighting.expires_at <= self.listed_at
         ends_at = sighting.expires_at + (0.0 if is_confirmed else CONFIRMATION)
         return max(ends_at, self.promises.get(sighting.lease.node, ends_at))
@@ -319,7 +319,7 @@ class Membership:
         """Take note that the doubt was unfounded: what ended meanwhile has ended."""
         return self if self.frozen_at is None else replace(self, frozen_at=None)
 
-    def thaw(self, now: float) -> Membership:
+    def resume_expiry(self, now: float) -> Membership:
         """Take note that renewals succeed again: who counted gets a full duration to renew."""
         sightings = {
             node: replace(sighting, seen_at=now) if self.counts(node, now) else sighting

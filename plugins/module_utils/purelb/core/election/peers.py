@@ -17,7 +17,7 @@ from enum import Enum
 from typing import Dict, Iterable, Mapping, Optional
 
 from ..settings import LeaseTiming
-from .leases import Right
+from .leases import HoldDeadline
 
 # A renewal sent so shortly before the question says as much as one sent after it.
 FRESHNESS = 0.5
@@ -30,7 +30,7 @@ PATIENCE = 0.5
 _ASKER, _PEER, _NONCE, _MAC = "PureLB-Asker", "PureLB-Peer", "PureLB-Nonce", "PureLB-Mac"
 
 
-class Answer(str, Enum):
+class PeerAnswer(str, Enum):
     """What a peer says: whether it can renew its own Lease.
 
     KNOWS: it cannot, but a peer of its own said CAN to it. No KNOWS follows from another one, or
@@ -43,7 +43,7 @@ class Answer(str, Enum):
     SILENT = "silent"
 
 
-class Outlook(str, Enum):
+class OutageAssessment(str, Enum):
     """What a node that cannot renew makes of the answers; only HOLD extends its right."""
 
     ALONE_CUT_OFF = "cutOff"
@@ -51,27 +51,29 @@ class Outlook(str, Enum):
     ISOLATED = "isolated"
 
 
-_SPOKEN = (Answer.CAN, Answer.CANNOT, Answer.KNOWS)
-_SOMEBODY_CAN = (Answer.CAN, Answer.KNOWS)
+_SPOKEN = (PeerAnswer.CAN, PeerAnswer.CANNOT, PeerAnswer.KNOWS)
+_SOMEBODY_CAN = (PeerAnswer.CAN, PeerAnswer.KNOWS)
 
 
-def judge(members: Iterable[str], node: str, answers: Mapping[str, Answer]) -> Outlook:
+def assess_outage(
+    members: Iterable[str], node: str, answers: Mapping[str, PeerAnswer]
+) -> OutageAssessment:
     """Judge by what the peers said whether nobody can renew, or only this node cannot.
 
     The members are all nodes of the frozen snapshot. More than half of them, this node included,
     must say that they cannot: two groups that do not reach each other never both hold.
     """
     peers = set(members) - {node}
-    said = [answers.get(peer, Answer.SILENT) for peer in peers]
+    said = [answers.get(peer, PeerAnswer.SILENT) for peer in peers]
     if any(answer in _SOMEBODY_CAN for answer in said):
-        return Outlook.ALONE_CUT_OFF
-    agreeing = said.count(Answer.CANNOT) + 1
+        return OutageAssessment.ALONE_CUT_OFF
+    agreeing = said.count(PeerAnswer.CANNOT) + 1
     if agreeing * 2 > len(peers) + 1:
-        return Outlook.HOLD
-    return Outlook.ISOLATED
+        return OutageAssessment.HOLD
+    return OutageAssessment.ISOLATED
 
 
-def hold_right(asked_at: float, timing: LeaseTiming) -> Right:
+def hold_right(asked_at: float, timing: LeaseTiming) -> HoldDeadline:
     """The right of a node that holds, by a question that it sent at `asked_at`.
 
     It ends when the right of a renewal sent then would have been given up, and is given up in half
@@ -82,7 +84,7 @@ def hold_right(asked_at: float, timing: LeaseTiming) -> Right:
     Nodes that were silent promise nothing: one that can renew, and that neither this node nor a
     peer of it reaches, takes over when the Lease ends.
     """
-    return Right(
+    return HoldDeadline(
         announce_until=asked_at + timing.renew_deadline / 2,
         ends_at=asked_at + timing.renew_deadline,
     )
@@ -116,17 +118,19 @@ class Attempts:
         return None
 
 
-def what_to_answer(*, could_renew: Optional[bool], heard: Iterable[float], now: float) -> Answer:
+def what_to_answer(
+    *, could_renew: Optional[bool], heard: Iterable[float], now: float
+) -> PeerAnswer:
     """The answer of a node that could renew, could not, or is still trying (None).
 
     `heard`: when peers other than the asker last told this node directly that they can, on its own
     clock. It passes that on only until it has asked again.
     """
     if could_renew:
-        return Answer.CAN
+        return PeerAnswer.CAN
     if any(now - moment <= KNOWN_FOR for moment in heard):
-        return Answer.KNOWS
-    return Answer.CANNOT
+        return PeerAnswer.KNOWS
+    return PeerAnswer.CANNOT
 
 
 def _mac(key: bytes, *fields: str) -> str:
@@ -158,13 +162,13 @@ def check_question(key: bytes, headers: Mapping[str, str], *, peer: str) -> Opti
     return question if hmac.compare_digest(given, expected.encode()) else None
 
 
-def build_reply(key: bytes, *, peer: str, nonce: str, answer: Answer) -> bytes:
+def build_reply(key: bytes, *, peer: str, nonce: str, answer: PeerAnswer) -> bytes:
     """JSON that says the answer; the signature covers who says it and to which question."""
     mac = _mac(key, "reply", peer, nonce, answer.value)
     return json.dumps({"answer": answer.value, "mac": mac}).encode()
 
 
-def read_reply(key: bytes, *, peer: str, nonce: str, text: bytes) -> Answer:
+def read_reply(key: bytes, *, peer: str, nonce: str, text: bytes) -> PeerAnswer:
     """Read what this peer says to this question; SILENT unless it is that to the last bit.
 
     There are only three good replies to a question, so nothing that others wrote is parsed.
@@ -172,4 +176,4 @@ def read_reply(key: bytes, *, peer: str, nonce: str, text: bytes) -> Answer:
     for answer in _SPOKEN:
         if hmac.compare_digest(build_reply(key, peer=peer, nonce=nonce, answer=answer), text):
             return answer
-    return Answer.SILENT
+    return PeerAnswer.SILENT

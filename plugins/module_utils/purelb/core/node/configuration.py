@@ -75,20 +75,20 @@ NOWHERE = NodeConfig(local_interface="none", dummy_interface="")
 
 
 @dataclass(frozen=True)
-class Choice:
+class SelectedConfig:
     """What applies to a node; without a configuration it announces nothing."""
 
     state: SelectorState
     config: Optional[NodeConfig]
 
 
-def choose(configs: Iterable[NodeConfig], labels: Mapping[str, str]) -> Choice:
+def choose(configs: Iterable[NodeConfig], labels: Mapping[str, str]) -> SelectedConfig:
     """Find the configuration of a node with these labels."""
     known = tuple(configs)
     if not known:
-        return Choice(SelectorState.DEFAULT, NodeConfig())
+        return SelectedConfig(SelectorState.DEFAULT, NodeConfig())
     matching = [c for c in known if all(one.matches(labels) for one in c.selector)]
     if not matching:
-        return Choice(SelectorState.DESELECTED, None)
+        return SelectedConfig(SelectorState.DESELECTED, None)
     best = min(matching, key=lambda c: (not c.selector, c.name))
-    return Choice(SelectorState.INVALID if best.problem else SelectorState.CONFIGURED, best)
+    return SelectedConfig(SelectorState.INVALID if best.problem else SelectorState.CONFIGURED, best)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Tuple
 
 from ..model import Address
-from .packets import Claim
+from .packets import AddressClaim
 
 Place = Tuple[int, Address]
 
@@ -34,7 +34,7 @@ MOST_HOSTS = 4
 
 
 @dataclass(frozen=True)
-class Conflict:
+class DuplicateAddress:
     """A host that has an address which this node holds on a link."""
 
     address: Address
@@ -43,7 +43,7 @@ class Conflict:
 
 
 @dataclass(frozen=True)
-class Guard:
+class AddressProbe:
     """What is known of one held address.
 
     `conflict_until` is how long a claim answers the probe of a suspicion; `hosts` are those that
@@ -55,7 +55,7 @@ class Guard:
     conflict_until: float = float("-inf")
     hosts: Mapping[bytes, float] = field(default_factory=dict)
 
-    def heard(self, mac: bytes, *, now: float) -> Tuple[Guard, bool]:
+    def heard(self, mac: bytes, *, now: float) -> Tuple[AddressProbe, bool]:
         """Take note that another host claims the address; whether that is a new conflict."""
         hosts = {host: at for host, at in self.hosts.items() if now < at + ABSENT_AFTER}
         if mac in hosts:
@@ -66,30 +66,34 @@ class Guard:
             return replace(self, hosts={**hosts, mac: now}), True
         return replace(self, is_suspect=True, probe_at=now + CONFIRM_AFTER), False
 
-    def probed(self, now: float) -> Guard:
+    def probed(self, now: float) -> AddressProbe:
         """Take note of a probe sent now."""
         until = now + ANSWER_WITHIN if self.is_suspect else self.conflict_until
         return replace(self, probe_at=now + PROBE_EVERY, is_suspect=False, conflict_until=until)
 
 
 @dataclass(frozen=True)
-class Watch:
+class ConflictDetector:
     """The held addresses under guard, the MACs of this node, and when the next batch may be sent.
 
     Held addresses are (link index, address).
     """
 
-    guards: Mapping[Place, Guard] = field(default_factory=dict)
+    guards: Mapping[Place, AddressProbe] = field(default_factory=dict)
     own: FrozenSet[bytes] = frozenset()
     batch_at: float = float("-inf")
 
-    def holding(self, places: Iterable[Place], own: Iterable[bytes], *, now: float) -> Watch:
+    def holding(
+        self, places: Iterable[Place], own: Iterable[bytes], *, now: float
+    ) -> ConflictDetector:
         """Guard these places and no others; `own` are the MACs of all links of this node."""
-        fresh = Guard(now + FIRST_PROBE)
+        fresh = AddressProbe(now + FIRST_PROBE)
         guards = {place: self.guards.get(place, fresh) for place in places}
         return replace(self, guards=guards, own=frozenset(own))
 
-    def heard(self, link: int, claim: Claim, *, now: float) -> Tuple[Watch, Optional[Conflict]]:
+    def heard(
+        self, link: int, claim: AddressClaim, *, now: float
+    ) -> Tuple[ConflictDetector, Optional[DuplicateAddress]]:
         """Take note of a claim heard on a link, and the conflict that it proves."""
         place = (link, claim.address)
         guard = self.guards.get(place)
@@ -97,9 +101,9 @@ class Watch:
             return self, None
         after, is_conflict = guard.heard(claim.mac, now=now)
         watch = replace(self, guards={**self.guards, place: after})
-        return watch, Conflict(claim.address, link, claim.mac) if is_conflict else None
+        return watch, DuplicateAddress(claim.address, link, claim.mac) if is_conflict else None
 
-    def due(self, *, now: float) -> Tuple[Watch, List[Place]]:
+    def due(self, *, now: float) -> Tuple[ConflictDetector, List[Place]]:
         """What to probe now, suspects first."""
         if now < self.batch_at:
             return self, []
@@ -108,7 +112,9 @@ class Watch:
         batch = ready[:BATCH]
         if not batch:
             return self, []
-        probed: Dict[Place, Guard] = {place: self.guards[place].probed(now) for place in batch}
+        probed: Dict[Place, AddressProbe] = {
+            place: self.guards[place].probed(now) for place in batch
+        }
         return replace(self, guards={**self.guards, **probed}, batch_at=now + BATCH_EVERY), batch
 
     def _urgency(self, place: Place) -> Tuple[bool, float]:

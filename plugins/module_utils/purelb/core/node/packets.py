@@ -38,7 +38,7 @@ _NEIGHBOR = struct.Struct("!BBHI16s")
 
 
 @dataclass(frozen=True)
-class Claim:
+class AddressClaim:
     """Who says that it has which address."""
 
     mac: bytes
@@ -112,7 +112,7 @@ def build_probe(mac: bytes, address: Address) -> bytes:
     return _build_dad(mac, address)
 
 
-def parse_claim(frame: bytes) -> Optional[Claim]:
+def parse_claim(frame: bytes) -> Optional[AddressClaim]:
     """The claim in a frame; None if it makes none, or is one that no host may send."""
     ethertype, packet = frame[12:14], frame[14:]
     if ethertype == _ETHERTYPE_ARP.to_bytes(2, "big"):
@@ -122,17 +122,17 @@ def parse_claim(frame: bytes) -> Optional[Claim]:
     return None
 
 
-def _arp_claim(packet: bytes) -> Optional[Claim]:
+def _arp_claim(packet: bytes) -> Optional[AddressClaim]:
     if len(packet) < _ARP.size:
         return None
     *kind, operation, mac, address, _target_mac, _target = _ARP.unpack_from(packet)
     is_known = tuple(kind) == _ETHERNET_IPV4 and operation in (_ARP_REQUEST, _ARP_REPLY)
     if not is_known or not any(address):
         return None
-    return Claim(mac, IPv4Address(address))
+    return AddressClaim(mac, IPv4Address(address))
 
 
-def _advertised(sender: bytes, packet: bytes) -> Optional[Claim]:
+def _advertised(sender: bytes, packet: bytes) -> Optional[AddressClaim]:
     body = _neighbor_body(packet)
     if len(body) < _NEIGHBOR.size:
         return None
@@ -141,7 +141,7 @@ def _advertised(sender: bytes, packet: bytes) -> Optional[Claim]:
     address = IPv6Address(target)
     if (kind, code) != (_NEIGHBOR_ADVERTISEMENT, 0) or mac is None or address.is_multicast:
         return None
-    return Claim(mac, address)
+    return AddressClaim(mac, address)
 
 
 def _neighbor_body(packet: bytes) -> bytes:

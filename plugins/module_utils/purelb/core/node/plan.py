@@ -16,8 +16,8 @@ from typing import Dict, FrozenSet, List, Mapping, Optional, Tuple
 
 from ..model import Address, InterfaceAddress, PoolType, Reason
 from ..settings import AddressConfig
-from .decisions import Judgement, Verdict
-from .snapshot import Place, World
+from .decisions import Decisions, VipDecision
+from .snapshot import NodeSnapshot, Place
 
 # The kernel counts an address's life in whole seconds: what differs by less is the same.
 _SLACK = 1.0
@@ -64,7 +64,7 @@ class Plan:
     refresh_at: Optional[float]
 
 
-def _wanted(verdict: Verdict, world: World, now: float) -> Optional[Put]:
+def _wanted(verdict: VipDecision, world: NodeSnapshot, now: float) -> Optional[Put]:
     """The address as it should be now; None where the node is not to hold it."""
     config = world.config if verdict.vip.pool_type is PoolType.LOCAL else world.dummy_config
     lifetimes = _lifetimes(verdict, config, world, now)
@@ -84,7 +84,7 @@ def _wanted(verdict: Verdict, world: World, now: float) -> Optional[Put]:
 
 
 def _lifetimes(
-    verdict: Verdict, config: AddressConfig, world: World, now: float
+    verdict: VipDecision, config: AddressConfig, world: NodeSnapshot, now: float
 ) -> Optional[Tuple[Optional[int], Optional[int]]]:
     """Valid and preferred lifetime; None if no whole second of the node's right is left."""
     valid = config.valid_lifetime or None
@@ -106,7 +106,7 @@ def _is_right(held: InterfaceAddress, want: Put) -> bool:
     )
 
 
-def _is_fresh(held: InterfaceAddress, want: Put, world: World, now: float) -> bool:
+def _is_fresh(held: InterfaceAddress, want: Put, world: NodeSnapshot, now: float) -> bool:
     """Whether a life is neither shorter than it should be nor longer than it may be.
 
     The kernel rounds what is left up to whole seconds, and a wanted life is rounded down.
@@ -127,7 +127,7 @@ def _is_fresh(held: InterfaceAddress, want: Put, world: World, now: float) -> bo
     return abs(lead - (want.valid_lft - (want.preferred_lft or 0))) <= 2 * _SLACK
 
 
-def plan(judgement: Judgement, world: World, *, now: float) -> Plan:
+def plan(judgement: Decisions, world: NodeSnapshot, *, now: float) -> Plan:
     """How the interfaces get from what is to what the judgement says should be."""
     wants: Dict[Place, Put] = {}
     for verdict in judgement.here:
@@ -140,7 +140,7 @@ def plan(judgement: Judgement, world: World, *, now: float) -> Plan:
 
 
 def _difference(
-    judgement: Judgement, world: World, wants: Mapping[Place, Put], now: float
+    judgement: Decisions, world: NodeSnapshot, wants: Mapping[Place, Put], now: float
 ) -> Tuple[Tuple[Remove, ...], Tuple[Put, ...]]:
     """Removals and additions that turn what is on the interfaces into what is wanted."""
     removes: List[Remove] = []

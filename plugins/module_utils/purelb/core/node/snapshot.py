@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import FrozenSet, Mapping, Optional, Sequence, Tuple
 
-from ..election.election import Electorate, Member
-from ..election.leases import Right
+from ..election.election import Member, MembershipView
+from ..election.leases import HoldDeadline
 from ..election.vips import Vip
 from ..model import Address, InterfaceAddress, Link, Network, ServiceGroup, ServiceKey
 from ..settings import ON_DUMMY, AddressConfig
@@ -24,7 +24,7 @@ Place = Tuple[int, Address]
 
 
 @dataclass(frozen=True)
-class World:
+class NodeSnapshot:
     """What a node knows in one cycle.
 
     `links` are the interfaces that it announces local addresses on, `dummy` the one for remote
@@ -37,8 +37,8 @@ class World:
     vips: Mapping[Address, Vip] = field(default_factory=dict)
     groups: Tuple[ServiceGroup, ...] = ()
     endpoints: Mapping[ServiceKey, FrozenSet[str]] = field(default_factory=dict)
-    electorate: Electorate = field(default_factory=Electorate)
-    right: Optional[Right] = None
+    membership: MembershipView = field(default_factory=MembershipView)
+    right: Optional[HoldDeadline] = None
     # By a taint of the own Node, or for good.
     draining: bool = False
     leaving: bool = False
@@ -74,8 +74,8 @@ class World:
 
 
 def electorate_of(
-    members: Sequence[Member], right: Optional[Right], *, listed: bool, now: float
-) -> Electorate:
+    members: Sequence[Member], right: Optional[HoldDeadline], *, listed: bool, now: float
+) -> MembershipView:
     """The electorate as a node sees it that may announce only while its right lasts."""
     healthy = right is not None and now < right.announce_until
-    return Electorate(tuple(members), listed=listed, healthy=healthy)
+    return MembershipView(tuple(members), listed=listed, healthy=healthy)
