@@ -34,7 +34,7 @@ class _Alias(Loader):
         self._module = importlib.import_module(short)
         self._spec = self._module.__spec__
 
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
+    def create_module(self, _spec: ModuleSpec) -> ModuleType:
         return self._module
 
     def exec_module(self, module: ModuleType) -> None:
@@ -44,7 +44,7 @@ class _Alias(Loader):
 
 class _Finder(MetaPathFinder):
     def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+        self, fullname: str, _path: Sequence[str] | None, _target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if fullname in _PACKAGES:
             spec = ModuleSpec(fullname, None, is_package=True)

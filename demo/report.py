@@ -76,7 +76,7 @@ def _vips(result: dict[str, Any]) -> str:
 
 def _findings(result: dict[str, Any]) -> str:
     findings = [
-        f"  {f['severity']}: {f['object']}: {f['message']}\n    -> {f['mend']}"
+        f"  {f['severity']}: {f['object']}: {f['message']}\n    -> {f['remediation']}"
         for f in result["findings"]
     ]
     return "\n".join(["FINDINGS", *(findings or ["  none"])])

@@ -309,7 +309,7 @@ findings:
       type: str
       returned: success
       sample: worker-2 wins the election and does not say that it announces it
-    mend:
+    remediation:
       description: What to do about it.
       type: str
       returned: success

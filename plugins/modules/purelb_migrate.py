@@ -23,18 +23,18 @@ extends_documentation_fragment:
 options:
   step:
     description:
-      - V(look) says how far it is, and V(review) what becomes what; it fails while something is to be decided. Both
+      - V(status) says how far it is, and V(preview) what becomes what; it fails while something is to be decided. Both
         change nothing.
       - V(back_up) writes O(backup), with everything that the other steps change and the objects of v2.
       - V(hand_over) stops the v1 allocator, writes the objects of v2, lets v2 have the Services, and stops the v1 agents.
         v2 has to be installed, with Services without a class left to v1.
       - V(verify) waits until an audit finds no error, and fails if a Service has other addresses than before.
       - V(remove_v1) removes the programs and objects of v1 and has everything stored as v2. V(finish) ends the migration.
-      - V(roll_back) removes the programs of v2 and brings back what the backup has. V(forget) compares everything
+      - V(roll_back) removes the programs of v2 and brings back what the backup has. V(discard) compares everything
         with it and ends the migration.
     type: str
     required: true
-    choices: [look, review, back_up, hand_over, verify, remove_v1, finish, roll_back, forget]
+    choices: [status, preview, back_up, hand_over, verify, remove_v1, finish, roll_back, discard]
   backup:
     description:
       - The file of the backup, on the machine that the module runs on; needed from O(step=back_up) on. Folders are
@@ -42,7 +42,7 @@ options:
     type: path
   accept:
     description:
-      - With O(step=review) and O(step=back_up), take what is proposed for groups without a decision.
+      - With O(step=preview) and O(step=back_up), take what is proposed for groups without a decision.
     type: bool
     default: false
   one_by_one:
@@ -92,7 +92,7 @@ notes:
 EXAMPLES = r"""
 - name: See how far a migration is
   purelb.purelb.purelb_migrate:
-    step: look
+    step: status
   register: migration
 
 - name: Let two Services go first
@@ -116,7 +116,7 @@ backup:
   sample: /root/purelb-v1/backup.json
 v1_programs:
   description: Programs of v1 that are there.
-  returned: with O(step=look)
+  returned: with O(step=status)
   type: list
   elements: str
   sample: [Deployment purelb/allocator, DaemonSet purelb/lbnodeagent]
@@ -128,7 +128,7 @@ remaining:
   sample: [shop/web]
 objects:
   description: The objects of v2. Before the backup also what M(purelb.purelb.purelb_convert) returns.
-  returned: with O(step=review)
+  returned: with O(step=preview)
   type: list
   elements: dict
   sample:

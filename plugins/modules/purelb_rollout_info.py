@@ -116,7 +116,7 @@ nodes:
       type: str
       returned: success
       sample: its Lease is renewed
-    mend:
+    remediation:
       description: What to do if it stays so.
       type: str
       returned: success

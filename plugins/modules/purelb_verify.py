@@ -14,7 +14,7 @@ author:
   - PureLB for Ansible authors (@purelb)
 description:
   - Reads Leases, Services, ServiceGroups, LBNodeAgents and Nodes, holds the election that the agents hold, and compares
-    its outcome with what M(purelb.purelb.purelb_vip_info) saw on the nodes and M(purelb.purelb.purelb_wire_info) heard on
+    its outcome with what M(purelb.purelb.purelb_vip_info) saw on the nodes and M(purelb.purelb.purelb_neighbor_info) heard on
     a segment.
   - "A local address must be on exactly one node, the winner, on the interface that the node's configuration says, and
     for no longer than the node's Lease. A remote address must be on the dummy interface of every node that should have
@@ -40,7 +40,7 @@ options:
     default: {}
   answers:
     description:
-      - What M(purelb.purelb.purelb_wire_info) returned as RV(purelb.purelb.purelb_wire_info#module:answers); the lists of
+      - What M(purelb.purelb.purelb_neighbor_info) returned as RV(purelb.purelb.purelb_neighbor_info#module:answers); the lists of
         several hosts can be joined.
     type: list
     elements: dict
@@ -63,7 +63,7 @@ options:
     default: error
 seealso:
   - module: purelb.purelb.purelb_vip_info
-  - module: purelb.purelb.purelb_wire_info
+  - module: purelb.purelb.purelb_neighbor_info
   - module: purelb.purelb.purelb_lease_info
 notes:
   - The user needs the verb list on C(leases), C(servicegroups.purelb.io) and C(lbnodeagents.purelb.io) in O(namespace),

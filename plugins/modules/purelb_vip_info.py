@@ -41,7 +41,7 @@ extends_documentation_fragment:
   - purelb.purelb.reading
 seealso:
   - module: purelb.purelb.purelb_verify
-  - module: purelb.purelb.purelb_wire_info
+  - module: purelb.purelb.purelb_neighbor_info
 notes:
   - Needs Linux, and Python 3.9 or later on the node.
 """

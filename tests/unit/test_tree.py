@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
+from collections import Counter
 
 from purelb_agent import __version__
 from tests.support import ROOT
@@ -43,3 +45,37 @@ def test_modules_are_gpl_and_everything_else_is_apache():
 
 def test_the_programs_have_the_collections_version():
     assert f"\nversion: {__version__}\n" in (ROOT / "galaxy.yml").read_text()
+
+
+LARGEST = 20
+
+
+def python_files():
+    return [path for path in sources() if path.suffix == ".py" and path.is_file()]
+
+
+def test_no_folder_has_more_files_than_a_reader_takes_in_at_once():
+    files = Counter(path.parent.relative_to(ROOT) for path in python_files())
+    assert {str(folder): n for folder, n in files.items() if n > LARGEST} == {}
+
+
+def test_every_package_has_a_docstring():
+    packages = [path for path in python_files() if path.name == "__init__.py"]
+    bare = [path for path in packages if not ast.get_docstring(ast.parse(path.read_text()))]
+    assert bare == []
+    folders = {path.parent for path in packages}
+    subjects = ("agent/purelb_agent", "lab/labkit", "plugins/module_utils/purelb", "tests/support")
+    inside = [p for p in python_files() if str(p.relative_to(ROOT)).startswith(subjects)]
+    assert [path for path in inside if path.parent not in folders] == []
+
+
+def test_a_class_name_means_one_thing():
+    names = Counter(
+        node.name
+        for folder in ("agent/purelb_agent", "plugins/module_utils/purelb/core")
+        for path in (ROOT / folder).rglob("*.py")
+        if not path.stem.endswith(("_pb2", "_pb2_grpc"))
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ClassDef)
+    )
+    assert [name for name, count in names.items() if count > 1] == []

@@ -55,7 +55,7 @@ _CONVERT = "convert"
 _STILL_ASKED_SECONDS = 3.0
 _ENVIRONMENT = """\
   PURELB_NAMESPACE   namespace of the ServiceGroups and of the lock (purelb-system)
-  PURELB_UNCLASSED   on: Services without a loadBalancerClass are ours, too; or off (on)
+  PURELB_CLAIM_UNCLASSED   on: Services without a loadBalancerClass are ours, too; or off (on)
   PURELB_DRAINING    on: an event PreemptScheduled about a Node taints it; or off (on)
   PURELB_CONVERSION  on: the API server is served conversions between API versions; or off (off)
 """
@@ -74,7 +74,7 @@ class _Setting:
     def parse(cls, environ: Mapping[str, str]) -> _Setting:
         return cls(
             environ.get("PURELB_NAMESPACE") or DEFAULT_NAMESPACE,
-            claimed(unclassed=parse_switch(environ, "PURELB_UNCLASSED", default=True)),
+            claimed(unclassed=parse_switch(environ, "PURELB_CLAIM_UNCLASSED", default=True)),
             parse_switch(environ, "PURELB_DRAINING", default=True),
             parse_switch(environ, "PURELB_CONVERSION", default=False),
         )
@@ -127,7 +127,7 @@ class _Leading:
         tasks.start("watch-services", services.run())
         tasks.start("allocate", allocating.run())
         tasks.start("group-status", self._status.run())
-        tasks.start("elsewhere", self._ipam_queue.run())
+        tasks.start("ipam queue", self._ipam_queue.run())
         tasks.start("events", self._events.run())
         if self._setting.has_draining:
             self._start_preempting(tasks)

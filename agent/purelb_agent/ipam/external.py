@@ -142,10 +142,10 @@ def _parsed(group: ServiceGroup, text: str) -> Address:
 
 def _refused(problem: grpc.aio.AioRpcError) -> IpamError:
     code = problem.code()
-    mend = f"; {_MENDS[code]}" if code in _MENDS else ""
+    remediation = f"; {_MENDS[code]}" if code in _MENDS else ""
     is_exhausted = code is grpc.StatusCode.RESOURCE_EXHAUSTED
     return IpamError(
-        f"{_spelled(code)}: {(problem.details() or '')[:_LONGEST_DETAIL]}{mend}",
+        f"{_spelled(code)}: {(problem.details() or '')[:_LONGEST_DETAIL]}{remediation}",
         is_exhausted=is_exhausted,
         is_permanent=not is_exhausted and code not in _PASSING,
     )

@@ -2,5 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The node's own Lease, and what the node does while the API server is away.
 
-The only package that writes the Lease. Whether the node may hold addresses is decided in core/election.
+The only package that writes the Lease. Whether the node may
+hold addresses is decided in core/election.
 """

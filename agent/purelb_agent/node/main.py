@@ -52,16 +52,16 @@ _ENVIRONMENT = """\
   PURELB_RENEW_DEADLINE  when a node withdraws if renewals fail (7s)
   PURELB_RETRY_PERIOD    pause between failed renewals (2s)
   PURELB_OUTAGE_HOLD     whether addresses stay while nobody reaches the API: on or off (on)
-  PURELB_UNCLASSED       whether Services without a loadBalancerClass are ours: on or off (on)
+  PURELB_CLAIM_UNCLASSED       whether Services without a loadBalancerClass are ours: on or off (on)
   PURELB_DRAINING        whether taints of a leaving node keep addresses away: on or off (on)
 """
 
 
 def _identity() -> Identity:
-    mend = "set it from the pod's fields, as the role purelb_install does"
+    remediation = "set it from the pod's fields, as the role purelb_install does"
     return Identity(
-        node=required(os.environ, "PURELB_NODE_NAME", mend),
-        instance=required(os.environ, "PURELB_POD_UID", mend),
+        node=required(os.environ, "PURELB_NODE_NAME", remediation),
+        instance=required(os.environ, "PURELB_POD_UID", remediation),
         namespace=os.environ.get("PURELB_NAMESPACE") or DEFAULT_NAMESPACE,
     )
 
@@ -99,7 +99,7 @@ class _Settings:
         return cls(
             _identity(),
             LeaseTiming.parse(os.environ),
-            claimed(unclassed=parse_switch(os.environ, "PURELB_UNCLASSED", default=True)),
+            claimed(unclassed=parse_switch(os.environ, "PURELB_CLAIM_UNCLASSED", default=True)),
             parse_switch(os.environ, "PURELB_DRAINING", default=True),
             read_key(PEER_KEY) if holds else None,
             options.metrics_port,

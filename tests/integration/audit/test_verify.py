@@ -127,7 +127,7 @@ def test_an_address_on_a_second_node_is_seen_by_all_three(cluster, second, run_m
     seen = run_module(wrong, "purelb_vip_info", pools=["172.28.1.220-172.28.1.250", "fd28::/32"])
     by_hand = {one["address"]: one["valid_lifetime"] for one in seen["vips"]}
     assert {vip: by_hand[vip] for vip in vips} == dict.fromkeys(vips)
-    answers = run_module("client", "purelb_wire_info", vips=vips)["answers"]
+    answers = run_module("client", "purelb_neighbor_info", vips=vips)["answers"]
     both = {v: {mac_of(cluster, n) for n in (wrong, holder_but(cluster, v, wrong))} for v in vips}
     assert {one["address"]: set(one["macs"]) for one in answers} == both
     shown = verify(succeeds=False)
@@ -222,7 +222,7 @@ def test_metrics_are_read_from_a_host_that_reaches_the_nodes(cluster, run_module
 
 
 def test_what_cannot_be_asked_for_is_refused_with_the_mend(cluster, run_module):
-    refused = run_module("client", "purelb_wire_info", succeeds=False, vips=["10.100.0.7"])
+    refused = run_module("client", "purelb_neighbor_info", succeeds=False, vips=["10.100.0.7"])
     assert "10.100.0.7 is not on a segment of this host" in refused["msg"]
     refused = run_module("n1", "purelb_vip_info", succeeds=False, pools=["172.28.1.0-x"])
     assert "pools: '172.28.1.0-x' is not a CIDR or first-last" in refused["msg"]

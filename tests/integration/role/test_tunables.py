@@ -68,8 +68,8 @@ ROWS: list[tuple[str, Any, str, tuple[Any, ...], Any]] = [
     ("lease_duration", "30s", AGENT, (*PROGRAM, "env", "PURELB_LEASE_DURATION"), "30s"),
     ("renew_deadline", "20s", AGENT, (*PROGRAM, "env", "PURELB_RENEW_DEADLINE"), "20s"),
     ("retry_period", "4s", AGENT, (*PROGRAM, "env", "PURELB_RETRY_PERIOD"), "4s"),
-    ("unclassed", False, ALLOCATOR, (*PROGRAM, "env", "PURELB_UNCLASSED"), "off"),
-    ("unclassed", False, AGENT, (*PROGRAM, "env", "PURELB_UNCLASSED"), "off"),
+    ("claim_unclassed", False, ALLOCATOR, (*PROGRAM, "env", "PURELB_CLAIM_UNCLASSED"), "off"),
+    ("claim_unclassed", False, AGENT, (*PROGRAM, "env", "PURELB_CLAIM_UNCLASSED"), "off"),
     ("outage_hold", False, AGENT, (*PROGRAM, "env", "PURELB_OUTAGE_HOLD"), "off"),
     ("outage_hold", False, AGENT, (*POD, "volumes"), None),
     (

@@ -29,7 +29,8 @@ PAGE = read("docs/operate.md")
 SOURCES = [
     path
     for folder in ("agent/purelb_agent", "plugins/module_utils/purelb/core")
-    for path in sorted((ROOT / folder).glob("*.py"))
+    for path in sorted((ROOT / folder).rglob("*.py"))
+    if "_pb2" not in path.name
 ]
 ALERTS = ROOT / "roles/purelb_install/files/monitoring/alerts.yaml"
 RULES = {rule["alert"]: rule for rule in yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]}

@@ -3,7 +3,6 @@
 
 import os
 from collections import OrderedDict
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +10,9 @@ import pytest
 from tests.support import ROOT
 from tests.support.lab import scheduling
 from tests.support.lab.scheduling import FIGURE, Figures, Scheduling
+
+CLOCKS, OUTAGE = "faults/test_clocks.py", "outage/test_outage.py"
+DOCS, MOLECULE = "docs/test_pages.py", "role/test_molecule.py"
 
 
 @pytest.mark.parametrize(
@@ -52,15 +54,17 @@ def test_workers_begin_with_the_longest_files(
     monkeypatch: pytest.MonkeyPatch, worker: str, order: list[str]
 ):
     monkeypatch.setenv("PYTEST_XDIST_WORKER", worker)
-    files = {"a": "a", "clocks": "clocks", "outage-1": "outage", "outage-2": "outage", "b": "b"}
-    items = [SimpleNamespace(name=n, path=Path(f"/x/test_{f}.py")) for n, f in files.items()]
+    files = {"a": "a", "clocks": CLOCKS, "outage-1": OUTAGE, "outage-2": OUTAGE, "b": "b"}
+    items = [
+        SimpleNamespace(name=n, path=ROOT / f"tests/integration/{f}") for n, f in files.items()
+    ]
     scheduling.put_longest_first(items)
     assert [item.name for item in items] == order
 
 
 def test_the_files_that_take_long_are_there():
-    there = {path.name for path in (ROOT / "tests/integration").rglob("test_*.py")}
-    assert [name for name in scheduling.LONGEST if name not in there] == []
+    folder = ROOT / "tests/integration"
+    assert [name for name in scheduling.LONGEST if not (folder / name).is_file()] == []
 
 
 class Worker:
@@ -76,15 +80,15 @@ class Worker:
 @pytest.mark.parametrize(
     ("name", "order"),
     [
-        ("gw0", ["docs", "molecule", "outage", "a"]),
-        ("gw1", ["docs", "molecule", "outage", "a"]),
-        ("gw2", ["outage", "a", "docs", "molecule"]),
+        ("gw0", [DOCS, MOLECULE, OUTAGE, "a"]),
+        ("gw1", [DOCS, MOLECULE, OUTAGE, "a"]),
+        ("gw2", [OUTAGE, "a", DOCS, MOLECULE]),
     ],
 )
 def test_files_that_wait_are_the_last_workers_as_long_as_there_are_some(
     name: str, order: list[str]
 ):
-    tests = [f"x/test_{file}.py::test_it" for file in ("docs", "outage", "molecule", "a")]
+    tests = [f"tests/integration/{file}::test_it" for file in (DOCS, OUTAGE, MOLECULE, "a")]
     scheduling, worker = Scheduling.__new__(Scheduling), Worker(name)
     scheduling.numnodes = 3
     scheduling.workqueue = OrderedDict((test.partition("::")[0], {test: False}) for test in tests)
@@ -92,7 +96,7 @@ def test_files_that_wait_are_the_last_workers_as_long_as_there_are_some(
     while scheduling.workqueue:
         scheduling._assign_work_unit(worker)  # noqa: SLF001 - where xdist asks
     assert [tests[number] for number in worker.given] == [
-        f"x/test_{file}.py::test_it" for file in order
+        f"tests/integration/{file}::test_it" for file in order
     ]
 
 

@@ -129,9 +129,11 @@ def _refused(answer: requests.Response) -> IpamError:
     except (ValueError, AttributeError):
         detail = answer.reason
     status = answer.status_code
-    mend = f"; {_MENDS[status]}" if status in _MENDS else ""
+    remediation = f"; {_MENDS[status]}" if status in _MENDS else ""
     is_passing = status == _BUSY or status >= _SERVER_ERROR
-    return IpamError(f"it answers {status}: {detail[:200]}{mend}", is_permanent=not is_passing)
+    return IpamError(
+        f"it answers {status}: {detail[:200]}{remediation}", is_permanent=not is_passing
+    )
 
 
 def _unreachable(problem: requests.RequestException, seconds: float) -> IpamError:

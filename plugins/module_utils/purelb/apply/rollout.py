@@ -38,7 +38,7 @@ class NodeState:
     done: bool
     begun: bool
     reason: str
-    mend: str = ""
+    remediation: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Rollout:
         """What to say when nothing has moved for so long."""
         waiting = [state for state in self.nodes if not state.done]
         stuck = [state for state in waiting if state.begun] or waiting
-        what = " ".join(f"{one.node}: {one.reason}. {one.mend}" for one in stuck)
+        what = " ".join(f"{one.node}: {one.reason}. {one.remediation}" for one in stuck)
         others = [state.node for state in waiting if state not in stuck]
         rest = f"Not touched, with the agents of before: {', '.join(others)}. " if others else ""
         return (
@@ -90,12 +90,14 @@ def _state(pod: Object, leases: Mapping[str, audit.LeaseReport], revision: str) 
     where = f"kubectl -n {metadata['namespace']}"
     logs = f"Look at: {where} logs {name}."
 
-    def not_done(reason: str, mend: str = "", *, begun: bool = True) -> NodeState:
-        return NodeState(node, name, done=False, begun=begun, reason=reason, mend=mend)
+    def not_done(reason: str, remediation: str = "", *, begun: bool = True) -> NodeState:
+        return NodeState(
+            node, name, done=False, begun=begun, reason=reason, remediation=remediation
+        )
 
     if metadata.get("deletionTimestamp"):
-        mend = f"Look whether its kubelet answers: kubectl describe node {node}."
-        return not_done(f"the agent of before has not ended (Pod {name})", mend)
+        remediation = f"Look whether its kubelet answers: kubectl describe node {node}."
+        return not_done(f"the agent of before has not ended (Pod {name})", remediation)
     if metadata.get("labels", {}).get(REVISION_LABEL) != revision:
         return not_done("it has the agent of before", begun=False)
     if not _is_ready(pod):
@@ -119,8 +121,10 @@ def _lease_state(
         return not_done(f"its Lease is of another Pod than {name}", logs)
     if not report.is_live:
         age = "never" if report.age is None else f"{report.age:.0f} s ago"
-        mend = f"{logs} Compare this machine's clock with the node's, too."
-        return not_done(f"its Lease was renewed {age}, and lasts {report.lease.duration:g} s", mend)
+        remediation = f"{logs} Compare this machine's clock with the node's, too."
+        return not_done(
+            f"its Lease was renewed {age}, and lasts {report.lease.duration:g} s", remediation
+        )
     return NodeState(node, name, done=True, begun=True, reason="its Lease is renewed")
 
 

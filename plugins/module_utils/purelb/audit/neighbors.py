@@ -52,8 +52,8 @@ class Place(NamedTuple):
     addresses: Tuple[Address, ...]
 
 
-def wire_info(params: Mapping[str, Any]) -> Dict[str, Any]:
-    """The work of the module purelb_wire_info."""
+def neighbor_info(params: Mapping[str, Any]) -> Dict[str, Any]:
+    """The work of the module purelb_neighbor_info."""
     if params["count"] < 1 or params["timeout"] <= 0:
         raise SettingError("timeout and count must be more than 0, or nobody is asked")
     vips = [_parse(text) for text in params["vips"]]
@@ -93,7 +93,7 @@ def _interface_to(vip: Address) -> str:
     name, _own, gateway = routes.route(str(vip))
     if gateway not in _NOT_ROUTED or str(name) == str(conf.loopback_name):
         raise PureLBError(
-            f"{vip} is not on a segment of this host: run purelb_wire_info on a host of its "
+            f"{vip} is not on a segment of this host: run purelb_neighbor_info on a host of its "
             "segment, or name the interface"
         )
     return str(name)
@@ -141,7 +141,8 @@ def _listen(segment: Any, place: Place, claims: Claims, *, until: float) -> None
 def _refused(name: str, problem: OSError) -> PureLBError:
     if isinstance(problem, PermissionError):
         return PureLBError(
-            "not allowed to send and receive frames: run purelb_wire_info as root (become: true), "
+            "not allowed to send and receive frames: run purelb_neighbor_info as root "
+            "(become: true), "
             "or with the capability NET_RAW"
         )
     return PureLBError(f"cannot use the interface {name}: {problem}")

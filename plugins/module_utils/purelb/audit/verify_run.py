@@ -68,7 +68,7 @@ def verification(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> 
 
 
 def answers_of(results: Iterable[Mapping[str, Any]]) -> Tuple[NeighborReply, ...]:
-    """What purelb_wire_info heard; of several hosts that were asked, all of it together."""
+    """What purelb_neighbor_info heard; of several hosts that were asked, all of it together."""
     macs: Dict[Address, Tuple[bytes, ...]] = {}
     own: Dict[Address, bool] = {}
     try:
@@ -79,7 +79,7 @@ def answers_of(results: Iterable[Mapping[str, Any]]) -> Tuple[NeighborReply, ...
             own[address] = own.get(address, False) or bool(one["own"])
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
         raise PureLBError(
-            f"answers: is not what purelb_wire_info returns as answers ({problem!r})"
+            f"answers: is not what purelb_neighbor_info returns as answers ({problem!r})"
         ) from problem
     return tuple(NeighborReply(address, macs[address], own[address]) for address in macs)
 
@@ -133,7 +133,7 @@ def outcome(found: Verification, params: Mapping[str, Any]) -> Dict[str, Any]:
         result["failed"] = True
         result["msg"] = (
             f"{counts[Severity.ERROR]} errors and {counts[Severity.WARNING]} warnings; the first: "
-            f"{first.code}: {first.object}: {first.message}. What to do: {first.mend}"
+            f"{first.code}: {first.object}: {first.message}. What to do: {first.remediation}"
         )
     return result
 

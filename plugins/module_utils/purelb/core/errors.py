@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What can be wrong with input that the core is given. Each text names the mend."""
+"""What can be wrong with input that the core is given. each text names the remedy."""
 
 from __future__ import annotations
 

@@ -113,9 +113,9 @@ class AddressConfig:
 ON_DUMMY = AddressConfig(0, 0, no_prefix_route=False)
 
 
-def required(mapping: Mapping[str, str], name: str, mend: str) -> str:
+def required(mapping: Mapping[str, str], name: str, remediation: str) -> str:
     """Value of a setting that has no default; the error says how to provide it."""
     value = mapping.get(name, "")
     if not value:
-        raise SettingError(f"{name} is not set; {mend}")
+        raise SettingError(f"{name} is not set; {remediation}")
     return value

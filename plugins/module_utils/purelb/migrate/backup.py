@@ -79,13 +79,15 @@ def write(backup: Backup, path: str) -> str:
 
 def read(path: str, checksum: str) -> Backup:
     """The backup in a file; an error unless it is the one with this checksum."""
-    mend = "give the file of the first run; the ConfigMap purelb-migration says which that was"
+    remediation = (
+        "give the file of the first run; the ConfigMap purelb-migration says which that was"
+    )
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ClusterError(f"backup: {path} cannot be read: {error}: {mend}") from error
+        raise ClusterError(f"backup: {path} cannot be read: {error}: {remediation}") from error
     if _sum(text) != checksum:
-        raise ClusterError(f"backup: {path} is not what this migration began with: {mend}")
+        raise ClusterError(f"backup: {path} is not what this migration began with: {remediation}")
     content: Dict[str, Any] = json.loads(text)
     return Backup(tuple(content["before"]), tuple(content["becomes"]))
 

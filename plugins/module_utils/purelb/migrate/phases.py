@@ -19,7 +19,7 @@ from ..module.kube import Cluster, Object
 from ..module.manifests import reference
 from . import backup, conversion, handover
 from .context import AGENT, ALLOCATOR, BACKED_UP, DONE, HANDED_OVER, VERIFIED, MigrationContext
-from .rollback import forget, roll_back
+from .rollback import discard, roll_back
 
 
 def manage(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Dict[str, Any]:  # noqa: FBT001 - run() calls it so
@@ -30,12 +30,12 @@ def manage(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Dict[s
     return {**passage.result(), **result}
 
 
-def _look(passage: MigrationContext, _params: Dict[str, Any]) -> Dict[str, Any]:
+def _status(passage: MigrationContext, _params: Dict[str, Any]) -> Dict[str, Any]:
     """How far it is; changes nothing."""
     return {"v1_programs": [reference(obj) for obj in passage.programs_of_v1()]}
 
 
-def _review(passage: MigrationContext, params: Dict[str, Any]) -> Dict[str, Any]:
+def _preview(passage: MigrationContext, params: Dict[str, Any]) -> Dict[str, Any]:
     """What becomes what; fails while a human has to decide."""
     if passage.phase:
         return {"objects": list(passage.backup().becomes)}
@@ -78,7 +78,7 @@ def _back_up(passage: MigrationContext, params: Dict[str, Any]) -> Dict[str, Any
     old = [obj for obj in found if obj["kind"] in ("ServiceGroup", "LBNodeAgent")]
     review = _convert(passage, old, params)
     if _open(review, accepts=params["accept"]):
-        raise ClusterError("step: back_up comes after review, which says what is to be decided")
+        raise ClusterError("step: back_up comes after preview, which says what is to be decided")
     passage.keep(backup.take(found, review["objects"]))
     return {}
 
@@ -171,7 +171,7 @@ def _await_health(passage: MigrationContext) -> None:
         params = {"namespace": passage.target, "leader_locks": None}
         found = cluster_reader.lease_info(passage.cluster, params, check_mode=True)["findings"]
         bad = [one for one in found if one["severity"] == Severity.ERROR.value]
-        return [f"{one['object']}: {one['message']}: {one['mend']}" for one in bad]
+        return [f"{one['object']}: {one['message']}: {one['remediation']}" for one in bad]
 
     passage.await_nothing(look, "the audit finds errors")
 
@@ -202,14 +202,14 @@ def _name(obj: Object) -> str:
 
 
 _STEPS: Dict[str, Callable[[MigrationContext, Dict[str, Any]], Dict[str, Any]]] = {
-    "look": _look,
-    "review": _review,
+    "status": _status,
+    "preview": _preview,
     "back_up": _back_up,
     "hand_over": _hand_over,
     "verify": _verify,
     "remove_v1": _remove_v1,
     "finish": _finish,
     "roll_back": roll_back,
-    "forget": forget,
+    "discard": discard,
 }
 STEPS = tuple(_STEPS)

@@ -41,7 +41,7 @@ def roll_back(passage: MigrationContext, _params: Dict[str, Any]) -> Dict[str, A
     return {}
 
 
-def forget(passage: MigrationContext, _params: Dict[str, Any]) -> Dict[str, Any]:
+def discard(passage: MigrationContext, _params: Dict[str, Any]) -> Dict[str, Any]:
     """Compare everything with the backup, and end the migration if all is as it was."""
     if passage.phase == "":
         return {}

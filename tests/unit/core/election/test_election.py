@@ -111,7 +111,7 @@ class TestCandidates:
         assert winners == {rank("abcd", vip)[0]}
 
     @pytest.mark.parametrize(
-        ("electorate", "reason"),
+        ("membership", "reason"),
         [
             (MembershipView((), listed=True), Reason.NO_ELIGIBLE_NODES),
             (MembershipView((), listed=False), Reason.LEASES_NOT_LISTED),
@@ -180,11 +180,15 @@ class TestPreference:
     ALL = frozenset({"n1", "n2", "n3"})
 
     @pytest.mark.parametrize("vip", [VIP4, VIP6], ids=["v4", "v6"])
-    @pytest.mark.parametrize("near", [{"n1"}, {"n2"}, {"n3"}, {"n2", "n3"}, {"n2", "n9"}], ids=str)
+    @pytest.mark.parametrize(
+        "near",
+        [["n1"], ["n2"], ["n3"], ["n2", "n3"], ["n2", "n9"]],
+        ids=str,
+    )
     def test_nodes_with_an_endpoint_come_first(self, vip, near):
         free = Decision("n1", Reason.ELECTION_WON, self.ALL)
         preferred = prefer(vip, free, frozenset(near))
-        assert preferred.winner == rank(near & self.ALL, vip)[0]
+        assert preferred.winner == rank(self.ALL.intersection(near), vip)[0]
         assert not preferred.affinity_ignored
 
     def test_all_candidates_compete_where_none_has_an_endpoint(self):

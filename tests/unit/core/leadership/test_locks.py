@@ -104,7 +104,7 @@ def test_a_finding_names_the_lock_the_holder_and_the_mend():
     (finding,) = lock_findings([judge_lock(LEASE, lease(renewed=16), wall_time=NOW)])
     assert finding.object == "Lease purelb-system/purelb-allocator"
     assert finding.message.startswith("was last renewed 16 s ago by a, with a duration of 15 s")
-    assert finding.mend.startswith("look at the pods")
+    assert finding.remediation.startswith("look at the pods")
 
 
 def test_a_lock_as_plain_data():

@@ -99,7 +99,7 @@ def test_what_is_neither_is_no_answer():
 )
 def test_what_cannot_be_asked_is_refused(params, words):
     with pytest.raises(SettingError, match=words):
-        neighbors.wire_info({**PARAMS, **params})
+        neighbors.neighbor_info({**PARAMS, **params})
 
 
 @pytest.mark.parametrize(("is_up", "state"), [(None, "is not there"), (False, "is down")])
@@ -109,13 +109,13 @@ def test_an_interface_that_cannot_be_used_is_named_with_those_that_can(monkeypat
         found.append(Interface(2, "eth9", b"", is_up, "down", {}, ()))
     monkeypatch.setattr(neighbors, "interfaces", lambda: found)
     with pytest.raises(PureLBError, match=f"interface: eth9 {state}; up are: lo"):
-        neighbors.wire_info({**PARAMS, "interface": "eth9"})
+        neighbors.neighbor_info({**PARAMS, "interface": "eth9"})
 
 
 @pytest.mark.parametrize("vip", ["127.0.0.1", "::1"])
 def test_an_address_behind_no_segment_is_refused(vip):
     with pytest.raises(PureLBError, match="is not on a segment of this host"):
-        neighbors.wire_info({**PARAMS, "vips": [vip]})
+        neighbors.neighbor_info({**PARAMS, "vips": [vip]})
 
 
 def test_who_may_not_send_frames_is_told_how_to(monkeypatch):

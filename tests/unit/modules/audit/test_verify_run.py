@@ -170,7 +170,7 @@ def test_the_interfaces_are_those_of_the_nodes_configuration():
 
 @pytest.mark.parametrize("answers", [[{}], [{"address": "x", "macs": [], "own": False}], [None]])
 def test_what_is_no_answer_is_refused(answers):
-    with pytest.raises(PureLBError, match="answers: is not what purelb_wire_info returns"):
+    with pytest.raises(PureLBError, match="answers: is not what purelb_neighbor_info returns"):
         verified({"answers": answers})
 
 

@@ -15,8 +15,8 @@ import pytest
 from purelb.module.errors import ClusterError
 from tests.support.v1.cluster import NEAR, KilledError, NodeSnapshot, obj
 
-THERE = ("look", "review", "back_up", "hand_over", "verify", "remove_v1", "finish")
-BACK = ("roll_back", "forget")
+THERE = ("status", "preview", "back_up", "hand_over", "verify", "remove_v1", "finish")
+BACK = ("roll_back", "discard")
 
 
 @pytest.fixture
@@ -137,7 +137,7 @@ def test_a_step_that_is_done_changes_nothing(worlds: Any):
         ((), "hand_over", "is at its beginning, and this step comes after backedUp"),
         (THERE[:3], "verify", "is at backedUp, and this step comes after handedOver"),
         (THERE[:4], "remove_v1", "is at handedOver, and this step comes after verified"),
-        (THERE[:4], "forget", "is at handedOver: only one taken back is forgotten"),
+        (THERE[:4], "discard", "is at handedOver: only one taken back is forgotten"),
         ((), "roll_back", "no migration"),
         (THERE, "roll_back", "v1 is removed"),
     ],
@@ -167,16 +167,16 @@ def test_what_is_to_be_decided_stops_it(worlds: Any):
     both = {"v4pool": NEAR, "v6pool": {"pool": "fd07::/124", "subnet": "fd07::/64"}}
     world.put(obj("ServiceGroup", "mixed", spec={"local": both}))
     world.put(obj("ServiceGroup", "far", spec={"local": far}))
-    (review,) = world.run("review")
-    assert review["failed"]
-    assert "ServiceGroup purelb/mixed" in review["msg"]
-    with pytest.raises(ClusterError, match="comes after review"):
+    (preview,) = world.run("preview")
+    assert preview["failed"]
+    assert "ServiceGroup purelb/mixed" in preview["msg"]
+    with pytest.raises(ClusterError, match="comes after preview"):
         world.run("back_up")
-    (accepted,) = world.run("review", accept=True)
+    (accepted,) = world.run("preview", accept=True)
     assert "failed" not in accepted
     world.put(obj("ServiceGroup", "bad", spec={"local": {"v4pool": {"pool": "x"}}}))
-    (review,) = world.run("review", accept=True)
-    assert "ServiceGroup purelb/bad" in review["msg"]
+    (preview,) = world.run("preview", accept=True)
+    assert "ServiceGroup purelb/bad" in preview["msg"]
     assert world.cluster.writes == []
 
 
@@ -215,12 +215,12 @@ def test_what_somebody_else_changed_is_named_after_the_way_back(worlds: Any):
     shop = world.cluster.stored["services", "default", "shop"]
     shop["metadata"]["annotations"]["purelb.io/allocated-from"] = "other"
     with pytest.raises(ClusterError, match="not as before: Service default/shop"):
-        world.run("forget")
+        world.run("discard")
 
 
 def test_a_dry_run_begins_nothing(worlds: Any):
     world = worlds()
-    results = world.run("look", "review", "back_up", check_mode=True)
+    results = world.run("status", "preview", "back_up", check_mode=True)
     assert [one["changed"] for one in results] == [False, False, True]
     assert world.cluster.writes == []
     assert not world.path.exists()

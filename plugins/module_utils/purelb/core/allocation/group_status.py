@@ -98,7 +98,8 @@ def strayed(out_of_pool_addresses: Mapping[ServiceKey, Tuple[Address, ...]]) -> 
         f"{key} ({', '.join(map(str, out_of_pool_addresses[key]))})"
         for key in sorted(out_of_pool_addresses, key=str)[:_NAMED]
     ]
-    more = f" and {len(out_of_pool_addresses) - _NAMED} more" if len(out_of_pool_addresses) > _NAMED else ""
+    unnamed = len(out_of_pool_addresses) - _NAMED
+    more = f" and {unnamed} more" if unnamed > 0 else ""
     return Condition(
         "AddressesOutsidePool",
         True,

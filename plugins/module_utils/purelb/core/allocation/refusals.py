@@ -68,11 +68,13 @@ def conflicting(
     )
 
 
-def none_free(group: ServiceGroup, versions: Iterable[int], mend: str) -> AllocationRefusedError:
+def none_free(
+    group: ServiceGroup, versions: Iterable[int], remediation: str
+) -> AllocationRefusedError:
     """Families of which the group has nothing left."""
     text = " and ".join(FAMILIES[version] for version in versions)
     return AllocationRefusedError(
         RefusalReason.EXHAUSTED,
         group.name,
-        f"ServiceGroup {group.name} has no free {text} address: {mend}",
+        f"ServiceGroup {group.name} has no free {text} address: {remediation}",
     )

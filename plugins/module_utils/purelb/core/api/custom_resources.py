@@ -4,7 +4,7 @@
 """The custom resources of PureLB, ServiceGroup and LBNodeAgent, as records.
 
 A ServiceGroup that cannot be read raises an ObjectError that names the object, the field and the
-mend. An LBNodeAgent that cannot be used becomes a record that says why: a node announces nothing by
+remedy. An LBNodeAgent that cannot be used becomes a record that says why: a node announces nothing by
 it, and is to tell.
 """
 

@@ -3,7 +3,7 @@
 
 """Whether a ServiceGroup or an LBNodeAgent that somebody is about to write can be used.
 
-What cannot be used raises an ObjectError that names the field and the mend. What can be used and is
+What cannot be used raises an ObjectError that names the field and the remedy. What can be used and is
 hardly meant so is a text for a warning. Only asks the parsers that the programs read them with;
 what the API server checks by itself and they do not depend on is left to it.
 """

@@ -65,7 +65,7 @@ class Finding:
     code: FindingCode
     object: str
     message: str
-    mend: str
+    remediation: str
 
 
 def in_order(findings: Iterable[Finding]) -> Tuple[Finding, ...]:
@@ -92,5 +92,5 @@ def finding_dict(finding: Finding) -> Dict[str, str]:
         "code": finding.code,
         "object": finding.object,
         "message": finding.message,
-        "mend": finding.mend,
+        "remediation": finding.remediation,
     }

@@ -41,8 +41,8 @@ def lock_findings(locks: Iterable[LockReport]) -> Iterator[Finding]:
             yield _warning(lock, "lockFlapping", _flapping(lock), f"{_PODS}: why do they end?")
 
 
-def _warning(lock: LockReport, code: FindingCode, message: str, mend: str) -> Finding:
-    return Finding(Severity.WARNING, code, str(lock.name), message, mend)
+def _warning(lock: LockReport, code: FindingCode, message: str, remediation: str) -> Finding:
+    return Finding(Severity.WARNING, code, str(lock.name), message, remediation)
 
 
 def _expired(lock: LockReport) -> str:

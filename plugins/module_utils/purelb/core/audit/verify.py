@@ -197,7 +197,7 @@ def _state_findings(
             Severity.ERROR,
             "dadFailed",
             "duplicate address detection found it in use, so the node does not answer for it",
-            "find the other host by its MAC address: purelb_wire_info shows who answers",
+            "find the other host by its MAC address: purelb_neighbor_info shows who answers",
         ),
         (
             held.tentative and not held.dad_failed,
@@ -228,9 +228,9 @@ def _state_findings(
             "see whether somebody added it by hand; otherwise " + look,
         ),
     )
-    for is_so, severity, code, text, mend in problems:
+    for is_so, severity, code, text, remediation in problems:
         if is_so:
-            yield Finding(severity, code, str(report), f"{one}: {text}", mend)
+            yield Finding(severity, code, str(report), f"{one}: {text}", remediation)
 
 
 def _prefixlen(vip: Vip, network: Network) -> int:

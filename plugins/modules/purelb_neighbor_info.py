@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 ---
-module: purelb_wire_info
+module: purelb_neighbor_info
 short_description: Show who answers for an address on a segment
 version_added: 0.1.0
 author:
@@ -62,7 +62,7 @@ EXAMPLES = r"""
   gather_facts: false
   tasks:
     - name: Ask the segment
-      purelb.purelb.purelb_wire_info:
+      purelb.purelb.purelb_neighbor_info:
         vips: [192.168.1.240, "fd00:1::240"]
       register: segment
 
@@ -125,7 +125,7 @@ def main() -> None:
     )
     if neighbors.IMPORT_ERROR is not None:
         module.fail_json(msg=missing_required_lib("scapy"), exception=neighbors.IMPORT_ERROR)
-    finish.finish(module, lambda: neighbors.wire_info(module.params))
+    finish.finish(module, lambda: neighbors.neighbor_info(module.params))
 
 
 if __name__ == "__main__":
