@@ -7,7 +7,7 @@ from __future__ import annotations
 from purelb.core.allocation.outcomes import Assignment, Refusal
 from purelb.core.model import Address, Service
 from purelb.core.names import ALLOW_LOCAL_ANNOTATION, REEVALUATE_ANNOTATION
-from purelb_agent.kube.events import About, EventReason, Events
+from purelb_agent.kube.events import ObjectReference, EventReason, Events
 from purelb_agent.runtime import log
 
 
@@ -59,5 +59,5 @@ class ServiceEvents:
     def _event(
         self, service: Service, reason: EventReason, message: str, *, kind: str = "Normal"
     ) -> None:
-        about = About("Service", service.key.name, service.key.namespace, service.uid)
-        self._events.tell(about, reason, message, kind=kind)
+        about = ObjectReference("Service", service.key.name, service.key.namespace, service.uid)
+        self._events.record(about, reason, message, kind=kind)

@@ -16,7 +16,7 @@ from purelb.core.api import codec
 from purelb.core.api.nodes import preempt_event_of
 from purelb.core.election.draining import NodeInfo, PreemptEvent, Preemption, PreemptReason, preempt
 from purelb_agent.kube.client import CONFLICT, NOT_FOUND, ApiError, Kube
-from purelb_agent.kube.events import About, Events
+from purelb_agent.kube.events import ObjectReference, Events
 from purelb_agent.kube.store import Json, Table, node_table
 from purelb_agent.runtime import log
 
@@ -103,7 +103,9 @@ class EvictionTainter:
                 "addresses of this node go to others. To undo this remove the taint: "
                 f"kubectl taint node {node.name} {names.SPOT_TAINT_KEY}-"
             )
-            self._events.tell(About("Node", node.name, uid=node.uid), "NodeDraining", message)
+            self._events.record(
+                ObjectReference("Node", node.name, uid=node.uid), "NodeDraining", message
+            )
 
     def _failed(self, node: NodeInfo, decision: Preemption, problem: ApiError) -> None:
         if problem.status == NOT_FOUND:
@@ -114,9 +116,9 @@ class EvictionTainter:
             log.warning("writeFailed", node=node.name, occurrence=decision.mark, error=str(problem))
         if _is_worth_telling(decision, problem) and decision.mark != told:
             told = decision.mark
-            about = About("Node", node.name, uid=node.uid)
+            about = ObjectReference("Node", node.name, uid=node.uid)
             text = _refused(node, problem)
-            self._events.tell(about, "NodeDrainingFailed", text, kind="Warning")
+            self._events.record(about, "NodeDrainingFailed", text, kind="Warning")
         self._forget_failure(node.name)
         pause = min(known.pause * 2, _LONGEST_PAUSE) if known else _PAUSE
         loop = asyncio.get_running_loop()

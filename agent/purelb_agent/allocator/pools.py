@@ -30,7 +30,7 @@ from purelb.core.names import FAMILIES
 from purelb.core.times import format_time
 from purelb_agent.allocator.group_status import GroupStatus
 from purelb_agent.ipam.queue import IpamQueue
-from purelb_agent.kube.events import About, EventReason, Events
+from purelb_agent.kube.events import ObjectReference, EventReason, Events
 from purelb_agent.kube.store import Json, group_table
 from purelb_agent.runtime import clock, log
 from purelb_agent.runtime.metrics import AllocatorMetrics
@@ -249,5 +249,5 @@ class Pools:
         return self._wrong_before.get(name) != text
 
     def _event(self, group: ServiceGroup, reason: EventReason, message: str) -> None:
-        about = About("ServiceGroup", group.name, group.namespace, group.uid)
-        self._events.tell(about, reason, message, kind="Warning")
+        about = ObjectReference("ServiceGroup", group.name, group.namespace, group.uid)
+        self._events.record(about, reason, message, kind="Warning")

@@ -57,7 +57,7 @@ _WAITING = 1000
 
 
 @dataclass(frozen=True)
-class About:
+class ObjectReference:
     """The object that an event is about; a Node has no namespace."""
 
     kind: str
@@ -76,8 +76,8 @@ class Events:
         self._waiting: deque[dict[str, Any]] = deque(maxlen=_WAITING)
         self._work = asyncio.Event()
 
-    def tell(
-        self, about: About, reason: EventReason, message: str, *, kind: str = "Normal"
+    def record(
+        self, about: ObjectReference, reason: EventReason, message: str, *, kind: str = "Normal"
     ) -> None:
         """Leave an event to be sent; its time is now."""
         moment = format_time(clock.wall_time())

@@ -34,7 +34,7 @@ from purelb.core.leadership.leader import (
     released,
 )
 from purelb_agent.kube.client import CONFLICT, NOT_FOUND, ApiError, Kube
-from purelb_agent.kube.events import About, Events
+from purelb_agent.kube.events import ObjectReference, Events
 from purelb_agent.kube.store import Json
 from purelb_agent.runtime import clock, log
 from purelb_agent.runtime.metrics import AllocatorMetrics
@@ -216,8 +216,8 @@ class Elector:
 
     def tell(self, events: Events) -> None:
         """Leave an event on the lock that this replica leads."""
-        about = About("Lease", self._lock.name, self._lock.namespace, self._uid)
-        events.tell(about, "LeaderElected", f"{self._machine.identity} gives out the addresses")
+        about = ObjectReference("Lease", self._lock.name, self._lock.namespace, self._uid)
+        events.record(about, "LeaderElected", f"{self._machine.identity} gives out the addresses")
 
     def _lost(self) -> LeadershipLostError:
         self._metrics.is_leader.set(0)

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from purelb.core.election.peers import OutageAssessment, PeerAnswer, assess_outage, hold_right
 from purelb.core.model import Address, Outage
 from purelb.core.settings import LeaseTiming
-from purelb_agent.kube.events import About, Events
+from purelb_agent.kube.events import ObjectReference, Events
 from purelb_agent.kube.store import NodeStore
 from purelb_agent.lease.peers import Peers
 from purelb_agent.lease.renewer import Renewer
@@ -97,5 +97,5 @@ class OutageKeeper:
             f"The API could not be reached from any node for {seconds:.0f} s; this node kept its "
             "addresses of LoadBalancer Services"
         )
-        about = About("Node", self._renewer.node, uid=self._store.node_uid)
-        self._events.tell(about, "OutageHeld", text)
+        about = ObjectReference("Node", self._renewer.node, uid=self._store.node_uid)
+        self._events.record(about, "OutageHeld", text)

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from purelb.core.model import Address, PoolType, Reason, ServiceKey
 from purelb.core.node.decisions import Decisions, VipDecision
-from purelb_agent.kube.events import About, EventReason, Events
+from purelb_agent.kube.events import ObjectReference, EventReason, Events
 from purelb_agent.kube.store import NodeStore
 
 # A rollout or a restart leaves an address without a candidate for a moment; that is no news.
@@ -77,8 +77,8 @@ class NodeEvents:
     ) -> None:
         service = self._store.services.records.get(key)
         if service is not None:
-            about = About("Service", key.name, key.namespace, service.uid)
-            self._events.tell(about, reason, message, kind=kind)
+            about = ObjectReference("Service", key.name, key.namespace, service.uid)
+            self._events.record(about, reason, message, kind=kind)
 
     def tell_unserved(self, judgement: Decisions, *, is_caretaker: bool, now: float) -> None:
         """Tell of addresses that have been on no node for a while; each once until it is served."""
@@ -103,16 +103,16 @@ class NodeEvents:
 
     def tell_draining(self, taint: str | None, *, done: bool) -> None:
         """Tell of this Node that its taint took its addresses away, or that they come back."""
-        about = About("Node", self._node, uid=self._store.node_uid)
+        about = ObjectReference("Node", self._node, uid=self._store.node_uid)
         if taint is None:
             text = "No taint keeps addresses away any more: this node takes part in elections"
-            self._events.tell(about, "AddressesRestored", text)
+            self._events.record(about, "AddressesRestored", text)
         elif done:
             text = f"All addresses of LoadBalancer Services left this node (taint {taint})"
-            self._events.tell(about, "AddressesDrained", text)
+            self._events.record(about, "AddressesDrained", text)
         else:
             text = f"Not all addresses could be withdrawn (taint {taint}): see the agent's log"
-            self._events.tell(about, "AddressesNotDrained", text, kind="Warning")
+            self._events.record(about, "AddressesNotDrained", text, kind="Warning")
 
     def tell_conflict(self, verdict: VipDecision, mac: str) -> None:
         """Tell that another host has an address of ours, too."""

@@ -21,7 +21,7 @@ from purelb.core.node.conflicts import DuplicateAddress
 from purelb.core.node.decisions import Decisions, VipDecision
 from purelb.core.node.snapshot import Place
 from purelb_agent.kube.client import CONFLICT, NOT_FOUND, ApiError, Kube
-from purelb_agent.kube.events import About, Events
+from purelb_agent.kube.events import ObjectReference, Events
 from purelb_agent.kube.store import NodeStore
 from purelb_agent.node.events import NodeEvents
 from purelb_agent.runtime import clock, log
@@ -57,8 +57,8 @@ class Reporter:
         """Take note of how the node is configured; an object that cannot be used gets an event."""
         config = choice.config
         if choice.state is SelectorState.INVALID and config is not None:
-            self._events.tell(
-                About("LBNodeAgent", config.name, config.namespace, config.uid),
+            self._events.record(
+                ObjectReference("LBNodeAgent", config.name, config.namespace, config.uid),
                 "InvalidConfiguration",
                 f"Node {self._node} announces nothing: {config.problem}",
                 kind="Warning",

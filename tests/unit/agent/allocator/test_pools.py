@@ -26,7 +26,7 @@ class Heard:
     def __init__(self):
         self.events = []
 
-    def tell(self, about, reason, message, *, kind):
+    def record(self, about, reason, message, *, kind):
         self.events.append((reason, about.name))
 
     def since(self):
