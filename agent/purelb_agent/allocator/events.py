@@ -7,7 +7,7 @@ from __future__ import annotations
 from purelb.core.allocation.outcomes import Assignment, Refusal
 from purelb.core.model import Address, Service
 from purelb.core.names import ALLOW_LOCAL_ANNOTATION, REEVALUATE_ANNOTATION
-from purelb_agent.kube.events import ObjectReference, EventReason, Events
+from purelb_agent.kube.events import EventReason, Events, ObjectReference
 from purelb_agent.runtime import log
 
 

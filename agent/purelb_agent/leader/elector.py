@@ -34,7 +34,7 @@ from purelb.core.leadership.leader import (
     released,
 )
 from purelb_agent.kube.client import CONFLICT, NOT_FOUND, ApiError, Kube
-from purelb_agent.kube.events import ObjectReference, Events
+from purelb_agent.kube.events import Events, ObjectReference
 from purelb_agent.kube.store import Json
 from purelb_agent.runtime import clock, log
 from purelb_agent.runtime.metrics import AllocatorMetrics

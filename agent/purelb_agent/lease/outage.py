@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from purelb.core.election.peers import OutageAssessment, PeerAnswer, assess_outage, hold_right
 from purelb.core.model import Address, Outage
 from purelb.core.settings import LeaseTiming
-from purelb_agent.kube.events import ObjectReference, Events
+from purelb_agent.kube.events import Events, ObjectReference
 from purelb_agent.kube.store import NodeStore
 from purelb_agent.lease.peers import Peers
 from purelb_agent.lease.renewer import Renewer

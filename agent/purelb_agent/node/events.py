@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from purelb.core.model import Address, PoolType, Reason, ServiceKey
 from purelb.core.node.decisions import Decisions, VipDecision
-from purelb_agent.kube.events import ObjectReference, EventReason, Events
+from purelb_agent.kube.events import EventReason, Events, ObjectReference
 from purelb_agent.kube.store import NodeStore
 
 # A rollout or a restart leaves an address without a candidate for a moment; that is no news.

@@ -21,7 +21,7 @@ from purelb.core.node.conflicts import DuplicateAddress
 from purelb.core.node.decisions import Decisions, VipDecision
 from purelb.core.node.snapshot import Place
 from purelb_agent.kube.client import CONFLICT, NOT_FOUND, ApiError, Kube
-from purelb_agent.kube.events import ObjectReference, Events
+from purelb_agent.kube.events import Events, ObjectReference
 from purelb_agent.kube.store import NodeStore
 from purelb_agent.node.events import NodeEvents
 from purelb_agent.runtime import clock, log
