@@ -37,7 +37,7 @@ from purelb.core.names import DEFAULT_NAMESPACE
 from purelb.core.node.decisions import Decisions, decide_vips
 from purelb.core.node.plan import Plan, plan
 from purelb.core.node.snapshot import NodeSnapshot, electorate_of
-from purelb_agent.kube.store import LeaseTable
+from purelb_agent.kube.lease_table import LeaseTable
 from purelb_agent.node.decisions import DecisionRecorder
 from purelb_agent.runtime import clock
 from purelb_agent.runtime.metrics import NodeMetrics

@@ -28,7 +28,8 @@ from purelb_agent.allocator.service_writer import ServiceWriter
 from purelb_agent.ipam.port import IpamError
 from purelb_agent.ipam.queue import IpamQueue
 from purelb_agent.kube.client import CONFLICT, NOT_FOUND, ApiError
-from purelb_agent.kube.store import LeaseTable, service_table
+from purelb_agent.kube.lease_table import LeaseTable
+from purelb_agent.kube.tables import service_table
 from purelb_agent.runtime import clock, log
 from purelb_agent.runtime.metrics import AllocatorMetrics
 

@@ -15,9 +15,9 @@ from purelb.core import names
 from purelb.core.api import codec
 from purelb.core.api.nodes import preempt_event_of
 from purelb.core.election.draining import NodeInfo, PreemptEvent, Preemption, PreemptReason, preempt
-from purelb_agent.kube.client import CONFLICT, NOT_FOUND, ApiError, Kube
+from purelb_agent.kube.client import CONFLICT, NOT_FOUND, ApiError, Json, Kube
 from purelb_agent.kube.events import Events, ObjectReference
-from purelb_agent.kube.store import Json, Table, node_table
+from purelb_agent.kube.tables import Table, node_table
 from purelb_agent.runtime import log
 
 _PAUSE, _LONGEST_PAUSE = 1.0, 30.0

@@ -30,8 +30,9 @@ from purelb.core.names import FAMILIES
 from purelb.core.times import format_time
 from purelb_agent.allocator.group_status import GroupStatus
 from purelb_agent.ipam.queue import IpamQueue
+from purelb_agent.kube.client import Json
 from purelb_agent.kube.events import EventReason, Events, ObjectReference
-from purelb_agent.kube.store import Json, group_table
+from purelb_agent.kube.tables import group_table
 from purelb_agent.runtime import clock, log
 from purelb_agent.runtime.metrics import AllocatorMetrics
 

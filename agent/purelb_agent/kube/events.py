@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Kubernetes events: what an operator reads in `kubectl describe`.
+"""Kubernetes events, as shown by `kubectl describe`.
 
-Events are told at once and sent by a task of their own at a bounded rate, so that nothing waits for
-them and no storm of them reaches the API server.
+Events are queued at once and sent by a separate task at a limited rate, so that callers never wait
+and the API server is never flooded.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _API_VERSIONS = {
     "LBNodeAgent": "purelb.io/v2",
     "Lease": "coordination.k8s.io/v1",
 }
-# Events about what is in no namespace are kept in this one, as those of the kubelet are.
-_OF_CLUSTER = "default"
+# Namespace of events about cluster-scoped objects, as the kubelet does it.
+_CLUSTER_NAMESPACE = "default"
 _PER_SECOND = 20
-# All that is ever told, each explained in docs/operate.md.
+# Every reason in use, each explained in docs/operate.md.
 EventReason = Literal[
     "AddressAssigned",
     "AddressConflict",
@@ -52,13 +52,13 @@ EventReason = Literal[
     "Unreachable",
     "Withdrawn",
 ]
-# What nobody could send for so long is old news.
-_WAITING = 1000
+# Length of the queue; beyond it, the oldest events are dropped.
+_MAX_QUEUED = 1000
 
 
 @dataclass(frozen=True)
 class ObjectReference:
-    """The object that an event is about; a Node has no namespace."""
+    """The object that an event is about; `namespace` is empty for a cluster-scoped object."""
 
     kind: str
     name: str
@@ -67,23 +67,23 @@ class ObjectReference:
 
 
 class Events:
-    """Sends events in the name of one program; an event that cannot be sent is only logged."""
+    """Sends the events of one program; an event that cannot be sent is logged and dropped."""
 
     def __init__(self, kube: Kube, *, component: str, instance: str) -> None:
         self._kube = kube
         self._component = component
         self._instance = instance
-        self._waiting: deque[dict[str, Any]] = deque(maxlen=_WAITING)
+        self._queue: deque[dict[str, Any]] = deque(maxlen=_MAX_QUEUED)
         self._work = asyncio.Event()
 
     def record(
         self, about: ObjectReference, reason: EventReason, message: str, *, kind: str = "Normal"
     ) -> None:
-        """Leave an event to be sent; its time is now."""
-        moment = format_time(clock.wall_time())
-        namespace = about.namespace or _OF_CLUSTER
+        """Queue an event, with the current time."""
+        timestamp = format_time(clock.wall_time())
+        namespace = about.namespace or _CLUSTER_NAMESPACE
         names = {"name": about.name, "namespace": about.namespace, "uid": about.uid}
-        self._waiting.append(
+        self._queue.append(
             {
                 "apiVersion": "v1",
                 "kind": "Event",
@@ -103,26 +103,26 @@ class Events:
                 "source": {"component": self._component, "host": self._instance},
                 "reportingComponent": f"purelb.io/{self._component}",
                 "reportingInstance": self._instance,
-                "firstTimestamp": moment[:19] + "Z",
-                "lastTimestamp": moment[:19] + "Z",
-                "eventTime": moment,
+                "firstTimestamp": timestamp[:19] + "Z",
+                "lastTimestamp": timestamp[:19] + "Z",
+                "eventTime": timestamp,
                 "count": 1,
             }
         )
         self._work.set()
 
     async def run(self) -> None:
-        """Send what was told until cancelled."""
+        """Send queued events until cancelled."""
         while True:
             await self._work.wait()
             self._work.clear()
-            while self._waiting:
-                await self._send(self._waiting.popleft())
+            while self._queue:
+                await self._send(self._queue.popleft())
                 await asyncio.sleep(1 / _PER_SECOND)
 
     async def _send(self, body: dict[str, Any]) -> None:
         path = f"/api/v1/namespaces/{body['metadata']['namespace']}/events"
         try:
             await self._kube.request("POST", path, body)
-        except ApiError as problem:
-            log.debug("eventNotSent", reason=body["reason"], error=str(problem))
+        except ApiError as error:
+            log.debug("eventNotSent", reason=body["reason"], error=str(error))

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""List, then watch, for ever: keeps one kind of object in a store in step with the API server."""
+"""List, then watch: keeps a table of one kind of object in step with the API server."""
 
 from __future__ import annotations
 
@@ -8,39 +8,40 @@ import asyncio
 import random
 from collections.abc import Mapping
 from contextlib import aclosing
-from typing import Any, Protocol
+from typing import Protocol
 
-from purelb_agent.kube.client import GONE, ApiError, Kube
+from purelb_agent.kube.client import GONE, ApiError, Json, Kube
 from purelb_agent.runtime import clock, log
 
-# Long back-off is what keeps a node blind after an outage; one request a second hurts nobody.
+# Short, as a long backoff would delay the first list after an outage, and constant: one request
+# per second is a negligible load.
 _RETRY_SECONDS = (0.5, 1.0)
-# How long the server lets a watch run; spread so that nodes do not come back all at once.
+# Time limit of a watch, chosen at random so that the nodes do not reconnect at the same time.
 _WATCH_SECONDS = (240, 480)
 _PAGE = "500"
 
 
-def _lightened(item: dict[str, Any]) -> dict[str, Any]:
-    """The object without who wrote which field, half of it: lists are held whole for a moment."""
+def _without_managed_fields(item: Json) -> Json:
+    """Returns the object without managedFields, which are half of it: a list is held whole."""
     item["metadata"].pop("managedFields", None)
     return item
 
 
 class Sink(Protocol):
-    """Where the objects of one kind go."""
+    """Receives the objects of one kind."""
 
-    def replace(self, items: list[dict[str, Any]], *, asked_at: float) -> None:
-        """Take these objects as all there were when the list was asked for."""
+    def replace(self, items: list[Json], *, asked_at: float) -> None:
+        """Replace everything by a complete list, which was requested at `asked_at`."""
 
-    def put(self, item: dict[str, Any]) -> None:
-        """Take a new or changed object."""
+    def put(self, item: Json) -> None:
+        """Add or replace an object."""
 
-    def drop(self, item: dict[str, Any]) -> None:
-        """Forget a deleted object."""
+    def drop(self, item: Json) -> None:
+        """Remove a deleted object."""
 
 
 class Watcher:
-    """Feeds one sink from one collection, for example /api/v1/services."""
+    """Feeds one sink with the objects of one collection, for example /api/v1/services."""
 
     def __init__(
         self, kube: Kube, path: str, sink: Sink, *, params: Mapping[str, str] | None = None
@@ -56,7 +57,7 @@ class Watcher:
         self._listed_at = float("-inf")
 
     async def run(self) -> None:
-        """Keep the sink in step until cancelled; failures are logged once for each outage."""
+        """List and watch until cancelled; failures are logged once per outage."""
         while True:
             try:
                 if self._version is None:
@@ -68,25 +69,24 @@ class Watcher:
                 if not self._is_refreshing or (task is not None and task.cancelling()):
                     raise
                 self._is_refreshing = False
-            except ApiError as problem:
-                self._failed(problem)
-                # A version too old is no fault of the server: a list is to be had at once, but not
-                # again and again.
-                if problem.status == GONE and clock.now() > self._listed_at + _RETRY_SECONDS[1]:
+            except ApiError as error:
+                self._failed(error)
+                # The resource version expired: list again at once, but at most once per second.
+                if error.status == GONE and clock.now() > self._listed_at + _RETRY_SECONDS[1]:
                     continue
                 await asyncio.sleep(random.uniform(*_RETRY_SECONDS))  # noqa: S311 - no secret
 
     def refresh(self) -> None:
-        """List anew at once, over a new stream: what was heard so far is in doubt."""
+        """List again at once and open a new stream: the current one may have stalled."""
         self._version = None
         if self._stream is not None and self._stream.cancel():
             self._is_refreshing = True
 
-    def _failed(self, problem: ApiError) -> None:
-        if problem.status == GONE:
+    def _failed(self, error: ApiError) -> None:
+        if error.status == GONE:
             self._version = None
         if not self._failing:
-            log.warning("watchFailed", path=self._path, error=str(problem))
+            log.warning("watchFailed", path=self._path, error=str(error))
         self._failing = True
 
     def _recovered(self) -> None:
@@ -95,12 +95,12 @@ class Watcher:
         self._failing = False
 
     async def _list(self) -> str:
-        items: list[dict[str, Any]] = []
+        items: list[Json] = []
         self._listed_at = asked_at = clock.now()
         params = {**self._params, "limit": _PAGE}
         while True:
             page = await self._kube.request("GET", self._path, params=params)
-            items += map(_lightened, page["items"])
+            items += map(_without_managed_fields, page["items"])
             token = page["metadata"].get("continue")
             if not token:
                 self._sink.replace(items, asked_at=asked_at)
@@ -119,7 +119,7 @@ class Watcher:
             async for event in events:
                 self._take(event["type"], event["object"])
 
-    def _take(self, kind: str, item: dict[str, Any]) -> None:
+    def _take(self, kind: str, item: Json) -> None:
         if kind == "ERROR":
             raise ApiError(int(item.get("code", 0)), str(item.get("message", item)))
         self._version = str(item["metadata"]["resourceVersion"])

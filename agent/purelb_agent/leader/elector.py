@@ -33,9 +33,8 @@ from purelb.core.leadership.leader import (
     LeaderTiming,
     released,
 )
-from purelb_agent.kube.client import CONFLICT, NOT_FOUND, ApiError, Kube
+from purelb_agent.kube.client import CONFLICT, NOT_FOUND, ApiError, Json, Kube
 from purelb_agent.kube.events import Events, ObjectReference
-from purelb_agent.kube.store import Json
 from purelb_agent.runtime import clock, log
 from purelb_agent.runtime.metrics import AllocatorMetrics
 from purelb_agent.runtime.tasks import ReplacedError

@@ -1,19 +1,18 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The node's own Lease at the API server: written, looked for, deleted; never judged.
+"""Reads, writes and deletes the node's own Lease; decides nothing.
 
-A renewal is one request, a replacement of the Lease as last seen.
+A renewal is one request, which replaces the Lease as this process last wrote it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from purelb.core.api import codec
 from purelb.core.model import Lease
 from purelb.core.names import lease_name
-from purelb_agent.kube.client import CONFLICT, NOT_FOUND, ApiError, Kube
+from purelb_agent.kube.client import CONFLICT, NOT_FOUND, ApiError, Json, Kube
 from purelb_agent.runtime import log
 
 _DELETE_ATTEMPTS = 3
@@ -21,7 +20,7 @@ _DELETE_ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class Identity:
-    """Who this agent is: its node, its pod, and the namespace that holds the Leases."""
+    """This agent: its node, the UID of its pod, and the namespace of the Leases."""
 
     node: str
     instance: str
@@ -29,25 +28,25 @@ class Identity:
 
 
 class OwnLease:
-    """One Lease, as this process last wrote it. Each request gets `seconds`."""
+    """The Lease as this process last wrote it. Each request has a timeout of `seconds`."""
 
     def __init__(self, kube: Kube, identity: Identity, *, seconds: float) -> None:
         self._kube = kube
         self._identity = identity
         self._seconds = seconds
-        self._body: dict[str, Any] | None = None
+        self._body: Json | None = None
         self._node_uid = ""
         path = f"/apis/coordination.k8s.io/v1/namespaces/{identity.namespace}/leases"
         self._collection, self._path = path, f"{path}/{lease_name(identity.node)}"
 
-    async def list_all(self) -> list[dict[str, Any]]:
-        """All Leases of the namespace."""
+    async def list_all(self) -> list[Json]:
+        """Returns all Leases of the namespace."""
         listed = await self._kube.request("GET", self._collection, seconds=self._seconds)
-        items: list[dict[str, Any]] = listed["items"]
+        items: list[Json] = listed["items"]
         return items
 
-    async def write(self, lease: Lease) -> dict[str, Any]:
-        """Replace the Lease, or create it; a Lease that somebody else changed is taken over."""
+    async def write(self, lease: Lease) -> Json:
+        """Create or replace the Lease and return it; one changed by others is read and replaced."""
         if not self._node_uid:
             path = f"/api/v1/nodes/{self._identity.node}"
             node = await self._kube.request("GET", path, seconds=self._seconds)
@@ -58,44 +57,43 @@ class OwnLease:
             self._body = await self.read(self._seconds)
         try:
             self._body = await self._replace(wanted, self._body)
-        except ApiError as problem:
-            if self._body is None or problem.status not in (NOT_FOUND, CONFLICT):
+        except ApiError as error:
+            if self._body is None or error.status not in (NOT_FOUND, CONFLICT):
                 raise
-            log.warning("leaseChangedByOthers", lease=lease_name(lease.node), error=str(problem))
-            # A Node that was deleted and came back has another UID, and took the Lease with it.
+            log.warning("leaseChangedByOthers", lease=lease_name(lease.node), error=str(error))
+            # A Node that was deleted and created again has another UID, and its Lease is gone.
             self._body, self._node_uid = None, ""
             return await self.write(lease)
         return self._body
 
-    async def _replace(
-        self, wanted: dict[str, Any], known: dict[str, Any] | None
-    ) -> dict[str, Any]:
+    async def _replace(self, wanted: Json, known: Json | None) -> Json:
         if known is None:
             return await self._kube.request("POST", self._collection, wanted, seconds=self._seconds)
-        # The UID too: the API server would create a Lease that is gone, for a Node that is gone.
+        # With the UID, a PUT of a deleted Lease fails: without it, the API server would create one
+        # that belongs to a Node that is gone.
         for field in ("resourceVersion", "uid"):
             wanted["metadata"][field] = known["metadata"][field]
         return await self._kube.request("PUT", self._path, wanted, seconds=self._seconds)
 
-    async def read(self, seconds: float) -> dict[str, Any] | None:
-        """The Lease as it is, or None; ApiError if that cannot be known in time."""
+    async def read(self, seconds: float) -> Json | None:
+        """Returns the Lease, or None if there is none; ApiError if the request fails."""
         try:
             return await self._kube.request("GET", self._path, seconds=seconds)
-        except ApiError as problem:
-            if problem.status == NOT_FOUND:
+        except ApiError as error:
+            if error.status == NOT_FOUND:
                 return None
             raise
 
     async def delete(self) -> None:
-        """Delete the Lease if it is still this pod's, so that peers take over at once."""
+        """Delete the Lease if this pod still holds it, so that peers take over at once."""
         for _attempt in range(_DELETE_ATTEMPTS):
             try:
                 deleted = await self._delete_once()
-            except ApiError as problem:
-                # A renewal that was under way may still land in between.
-                if problem.status == CONFLICT:
+            except ApiError as error:
+                # A renewal still in progress may have changed the Lease after it was read.
+                if error.status == CONFLICT:
                     continue
-                log.warning("leaseNotDeleted", error=str(problem))
+                log.warning("leaseNotDeleted", error=str(error))
                 return
             if deleted:
                 log.info("leaseDeleted", lease=lease_name(self._identity.node))
@@ -107,7 +105,7 @@ class OwnLease:
         if body is None or lease is None or lease.instance != self._identity.instance:
             return False
         meta = body["metadata"]
-        exactly = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
-        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": exactly}
+        this_version = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": this_version}
         await self._kube.request("DELETE", self._path, options, seconds=self._seconds)
         return True

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Asks the other nodes whether they can renew their Leases, and answers them.
+"""Asks the other nodes' agents whether they can renew their Leases, and answers their questions.
 
-All peers are asked at once, each over all of its addresses, and within a fixed time. What the
-answers mean is decided in the core; this file neither renews nor holds anything.
+All peers are asked in parallel, each over all of its addresses, within a fixed time. The core
+decides what the answers mean. Nothing here renews a Lease or extends a deadline.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Protocol, Self
 
 import aiohttp
 from aiohttp import web
@@ -36,30 +36,40 @@ PATH = "/peer"
 _V6 = 6
 _SHORTEST_KEY = 16
 _LONGEST_REPLY = 1024
-# So that a big cluster's questions are no storm. A peer that has to try first takes up to PATIENCE,
-# and one that is dead all the time there is: this many of them at once use up a second of asking.
-_IN_FLIGHT = 256
+# Limits the load in a large cluster. A peer that has to attempt a renewal first takes up to PATIENCE
+# to answer, a dead one never does: this many dead peers use up the second that a question has.
+_MAX_PARALLEL = 256
 
-# Whether this node could renew just now: True, False, or None while that is not known. It makes an
-# attempt or joins the one under way, so that any number of questions makes two attempts a second at
-# most. It is cancelled when the time is up, which must not cancel the attempt.
+# Returns whether this node can renew now: True, False, or None if unknown. It makes an attempt or
+# joins one in progress, so any number of questions causes at most two attempts per second. It is
+# cancelled at the timeout, which must not cancel the attempt.
 CouldRenew = Callable[[], Awaitable[bool | None]]
 
 
+class Promises(Protocol):
+    """Promises to treat a node's Lease as valid, although no renewal is seen."""
+
+    def may_promise(self, node: str) -> bool:
+        """Whether this node may promise that."""
+
+    def promise(self, node: str, *, seconds: float) -> None:
+        """Treat the Lease as valid for this time."""
+
+
 def read_key(path: Path) -> bytes | None:
-    """Read the key that all nodes share; None if there is none, and peers are not asked."""
+    """Returns the key that all nodes share, or None if there is none; SettingError if invalid."""
     try:
         key = path.read_bytes()
     except FileNotFoundError:
         return None
-    except OSError as problem:
+    except OSError as error:
         raise SettingError(
-            f"{path} cannot be read ({problem.strerror or problem}): mount the Secret "
+            f"{path} cannot be read ({error.strerror or error}): mount the Secret "
             f"{PEER_SECRET} there, as the role purelb_install does"
-        ) from problem
+        ) from error
     if 0 < len(key) < _SHORTEST_KEY:
         raise SettingError(
-            f"the key in {path} has {len(key)} bytes, too few to keep strangers out: give the "
+            f"the key in {path} has {len(key)} bytes, too few to be secure: give the "
             f"Secret {PEER_SECRET} a random one of {_SHORTEST_KEY} bytes or more, and restart the "
             "agents"
         )
@@ -69,7 +79,7 @@ def read_key(path: Path) -> bytes | None:
 class Peers:
     """The other nodes' agents; used as an async context manager.
 
-    `heard`: which peers said directly that they can renew, and when on this node's own clock.
+    `heard` maps each peer that said directly that it can renew to when it did, on the own clock.
     """
 
     def __init__(
@@ -79,25 +89,21 @@ class Peers:
         *,
         timing: LeaseTiming,
         could_renew: CouldRenew,
-        promise: Callable[[str], bool],
+        promises: Promises,
         port: int,
     ) -> None:
-        """`lets_count` makes the Lease of a node count here for a full duration; whether it may.
-
-        It may not once it has ended here: its addresses may be this node's by now.
-        """
         self._node = node
         self._key = key
         self._timing = timing
         self._could_renew = could_renew
-        self._lets_count = promise
+        self._promises = promises
         self._port = port
         self._session: aiohttp.ClientSession | None = None
         self.heard: dict[str, float] = {}
 
     async def __aenter__(self) -> Self:
-        """Get ready to ask."""
-        # A connection kept from before the outage may be the very thing that is broken.
+        """Open the HTTP session."""
+        # A connection kept open from before an outage may be broken, so none is reused.
         connector = aiohttp.TCPConnector(limit=0, force_close=True)
         self._session = aiohttp.ClientSession(
             connector=connector, timeout=aiohttp.ClientTimeout(total=None)
@@ -112,9 +118,9 @@ class Peers:
     async def ask(
         self, members: Mapping[str, Sequence[Address]], *, seconds: float = 1.0
     ) -> dict[str, PeerAnswer]:
-        """Ask all members but this node; who does not answer in time is SILENT."""
+        """Ask all members except this node; a peer that does not answer in time is SILENT."""
         answers = {peer: PeerAnswer.SILENT for peer in members if peer != self._node}
-        slots = asyncio.Semaphore(_IN_FLIGHT)
+        slots = asyncio.Semaphore(_MAX_PARALLEL)
 
         async def ask_one(peer: str) -> None:
             async with slots:
@@ -125,7 +131,7 @@ class Peers:
                 for peer in answers:
                     group.create_task(ask_one(peer))
         except TimeoutError:
-            pass  # the rest is silent
+            pass  # the remaining peers stay SILENT
         self._remember(answers)
         return answers
 
@@ -136,21 +142,21 @@ class Peers:
                 self.heard[peer] = now
             elif answer is not PeerAnswer.SILENT:
                 self.heard.pop(peer, None)
-        # Nodes come and go.
+        # Drops nodes that have left the cluster.
         self.heard = {p: t for p, t in self.heard.items() if now - t < self._timing.duration}
 
     async def _ask_peer(self, peer: str, addresses: Sequence[Address]) -> PeerAnswer:
-        """Ask a peer over all of its addresses; its first good reply counts."""
-        asking = [asyncio.create_task(self._ask_address(peer, address)) for address in addresses]
+        """Ask a peer over all of its addresses; return its first valid reply."""
+        requests = [asyncio.create_task(self._ask_address(peer, address)) for address in addresses]
         try:
-            for reply in asyncio.as_completed(asking):
+            for reply in asyncio.as_completed(requests):
                 answer = await reply
                 if answer is not PeerAnswer.SILENT:
                     return answer
         finally:
-            for task in asking:
+            for task in requests:
                 task.cancel()
-            await asyncio.gather(*asking, return_exceptions=True)
+            await asyncio.gather(*requests, return_exceptions=True)
         return PeerAnswer.SILENT
 
     async def _ask_address(self, peer: str, address: Address) -> PeerAnswer:
@@ -172,19 +178,23 @@ class Peers:
         return read_reply(self._key, peer=peer, nonce=nonce, text=text)
 
     async def handle(self, request: web.Request) -> web.Response:
-        """Answer a peer's question; nobody without the key learns anything."""
+        """Answer a peer's question; a request without a valid signature gets status 403."""
         question = check_question(self._key, request.headers, peer=self._node)
         if question is None:
             return web.Response(
-                status=403, text="this is no question to this node signed with its cluster's key\n"
+                status=403, text="not a question to this node signed with the cluster's key\n"
             )
         answer = what_to_answer(
             could_renew=await self._could_renew_in_time(),
             heard=(at for peer, at in self.heard.items() if peer != question.asker),
             now=clock.now(),
         )
-        if answer is PeerAnswer.CANNOT and not self._lets_count(question.asker):
-            answer = PeerAnswer.KNOWS
+        if answer is PeerAnswer.CANNOT:
+            # CANNOT promises the asker not to take over its addresses for a full duration.
+            if self._promises.may_promise(question.asker):
+                self._promises.promise(question.asker, seconds=self._timing.duration)
+            else:
+                answer = PeerAnswer.KNOWS
         reply = build_reply(self._key, peer=self._node, nonce=question.nonce, answer=answer)
         return web.Response(body=reply, content_type="application/json")
 

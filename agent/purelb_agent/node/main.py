@@ -152,7 +152,7 @@ class _Agent:
             settings.key,
             timing=timing,
             could_renew=self.renewer.could_renew,
-            promise=lambda node: self.store.promise(node, seconds=timing.duration),
+            promises=self.store,
             port=settings.port,
         )
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from purelb.core.election.claims import claimed
-from purelb_agent.kube.store import LeaseTable, NodeStore
+from purelb_agent.kube.lease_table import LeaseTable
+from purelb_agent.kube.store import NodeStore
 
 TABLES = ("services", "groups", "slices", "leases", "configs", "nodes")
 

@@ -40,6 +40,20 @@ async def never(*_request):
     await asyncio.Event().wait()
 
 
+class RecordedPromises:
+    """Promises, if it may, and records for how many seconds."""
+
+    def __init__(self, *, may):
+        self.seconds = {}
+        self._may = may
+
+    def may_promise(self, _node):
+        return self._may
+
+    def promise(self, node, *, seconds):
+        self.seconds[node] = seconds
+
+
 @pytest.fixture
 def port():
     with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as free:
@@ -52,19 +66,16 @@ async def agent(port):
     async with AsyncExitStack() as stack:
 
         async def start(name, *addresses, outcome=None, key=KEY, could_renew=None, may=True):
-            def promise(asker):
-                peers.counting.append(asker)
-                return may
-
+            promises = RecordedPromises(may=may)
             peers = Peers(
                 name,
                 key,
                 timing=TIMING,
                 could_renew=could_renew or says(outcome),
-                promise=promise,
+                promises=promises,
                 port=port,
             )
-            peers.counting = []
+            peers.promised = promises.seconds
             for address in addresses:
                 await stack.enter_async_context(serving(peers.handle, address, port))
             return await stack.enter_async_context(peers)
@@ -306,7 +317,7 @@ class TestAnswering:
         asker = await agent("a")
         peer = await agent("b", V4, outcome=False)
         await asker.ask({"b": [V4]})
-        assert peer.counting == ["a"]
+        assert peer.promised == {"a": TIMING.duration}
 
     async def test_who_took_the_askers_lease_as_ended_does_not_help_it_to_hold(self, agent):
         asker = await agent("a")
@@ -320,7 +331,7 @@ class TestAnswering:
         await agent("c", V6, outcome=True)
         await peer.ask({"c": [V6]})
         await asker.ask({"b": [V4]})
-        assert peer.counting == []
+        assert peer.promised == {}
 
     @BOTH
     async def test_a_stranger_is_turned_away_and_learns_nothing(self, agent, address, port):
@@ -334,7 +345,7 @@ class TestAnswering:
                 assert reply.status == 403
                 assert "signed" in text
                 assert '"b"' not in text
-        assert peer.counting == []
+        assert peer.promised == {}
 
     @BOTH
     async def test_the_probes_server_answers_beside_its_own_endpoints(self, agent, address, port):
