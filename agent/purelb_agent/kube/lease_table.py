@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from purelb.core.api import codec
 from purelb.core.election.leases import Membership
-from purelb_agent.kube.tables import Json
+from purelb_agent.kube.client import Json
 from purelb_agent.runtime import clock
 
 

@@ -36,8 +36,8 @@ PATH = "/peer"
 _V6 = 6
 _SHORTEST_KEY = 16
 _LONGEST_REPLY = 1024
-# Limits the load in a large cluster. A peer that has to attempt a renewal first takes up to PATIENCE
-# to answer, a dead one never does: this many dead peers use up the second that a question has.
+# Limits the load in a large cluster. A peer that has to try a renewal first takes up to PATIENCE to
+# answer, a dead one never does: this many dead peers use up the second that a question has.
 _MAX_PARALLEL = 256
 
 # Returns whether this node can renew now: True, False, or None if unknown. It makes an attempt or

@@ -338,6 +338,6 @@ async def test_the_end_awaits_that_a_write_without_an_answer_can_no_longer_arriv
 def test_the_leaders_kernel_gives_up_sooner(family):
     address = (family, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ())
     for seconds in (10.0, leader_kube.ON_THE_WIRE):
-        with client._sockets_that_give_up(seconds)(address) as made:  # noqa: SLF001 - an option of the kernel's
+        with client._socket_factory(seconds)(address) as made:  # noqa: SLF001 - an option of the kernel's
             option = made.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
         assert option == seconds * 1000
