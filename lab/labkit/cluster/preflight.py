@@ -36,8 +36,7 @@ PACKAGES = {
     "curl": "/usr/bin/curl",
     "util-linux": "/usr/bin/nsenter",
     "frr": "/usr/lib/frr/bgpd",
-    "user-mode-linux": "/usr/bin/linux.uml",
-    "kmod": "/sbin/modprobe",
+    "qemu-system-x86": "/usr/bin/qemu-system-x86_64",
     "chromium": "/usr/bin/chromium",
     "prometheus": "/usr/bin/promtool",
 }
@@ -56,15 +55,6 @@ def check_go() -> None:
     """Refuse to set up without Go."""
     if not shutil.which("go"):
         raise Problem("there is no 'go' on PATH: install Go 1.26 or later")
-
-
-def check_tun(path: Path = Path("/dev/net/tun")) -> None:
-    """Refuse a machine without tun, which tests of a user-mode kernel need later."""
-    if not path.exists():
-        raise Problem(
-            f"{path} is missing: 'mkdir -p {path.parent} && mknod {path} c 10 200' makes it"
-            " (tests that boot a kernel of their own reach the lab through it)"
-        )
 
 
 def check_disk(folder: Path, *, gib: int, free: int | None = None) -> None:
@@ -93,7 +83,6 @@ def check_folder(at: Places) -> None:
 def check_up(at: Places, topology: Topology) -> None:
     """Check all that `up` needs; an earlier lab of ours is gone by now."""
     check_folder(at)
-    check_tun()
     check_disk(at.run, gib=MIN_FREE_UP)
     if missing := missing_packages():
         raise Problem(f"not installed: {', '.join(missing)}: run 'lab setup'")

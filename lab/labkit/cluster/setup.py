@@ -15,7 +15,7 @@ from pathlib import Path
 from labkit.cluster import preflight, state
 from labkit.host.places import Places
 from labkit.host.progress import run_step
-from labkit.images import bases, programs
+from labkit.images import bases, kernel, programs
 from labkit.images.builds import Build
 
 # Debian starts these as it installs them; the lab runs the programs itself, inside its hosts.
@@ -24,13 +24,12 @@ _SERVICES = ("frr", "prometheus")
 
 def setup(at: Places) -> None:
     """Install, build, report; one at a time."""
-    preflight.check_tun()
     with state.locked(at.cache / "setup.lock", "setup"):
         _setup(at)
 
 
 def _setup(at: Places) -> None:
-    builds = [*programs.builds(at), *bases.builds(at)]
+    builds = [*programs.builds(at), *bases.builds(at), kernel.kernel_build(at)]
     start = time.monotonic()
     install_packages(at)
     if not all(b.is_done for b in builds):

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""A program for a kernel of its own: makes, uses and removes a dummy interface as the agent does.
+"""Creates, uses and removes a dummy interface as the agent does; runs in a virtual machine.
 
-Prints what it saw as one line of JSON; test_dummy_link judges it.
+Prints what it saw as one line of JSON, which test_dummy_link.py checks.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ NAME = "kube-lb0"
 ADDRESSES = ("10.100.0.7/32", "fd28:100::7/128")
 
 
-def look(kernel: Kernel, name: str) -> dict[str, Any] | None:
-    """What the kernel says of a link, and of its addresses but the link-local one."""
+def observe(kernel: Kernel, name: str) -> dict[str, Any] | None:
+    """Return a link and its addresses except the link-local one, or None."""
     found = [link for link in kernel.links() if link.name == name]
     if not found:
         return None
     (link,) = found
     addresses = [
-        f"{held.address}/{held.prefixlen}"
-        for held in kernel.addresses()
-        if held.link == link.index and not held.address.is_link_local
+        f"{entry.address}/{entry.prefixlen}"
+        for entry in kernel.addresses()
+        if entry.link == link.index and not entry.address.is_link_local
     ]
     return {
         "index": link.index,
@@ -38,11 +38,11 @@ def look(kernel: Kernel, name: str) -> dict[str, Any] | None:
 
 
 def main() -> None:
-    """Go through the life of the interface."""
+    """Print the states of the interface from creation to removal."""
     kernel = Kernel()
-    seen: dict[str, Any] = {"before": look(kernel, NAME)}
+    seen: dict[str, Any] = {"before": observe(kernel, NAME)}
     kernel.add_dummy(NAME)
-    seen["made"] = look(kernel, NAME)
+    seen["made"] = observe(kernel, NAME)
     (link,) = (link for link in kernel.links() if link.name == NAME)
     for address in map(ip_interface, ADDRESSES):
         kernel.put(
@@ -57,14 +57,14 @@ def main() -> None:
                 is_new=True,
             )
         )
-    seen["used"] = look(kernel, NAME)
+    seen["used"] = observe(kernel, NAME)
     kernel.add_dummy(NAME)
-    seen["made again"] = look(kernel, NAME)
+    seen["made again"] = observe(kernel, NAME)
     kernel.add_dummy("lo")
-    seen["somebody else's"] = look(kernel, "lo")
+    seen["somebody else's"] = observe(kernel, "lo")
     kernel.remove_link(link)
     kernel.remove_link(link)
-    seen["removed"] = look(kernel, NAME)
+    seen["removed"] = observe(kernel, NAME)
     print(json.dumps(seen))
 
 

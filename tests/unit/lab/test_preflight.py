@@ -17,11 +17,6 @@ def test_only_root_may_go_on():
         preflight.check_root(1000)
 
 
-def test_a_missing_tun_device_comes_with_the_command_that_makes_it(tmp_path: Path):
-    with pytest.raises(Problem, match=r"mknod .* c 10 200"):
-        preflight.check_tun(tmp_path / "tun")
-
-
 def test_a_full_disk_is_refused_with_what_is_needed(tmp_path: Path):
     with pytest.raises(Problem, match=r"1\.0 GiB are free .* needs 2 GiB"):
         preflight.check_disk(tmp_path / "not/yet", gib=2, free=1 << 30)
