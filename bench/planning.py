@@ -39,8 +39,8 @@ from purelb.core.node.plan import Plan, plan
 from purelb.core.node.snapshot import NodeSnapshot, electorate_of
 from purelb_agent.kube.lease_table import LeaseTable
 from purelb_agent.node.decisions import DecisionRecorder
+from purelb_agent.node.metrics import NodeMetrics
 from purelb_agent.runtime import clock
-from purelb_agent.runtime.metrics import NodeMetrics
 
 NET4, NET6 = ip_network("10.0.0.0/16"), ip_network("fd28::/64")
 ELSEWHERE = ip_network("10.9.0.0/16")
@@ -136,7 +136,7 @@ class Node:
         self.index.regroup((_GROUP,))
         self.index.change({one.key: one for one in self.services})
         self.decisions: Decisions | None = None
-        self.verdicts = DecisionRecorder("n0000", NodeMetrics(CollectorRegistry()))
+        self.verdicts = DecisionRecorder("n0000", NodeMetrics(CollectorRegistry()).election)
         # The judgement knows by identity that these stay as they are.
         self._endpoints: dict[ServiceKey, frozenset[str]] = {}
         self._held: tuple[InterfaceAddress, ...] = ()

@@ -23,6 +23,7 @@ from purelb.core.allocation.refusals import RefusalReason
 from purelb.core.api import codec
 from purelb.core.model import Address, Service, ServiceKey
 from purelb_agent.allocator.events import ServiceEvents
+from purelb_agent.allocator.metrics import AllocatorMetrics
 from purelb_agent.allocator.pools import Pools
 from purelb_agent.allocator.service_writer import ServiceWriter
 from purelb_agent.ipam.port import IpamError
@@ -31,7 +32,6 @@ from purelb_agent.kube.client import CONFLICT, NOT_FOUND, ApiError
 from purelb_agent.kube.lease_table import LeaseTable
 from purelb_agent.kube.tables import service_table
 from purelb_agent.runtime import clock, log
-from purelb_agent.runtime.metrics import AllocatorMetrics
 
 _PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 # More at once do not make the API server faster; fewer leave it waiting for us.
@@ -113,7 +113,7 @@ class AllocatorController:
             self._work.clear()
         self._ledger = rebuild(self.services.records.values())
         self._look_at(set(self.services.records))
-        self._metrics.config_loaded.set(1)
+        self._metrics.mark_loaded()
         log.info("stateRebuilt", addresses=len(self._ledger))
         try:
             while True:
@@ -161,7 +161,7 @@ class AllocatorController:
         if service is None:
             self._forget(key)
             return
-        self._show(service)
+        self._metrics.services.show(service)
         if codec.is_older(service.version, self._written.get(key, "")):
             return
         outcome = decide(service, groups, self._ledger, self._live, classes=self._classes)
@@ -189,17 +189,8 @@ class AllocatorController:
         for key in holders - self.services.records.keys():
             self._ipam_queue.release(group, key)
 
-    def _show(self, service: Service) -> None:
-        """Say what the Service has, so that an alert can compare it with what nodes announce."""
-        has = service.addresses if service.allocated_by_us and service.is_load_balancer else ()
-        pool_type = service.pool_type.value if service.pool_type else ""
-        labels = (service.allocated_from or "", pool_type)
-        self._metrics.assigned.only(
-            service.key, *((str(service.key), str(address), *labels) for address in has)
-        )
-
     def _forget(self, key: ServiceKey) -> None:
-        self._metrics.assigned.drop(key)
+        self._metrics.services.drop(key)
         self._refusals.pop(key, None)
         self._written.pop(key, None)
         self._multi.discard(key)
@@ -236,7 +227,7 @@ class AllocatorController:
         if self._refusals.get(service.key) == refusal:
             return
         self._refusals[service.key] = refusal
-        self._metrics.rejected.of(refusal.group, refusal.group, refusal.reason.value).inc()
+        self._metrics.services.count_refusal(refusal)
         self._telling.refused(service, refusal)
 
     def _begin(
@@ -337,4 +328,4 @@ class AllocatorController:
 
     def _count_refusals(self) -> None:
         asked = {refusal.group for refusal in self._refusals.values()}
-        self._metrics.rejected.retain(asked | set(self._pools.groups.all))
+        self._metrics.services.retain_refusals(asked | set(self._pools.groups.all))

@@ -21,8 +21,8 @@ from aiohttp import web
 from purelb.core.errors import ObjectError, SettingError
 from purelb.core.migration.convert import convert
 from purelb.core.names import API_GROUP
+from purelb_agent.allocator.metrics import ConversionMetrics
 from purelb_agent.runtime import log
-from purelb_agent.runtime.metrics import ConversionMetrics
 
 PORT = 7473
 PATH = "/convert"
@@ -137,7 +137,7 @@ class Conversion:
         except OSError:
             return  # of somebody else's making, who then watches it
         ends = [ssl.cert_time_to_seconds(str(c["notAfter"])) for c in context.get_ca_certs()]
-        self._metrics.certificate_end.set(max(ends, default=0))
+        self._metrics.show_certificate_end(max(ends, default=0))
 
     async def _listen(self) -> None:
         try:
@@ -163,7 +163,7 @@ class Conversion:
 
     def _count(self, response: dict[str, Any]) -> None:
         if response["result"]["status"] == "Success":
-            self._metrics.objects.labels("converted").inc(len(response["convertedObjects"]))
+            self._metrics.count_converted(len(response["convertedObjects"]))
         else:
-            self._metrics.objects.labels("refused").inc()
+            self._metrics.count_refused()
             log.warning("conversionRefused", error=response["result"]["message"])

@@ -12,9 +12,9 @@ from typing import Any
 
 from purelb.core.allocation.group_status import merge_patch
 from purelb.core.names import API_GROUP, API_VERSION
+from purelb_agent.allocator.metrics import AllocatorMetrics
 from purelb_agent.kube.client import NOT_FOUND, ApiError, Kube
 from purelb_agent.runtime import log
-from purelb_agent.runtime.metrics import AllocatorMetrics
 
 _PAUSE = 0.5
 _RETRY = 2.0
@@ -78,13 +78,13 @@ class GroupStatus:
                 "PATCH", f"{self._path}/{name}/status", {"status": patch}
             )
         except ApiError as problem:
-            self._metrics.status_writes.labels("error").inc()
+            self._metrics.count_status_write(is_success=False)
             if problem.status != NOT_FOUND:
                 log.warning("statusNotWritten", group=name, error=str(problem))
                 loop = asyncio.get_running_loop()
                 loop.call_later(_RETRY, self._again, name, status)
             return
-        self._metrics.status_writes.labels("success").inc()
+        self._metrics.count_status_write(is_success=True)
         self._known[name] = body.get("status") or {}
 
     def _again(self, name: str, status: Json) -> None:

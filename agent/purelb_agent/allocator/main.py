@@ -33,6 +33,7 @@ from purelb_agent.allocator.conversion import Conversion
 from purelb_agent.allocator.events import ServiceEvents
 from purelb_agent.allocator.eviction_taints import EvictionTainter
 from purelb_agent.allocator.group_status import GroupStatus
+from purelb_agent.allocator.metrics import AllocatorMetrics, ConversionMetrics
 from purelb_agent.allocator.pools import Pools
 from purelb_agent.allocator.service_writer import ServiceWriter
 from purelb_agent.ipam.port import CALL_SECONDS
@@ -44,7 +45,6 @@ from purelb_agent.kube.watch import Watcher
 from purelb_agent.leader.elector import Elector, Lock
 from purelb_agent.leader.leader_kube import LeaderKube
 from purelb_agent.runtime import log
-from purelb_agent.runtime.metrics import AllocatorMetrics, ConversionMetrics
 from purelb_agent.runtime.probes import Probes
 from purelb_agent.runtime.program import arguments, run, stop_signal
 from purelb_agent.runtime.tasks import Tasks
@@ -101,7 +101,7 @@ class _Leading:
         self._status = GroupStatus(writer, metrics, namespace=namespace)
         self._ipam_queue = IpamQueue(sources)
         self._pools = Pools(
-            self._status, self._ipam_queue, self._events, metrics, namespace=namespace
+            self._status, self._ipam_queue, self._events, metrics.pools, namespace=namespace
         )
         self.allocating = AllocatorController(
             ServiceWriter(writer),
@@ -150,11 +150,11 @@ async def _work(options: argparse.Namespace) -> None:
     # Never that of a process before it in the same pod, which may have left writes behind.
     identity = f"{os.uname().nodename}_{uuid.uuid4()}"
     async with Kube(access) as kube:
-        elector = Elector(kube, lock, identity, metrics=metrics)
+        elector = Elector(kube, lock, identity, metrics=metrics.leader)
         async with (
             LeaderKube(access, elector) as writer,
             Sources(
-                metrics.sidecar_rpcs,
+                metrics.sidecars,
                 cluster=lambda: cluster_name(kube),
                 may_ask=lambda: elector.may_ask(takes=CALL_SECONDS),
             ) as sources,

@@ -26,15 +26,14 @@ from purelb.core.allocation.groups import Groups, Overlap
 from purelb.core.allocation.outcomes import Assignment
 from purelb.core.errors import ObjectError
 from purelb.core.model import Address, Service, ServiceGroup, ServiceKey
-from purelb.core.names import FAMILIES
 from purelb.core.times import format_time
 from purelb_agent.allocator.group_status import GroupStatus
+from purelb_agent.allocator.metrics import PoolMetrics
 from purelb_agent.ipam.queue import IpamQueue
 from purelb_agent.kube.client import Json
 from purelb_agent.kube.events import EventReason, Events, ObjectReference
 from purelb_agent.kube.tables import group_table
 from purelb_agent.runtime import clock, log
-from purelb_agent.runtime.metrics import AllocatorMetrics
 
 _SOURCES = ("local", "remote", "netbox", "external")
 
@@ -47,7 +46,7 @@ class Pools:
         status: GroupStatus,
         ipam_queue: IpamQueue,
         events: Events,
-        metrics: AllocatorMetrics,
+        metrics: PoolMetrics,
         *,
         namespace: str,
     ) -> None:
@@ -98,7 +97,7 @@ class Pools:
         """Forget a deleted object."""
         meta = item["metadata"]
         if meta["namespace"] != self._namespace:
-            self._metrics.out_of_scope.drop((meta["namespace"], meta["name"]))
+            self._metrics.drop_out_of_scope(meta["namespace"], meta["name"])
             return
         self._unreadable.pop(meta["name"], None)
         self._wrong.pop(meta["name"], None)
@@ -110,8 +109,7 @@ class Pools:
         if meta["namespace"] == self._namespace:
             return True
         source = next((s for s in _SOURCES if s in item["spec"]), "")
-        owner = (meta["namespace"], meta["name"])
-        self._metrics.out_of_scope.of(owner, *owner, source).set(1)
+        self._metrics.show_out_of_scope(meta["namespace"], meta["name"], source)
         return False
 
     def _refused(self, item: Json, problem: ObjectError) -> None:
@@ -139,13 +137,7 @@ class Pools:
 
     def count(self, assignment: Assignment) -> None:
         """Count what was given."""
-        name = assignment.group
-        if assignment.is_multi:
-            self._metrics.multi.of(name, name).inc()
-        if assignment.partial:
-            self._metrics.partial.of(name, name).inc()
-        if assignment.is_balanced:
-            self._metrics.balanced.of(name, name).inc()
+        self._metrics.count(assignment)
 
     def report(self, ledger: Allocations) -> None:
         """Say by status, metrics and events how the groups are."""
@@ -163,8 +155,7 @@ class Pools:
             self._report(group, use, conditions, shown, moment)
         for name, (item, text) in self._unreadable.items():
             self._report_unreadable(name, item, text, moment)
-        for one in self._metrics.of_groups:
-            one.retain(self.groups.all)
+        self._metrics.retain(self.groups.all)
 
     def _report(
         self,
@@ -177,11 +168,7 @@ class Pools:
         name = group.name
         known = self._status.known(name)
         self._status.want(name, status_body(group, use, conditions, shown, known=known, now=moment))
-        free = [count for count in use.free.values() if count is not None]
-        in_use = sum(use.in_use.values())
-        self._metrics.size.of(name, name).set(in_use + sum(free))
-        self._metrics.in_use.of(name, name).set(in_use)
-        self._count_families(name, use)
+        self._metrics.show_use(name, use)
 
     def _report_elsewhere(self, group: ServiceGroup, moment: str) -> None:
         """How full it is where its addresses come from, as far as is known."""
@@ -201,14 +188,6 @@ class Pools:
         known = self._status.known(group.name)
         status = status_body(group, Use({}, {}), [condition], (), known=known, now=moment)
         self._status.want(group.name, {**known, "conditions": status["conditions"]})
-
-    def _count_families(self, name: str, use: Use) -> None:
-        """By family, too: a v6 range is so large that a full v4 range beside it is not seen."""
-        for version, free in use.free.items():
-            labels = (name, FAMILIES[version])
-            self._metrics.family_in_use.of(name, *labels).set(use.in_use[version])
-            if free is not None:
-                self._metrics.family_free.of(name, *labels).set(free)
 
     def _strays_of(self, name: str) -> dict[ServiceKey, tuple[Address, ...]]:
         return {

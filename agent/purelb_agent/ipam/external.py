@@ -12,11 +12,11 @@ from typing import Any
 
 import grpc
 import grpc.aio
-from prometheus_client import Counter
 
 from purelb.core.addresses import parse_address
 from purelb.core.allocation.ipam import IpamRequest, Leased, Stats
 from purelb.core.model import Address, ExternalSource, ServiceGroup, ServiceKey
+from purelb_agent.ipam.metrics import SidecarMetrics
 from purelb_agent.ipam.port import CALL_SECONDS, IpamError
 from purelb_agent.proto import ipam_pb2 as messages
 from purelb_agent.proto.ipam_pb2_grpc import IPAMStub
@@ -49,10 +49,10 @@ _LONGEST_DETAIL = 300
 
 
 class External:
-    """Speaks with the sidecars of all groups; `rpcs` counts calls by method and code."""
+    """Speaks with the sidecars of all groups."""
 
-    def __init__(self, rpcs: Counter, *, seconds: float = CALL_SECONDS) -> None:
-        self._rpcs = rpcs
+    def __init__(self, metrics: SidecarMetrics, *, seconds: float = CALL_SECONDS) -> None:
+        self._metrics = metrics
         self._seconds = seconds
         self._channels: dict[str, grpc.aio.Channel] = {}
 
@@ -115,11 +115,11 @@ class External:
         try:
             answer = await call(asked, timeout=self._seconds)
         except grpc.aio.AioRpcError as problem:
-            self._rpcs.labels(method, _spelled(problem.code())).inc()
+            self._metrics.count(method, _spelled(problem.code()))
             raise _refused(problem).at(_where(group)) from problem
         # What cannot be decoded arrives as None.
         code = grpc.StatusCode.INTERNAL if answer is None else grpc.StatusCode.OK
-        self._rpcs.labels(method, _spelled(code)).inc()
+        self._metrics.count(method, _spelled(code))
         if answer is None:
             why = "its answer is not one of proto/ipam.proto: see which version it is made for"
             raise IpamError(why, is_permanent=True).at(_where(group))

@@ -12,11 +12,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Self
 
-from prometheus_client import Counter
-
 from purelb.core.allocation.ipam import IpamRequest, Leased, Stats
 from purelb.core.model import Address, NetBoxSource, ServiceGroup, ServiceKey
 from purelb_agent.ipam.external import External
+from purelb_agent.ipam.metrics import SidecarMetrics
 from purelb_agent.ipam.netbox.source import NetBox
 from purelb_agent.ipam.port import Ipam, IpamError
 from purelb_agent.kube.client import ApiError, Kube
@@ -41,7 +40,7 @@ class Sources:
 
     def __init__(
         self,
-        rpcs: Counter,
+        metrics: SidecarMetrics,
         *,
         cluster: Callable[[], Awaitable[str]],
         may_ask: Callable[[], bool],
@@ -51,7 +50,7 @@ class Sources:
         self._may_ask = may_ask
         self._secret = secret
         self._netbox: NetBox | None = None
-        self._external = External(rpcs)
+        self._external = External(metrics)
 
     async def __aenter__(self) -> Self:
         """Nothing is opened before it is needed."""

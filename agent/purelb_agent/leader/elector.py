@@ -35,8 +35,8 @@ from purelb.core.leadership.leader import (
 )
 from purelb_agent.kube.client import CONFLICT, NOT_FOUND, ApiError, Json, Kube
 from purelb_agent.kube.events import Events, ObjectReference
+from purelb_agent.leader.metrics import LeaderMetrics
 from purelb_agent.runtime import clock, log
-from purelb_agent.runtime.metrics import AllocatorMetrics
 from purelb_agent.runtime.tasks import ReplacedError
 
 _RELEASE_ATTEMPTS = 3
@@ -74,7 +74,7 @@ class Elector:
         lock: Lock,
         identity: str,
         *,
-        metrics: AllocatorMetrics,
+        metrics: LeaderMetrics,
         timing: LeaderTiming | None = None,
     ) -> None:
         self.elected = asyncio.Event()
@@ -204,7 +204,7 @@ class Elector:
 
     def _lead(self, before: str) -> None:
         self.elected.set()
-        self._metrics.is_leader.set(1)
+        self._metrics.show(is_leader=True)
         log.info(
             self._machine.state.value,
             lock=self._lock.name,
@@ -219,7 +219,7 @@ class Elector:
         events.record(about, "LeaderElected", f"{self._machine.identity} gives out the addresses")
 
     def _lost(self) -> LeadershipLostError:
-        self._metrics.is_leader.set(0)
+        self._metrics.show(is_leader=False)
         why = self._machine.state.value
         log.warning("leadershipLost", lock=self._lock.name, reason=why, holder=self._machine.holder)
         return LeadershipLostError(f"leadershipLost: {why}: this process may write no more")
@@ -233,7 +233,7 @@ class Elector:
         """
         if self._machine.state in (LeaderState.STANDING_BY, LeaderState.LEADING):
             self._machine = self._machine.stopped()
-        self._metrics.is_leader.set(0)
+        self._metrics.show(is_leader=False)
         for _attempt in range(_RELEASE_ATTEMPTS):
             try:
                 if await self._release_once():

@@ -17,10 +17,10 @@ from purelb.core.model import Address, Outage
 from purelb.core.settings import LeaseTiming
 from purelb_agent.kube.events import Events, ObjectReference
 from purelb_agent.kube.store import NodeStore
+from purelb_agent.lease.metrics import LeaseMetrics
 from purelb_agent.lease.peers import Peers
 from purelb_agent.lease.renewer import Renewer
 from purelb_agent.runtime import clock, log
-from purelb_agent.runtime.metrics import NodeMetrics
 
 # While it is open whether the right is extended, there is less time than while it is.
 _WHILE_HOLDING, _WHILE_OPEN = 1.0, 0.5
@@ -37,7 +37,7 @@ class OutageKeeper:
         events: Events,
         *,
         timing: LeaseTiming,
-        metrics: NodeMetrics,
+        metrics: LeaseMetrics,
     ) -> None:
         self._peers = peers
         self._renewer = renewer
@@ -75,7 +75,7 @@ class OutageKeeper:
         answers = await self._peers.ask(members)
         assessment = assess_outage(members, self._renewer.node, answers)
         for answer in answers.values():
-            self._metrics.peer_answers.labels(answer.value).inc()
+            self._metrics.count_peer_answer(answer.value)
         if assessment is not self._outlook:
             self._log(assessment, answers)
             self._outlook = assessment
@@ -91,7 +91,7 @@ class OutageKeeper:
 
     def _tell_end(self, outage: Outage) -> None:
         seconds = outage.end_time - outage.begin_time
-        self._metrics.outages_held.inc()
+        self._metrics.count_outage()
         log.info("outageHeld", node=self._renewer.node, seconds=round(seconds, 1))
         text = (
             f"The API could not be reached from any node for {seconds:.0f} s; this node kept its "

@@ -19,9 +19,9 @@ from purelb.core.model import Lease, Network, Outage
 from purelb.core.settings import LeaseTiming
 from purelb_agent.kube.client import ApiError, Kube
 from purelb_agent.kube.store import NodeStore
+from purelb_agent.lease.metrics import LeaseMetrics
 from purelb_agent.lease.own_lease import Identity, OwnLease
 from purelb_agent.runtime import clock, log
-from purelb_agent.runtime.metrics import NodeMetrics
 
 # An interface that flaps makes one write of the Lease, not one for each flap.
 SUBNET_DEBOUNCE = 2.0
@@ -43,7 +43,7 @@ class Renewer:
         identity: Identity,
         *,
         timing: LeaseTiming,
-        metrics: NodeMetrics,
+        metrics: LeaseMetrics,
     ) -> None:
         self._lease = OwnLease(kube, identity, seconds=timing.retry_period)
         self._store = store
@@ -182,11 +182,11 @@ class Renewer:
         was_holding = self._renewal.state is RenewalState.HOLDING
         if was_holding and clock.now() >= self._renewal.sent_at + self._timing.renew_deadline:
             self._note_outage()
+        used = None
         if self._renewal.right is not None:
             used = (clock.now() - self._renewal.sent_at) / self._timing.renew_deadline
-            self._metrics.deadline_used.observe(used)
         self._renewal = self._renewal.succeeded(sent_at, clock.now())
-        self._metrics.renewals.inc()
+        self._metrics.count_renewal(used)
         self.in_doubt.clear()
         # Not only through the watch: the own Lease counts from the moment that it is written.
         self._store.leases.put(body)
@@ -209,7 +209,7 @@ class Renewer:
         self._attempts = replace(self._attempts, failed_at=now, began_at=None)
         is_first = self._renewal.failures == 0
         self._renewal = self._renewal.failed(now)
-        self._metrics.renewal_failures.inc()
+        self._metrics.count_failure()
         text = str(problem) or f"no answer within {self._timing.retry_period:g} s"
         if is_first:
             log.warning("leaseRenewalFailed", node=self.node, error=text)
@@ -275,8 +275,10 @@ class Renewer:
         if state is not self._published:
             log.info("leaseState", node=self.node, state=state.value)
             self._published = state
-        self._metrics.lease_healthy.set(self._renewal.right is not None)
-        self._metrics.outage_holding.set(state is RenewalState.HOLDING)
+        self._metrics.show(
+            is_healthy=self._renewal.right is not None,
+            is_holding=state is RenewalState.HOLDING,
+        )
 
     def leave(self) -> None:
         """Leave the election: from here on this node has no right to any address."""

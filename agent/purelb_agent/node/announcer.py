@@ -16,15 +16,15 @@ from purelb.core.node.packets import build_announcement
 from purelb.core.node.snapshot import Place
 from purelb.core.settings import AnnounceConfig
 from purelb_agent.node.conflicts import ConflictListener
+from purelb_agent.node.metrics import AnnouncementMetrics
 from purelb_agent.node.sockets import FrameSender
 from purelb_agent.runtime import log
-from purelb_agent.runtime.metrics import NodeMetrics
 
 
 class Announcer:
     """What is usable on this node, and the announcements of it that are still to come."""
 
-    def __init__(self, metrics: NodeMetrics, sentinel: ConflictListener) -> None:
+    def __init__(self, metrics: AnnouncementMetrics, sentinel: ConflictListener) -> None:
         self._metrics = metrics
         self._sentinel = sentinel
         self._sender = FrameSender()
@@ -76,9 +76,7 @@ class Announcer:
         try:
             self._sender.send(link.name, frames)
         except OSError as problem:
-            self._metrics.garp_errors.inc(four)
-            self._metrics.na_errors.inc(six)
+            self._metrics.count_failed(ipv4=four, ipv6=six)
             log.warning("announceFailed", interface=link.name, error=str(problem))
         else:
-            self._metrics.garp_sent.inc(four)
-            self._metrics.na_sent.inc(six)
+            self._metrics.count_sent(ipv4=four, ipv6=six)

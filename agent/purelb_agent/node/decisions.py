@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from purelb.core.election.election import MembershipView
 from purelb.core.model import Address, Reason
 from purelb.core.node.decisions import Decisions, VipDecision
+from purelb_agent.node.metrics import ElectionMetrics
 from purelb_agent.runtime import log
-from purelb_agent.runtime.metrics import NodeMetrics
 
 # What holds for all addresses at once is said once, where it begins, and not for each of them.
 _OF_ALL = frozenset({Reason.LEASE_UNHEALTHY, Reason.LEASES_NOT_LISTED, Reason.LEAVING})
@@ -24,7 +24,7 @@ def _services(verdict: VipDecision) -> str:
 class DecisionRecorder:
     """Turns judgements into log lines and metrics, at their transitions only."""
 
-    def __init__(self, node: str, metrics: NodeMetrics) -> None:
+    def __init__(self, node: str, metrics: ElectionMetrics) -> None:
         self._node = node
         self._metrics = metrics
         self._last: Decisions | None = None
@@ -43,9 +43,7 @@ class DecisionRecorder:
 
     def _compare(self, before: VipDecision | None, after: VipDecision) -> None:
         if after.decision.affinity_ignored and not (before and before.decision.affinity_ignored):
-            for key in after.vip.services:
-                self._metrics.affinity_fallbacks.of(key, str(key)).inc()
-            self._metrics.election_fallbacks.inc()
+            self._metrics.count_fallback(after.vip.services)
         if before is None or (before.reason, before.decision.winner) != (
             after.reason,
             after.decision.winner,
@@ -73,35 +71,27 @@ class DecisionRecorder:
         had = before is not None and before.reason is Reason.ELECTION_WON
         has = after.reason is Reason.ELECTION_WON
         if has and not had:
-            self._metrics.election_wins.inc()
+            self._metrics.count_win()
         if had and not has:
-            self._metrics.election_losses.inc()
+            self._metrics.count_loss()
             log.info("lostElection", ip=address, service=services, node=self._node, winner=winner)
         if before is not None and old != winner:
-            changes = self._metrics.winner_changes
-            changes.of(after.vip.address, services, address, old, winner).inc()
+            self._metrics.count_winner_change(after.vip.address, services, old=old, new=winner)
 
     def _count(self, judgement: Decisions) -> None:
-        metrics = self._metrics
         vips = [verdict.vip for verdict in judgement.verdicts.values()]
-        metrics.winner_changes.retain(judgement.verdicts)
-        for verdict in judgement.here:
-            address = verdict.vip.address
-            # Who shares it may change while it stays.
-            metrics.announced.only(address, (_services(verdict), self._node, str(address)))
-        metrics.announced.retain({verdict.vip.address for verdict in judgement.here})
-        metrics.affinity_fallbacks.retain(
-            {key for vip in vips if vip.has_affinity for key in vip.services}
+        self._metrics.retain(
+            addresses=judgement.verdicts,
+            services={key for vip in vips if vip.has_affinity for key in vip.services},
+        )
+        self._metrics.show_announced(
+            {verdict.vip.address: (_services(verdict), self._node) for verdict in judgement.here}
         )
         self._count_subnets(judgement.world.membership)
 
     def _count_subnets(self, membership: MembershipView) -> None:
-        metrics = self._metrics
         subnets: Tally[str] = Tally()
         # Writing a subnet out is what costs here, and most nodes are in the same ones.
         for alike, nodes in Tally(member.subnets for member in membership.members).items():
             subnets.update({str(subnet): nodes for subnet in alike})
-        for subnet, nodes in subnets.items():
-            metrics.candidates.of(subnet, subnet).set(nodes)
-        metrics.candidates.retain(subnets)
-        metrics.subnet_count.set(len(subnets))
+        self._metrics.show_candidates(subnets)

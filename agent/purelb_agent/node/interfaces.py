@@ -14,9 +14,9 @@ from purelb.core.model import InterfaceAddress, Link
 from purelb.core.names import DUMMY_INTERFACE
 from purelb.core.node.plan import Plan, Put, Remove
 from purelb.core.node.snapshot import Place
+from purelb_agent.node.metrics import AddressMetrics
 from purelb_agent.node.netlink import Kernel, NetlinkError, News
 from purelb_agent.runtime import log
-from purelb_agent.runtime.metrics import NodeMetrics
 
 _NEVER = float("-inf")
 
@@ -24,7 +24,7 @@ _NEVER = float("-inf")
 class Interfaces:
     """What is on the interfaces, what this process put there, and the way to change it."""
 
-    def __init__(self, kernel: Kernel, metrics: NodeMetrics) -> None:
+    def __init__(self, kernel: Kernel, metrics: AddressMetrics) -> None:
         self.links: tuple[Link, ...] = ()
         # What this process put on an interface and what is still there; and what it was to hold
         # after the last plan, whether it is still there or not.
@@ -89,10 +89,10 @@ class Interfaces:
     def apply(self, made: Plan) -> bool:
         """Bring the kernel to the plan; whether nothing was refused."""
         removed = [self._remove(remove) for remove in made.removes]
-        with self._metrics.address_renewal_latency.time():
+        with self._metrics.time_renewals():
             done = [self._add(put) for put in made.puts]
         self.held = self.put & made.wanted
-        self._metrics.address_renewals_active.set(len(self.held))
+        self._metrics.show_held(len(self.held))
         return all(removed) and all(done)
 
     def _remove(self, remove: Remove) -> bool:
@@ -105,9 +105,9 @@ class Interfaces:
             return False
         self.put -= {(held.link, held.address)}
         self._seen.pop((held.link, held.address), None)
-        self._metrics.withdrawals.inc()
+        self._metrics.count_withdrawal()
         if held.dad_failed:
-            self._metrics.conflicts.inc()
+            self._metrics.count_conflict()
         why = "duplicateAddressDetected" if held.dad_failed else remove.reason.value
         log.info("withdrawAddress", ip=held.address, interface=self.name_of(held.link), reason=why)
         return True
@@ -118,17 +118,17 @@ class Interfaces:
             self._kernel.put(put)
         except NetlinkError as problem:
             if not put.is_new:
-                self._metrics.address_renewal_errors.inc()
+                self._metrics.count_renewal_error()
             where = self.name_of(put.link)
             log.error("addFailed", ip=put.address, interface=where, error=str(problem))
             return False
         if put.is_new:
-            self._metrics.additions.inc()
+            self._metrics.count_addition()
             if place in self.held:
-                self._metrics.watchdog_recoveries.inc()
+                self._metrics.count_recovery()
                 log.warning("addressPutBack", ip=put.address, interface=self.name_of(put.link))
         else:
-            self._metrics.address_renewals.inc()
+            self._metrics.count_renewal()
         self.put |= {place}
         return True
 

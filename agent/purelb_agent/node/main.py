@@ -31,11 +31,11 @@ from purelb_agent.node.announcer import Announcer
 from purelb_agent.node.conflicts import ConflictListener
 from purelb_agent.node.decisions import DecisionRecorder
 from purelb_agent.node.interfaces import Interfaces
+from purelb_agent.node.metrics import NodeMetrics
 from purelb_agent.node.netlink import Kernel
 from purelb_agent.node.reconcile import Effects, Reconciler
 from purelb_agent.node.reporter import Reporter
 from purelb_agent.runtime import log
-from purelb_agent.runtime.metrics import NodeMetrics
 from purelb_agent.runtime.probes import Probes
 from purelb_agent.runtime.program import arguments, run, stop_signal
 from purelb_agent.runtime.tasks import Tasks
@@ -117,16 +117,16 @@ class _Agent:
             identity.node, classes=settings.classes, drains=settings.drains
         )
         self.kernel = Kernel()
-        self.renewer = Renewer(kube, store, identity, timing=timing, metrics=metrics)
+        self.renewer = Renewer(kube, store, identity, timing=timing, metrics=metrics.lease)
         self.events = Events(kube, component="lbnodeagent", instance=identity.node)
         self.reporter = Reporter(kube, store, self.events, identity.node)
         self.sentinel = ConflictListener(self._on_conflict)
-        self.announcer = Announcer(metrics, self.sentinel)
+        self.announcer = Announcer(metrics.announcements, self.sentinel)
         self.watchers = _watchers(kube, store, identity)
         hands = Effects(
-            Interfaces(self.kernel, metrics),
+            Interfaces(self.kernel, metrics.addresses),
             self.announcer,
-            DecisionRecorder(identity.node, metrics),
+            DecisionRecorder(identity.node, metrics.election),
             self.reporter,
         )
         self.reconciler = Reconciler(
@@ -138,7 +138,7 @@ class _Agent:
         )
 
     def _on_conflict(self, conflict: DuplicateAddress) -> None:
-        self.metrics.conflicts.inc()
+        self.metrics.addresses.count_conflict()
         self.reporter.report_conflict(conflict)
 
     def peers(self, settings: _Settings) -> Peers | None:
@@ -206,7 +206,7 @@ async def _work(options: argparse.Namespace) -> None:
                 agent.store,
                 agent.events,
                 timing=settings.timing,
-                metrics=agent.metrics,
+                metrics=agent.metrics.lease,
             )
             tasks.start("hold", holding.run())
         try:

@@ -31,9 +31,9 @@ from purelb_agent.lease.renewer import Renewer
 from purelb_agent.node.announcer import Announcer
 from purelb_agent.node.decisions import DecisionRecorder
 from purelb_agent.node.interfaces import Interfaces
+from purelb_agent.node.metrics import NodeMetrics
 from purelb_agent.node.reporter import Reporter
 from purelb_agent.runtime import clock, log
-from purelb_agent.runtime.metrics import NodeMetrics
 
 # The watchdog: actual is compared with plan at least this often, whatever was noticed.
 RESYNC = 30.0
@@ -104,12 +104,12 @@ class Reconciler:
         now = clock.now()
         if not self._store.listed:
             return now + RESYNC
-        self._metrics.config_loaded.set(1)
+        self._metrics.mark_loaded()
         self._interfaces.read_links(now, max_age=RESYNC)
         is_new_choice = self._choose()
         world = self._world(now)
         subnets = lease_subnets(world.segments)
-        self._metrics.local_subnet_count.set(len(subnets))
+        self._metrics.election.show_local_subnets(len(subnets))
         self._renewer.set_subnets(subnets, at_once=is_new_choice)
         self._renewer.ensure_current()
         if self._store.leases.membership.has_unconfirmed_end(now):
@@ -138,8 +138,7 @@ class Reconciler:
     def _choose(self) -> bool:
         """Find the LBNodeAgent for this node; whether it is another one, or another state of it."""
         choice = choose(self._store.configs.records.values(), self._store.labels)
-        for state in SelectorState:
-            self._metrics.selector_state.labels(state.value).set(state is choice.state)
+        self._metrics.show_selector(choice.state)
         is_new, self._choice = choice != self._choice, choice
         if is_new:
             named = choice.config or NodeConfig()
@@ -163,8 +162,8 @@ class Reconciler:
         store, right, config = self._store, self._store.right, self._config
         members = store.leases.membership.live(now, store.drained)
         addresses = self._interfaces.read_addresses()
-        self._metrics.member_count.set(len(members))
-        self._metrics.draining.set(store.taint is not None)
+        self._metrics.election.show_members(len(members))
+        self._metrics.show_draining(is_draining=store.taint is not None)
         links = self._interfaces.links
         return NodeSnapshot(
             node=self._node,

@@ -17,12 +17,12 @@ from prometheus_client import CollectorRegistry
 
 from purelb.core.allocation.ipam import Request
 from purelb.core.model import ExternalSource, NetBoxSource, ServiceGroup, ServiceKey
+from purelb_agent.allocator.metrics import AllocatorMetrics
 from purelb_agent.ipam.external import External
 from purelb_agent.ipam.port import IpamError
 from purelb_agent.ipam.sources import Sources
 from purelb_agent.kube.client import ApiError
 from purelb_agent.proto import ipam_pb2 as messages
-from purelb_agent.runtime.metrics import AllocatorMetrics
 from tests.support import ROOT
 
 SAMPLE = ROOT / "demo/ipam/server.py"
@@ -66,7 +66,7 @@ def registry():
 
 @pytest.fixture
 def rpcs(registry):
-    return AllocatorMetrics(registry).sidecar_rpcs
+    return AllocatorMetrics(registry).sidecars
 
 
 async def c1():

@@ -20,8 +20,10 @@ from purelb.core.allocation.group_status import ConditionReason, ConditionType
 from purelb.core.allocation.refusals import RefusalReason
 from purelb.core.audit.findings import FindingCode
 from purelb.core.model import Reason
+from purelb_agent.allocator.metrics import AllocatorMetrics, ConversionMetrics
 from purelb_agent.kube.events import EventReason
-from purelb_agent.runtime.metrics import AllocatorMetrics, ConversionMetrics, LabelSets, NodeMetrics
+from purelb_agent.node.metrics import NodeMetrics
+from purelb_agent.runtime.metrics import LabelSets
 from tests.support import ROOT
 from tests.support.docs.pages import read
 
@@ -62,7 +64,9 @@ def metrics(*owners: object) -> Iterator[str]:
     for owner in owners:
         for value in vars(owner).values():
             metric = value._metric if isinstance(value, LabelSets) else value  # noqa: SLF001
-            if isinstance(metric, MetricWrapperBase):
+            if type(value).__name__.endswith("Metrics"):
+                yield from metrics(value)
+            elif isinstance(metric, MetricWrapperBase):
                 (family,) = metric.describe()
                 total = "_total" if family.type == "counter" else ""
                 labels = ",".join(metric._labelnames)  # noqa: SLF001

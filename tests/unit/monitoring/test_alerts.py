@@ -13,7 +13,8 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
-from purelb_agent.runtime.metrics import AllocatorMetrics, NodeMetrics
+from purelb_agent.allocator.metrics import AllocatorMetrics
+from purelb_agent.node.metrics import NodeMetrics
 from tests.support import ROOT
 
 MONITORING = ROOT / "roles" / "purelb_install" / "files" / "monitoring"

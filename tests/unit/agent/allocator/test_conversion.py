@@ -27,8 +27,8 @@ from ansible_collections.purelb.purelb.plugins.filter.conversion_certificate imp
 )
 from purelb_agent.allocator import conversion
 from purelb_agent.allocator.conversion import Conversion, ReviewError, answer
+from purelb_agent.allocator.metrics import ConversionMetrics
 from purelb_agent.runtime import log
-from purelb_agent.runtime.metrics import ConversionMetrics
 
 HOST = "purelb-conversion.purelb-system.svc"
 V4 = {"pool": "10.0.0.1-10.0.0.9", "subnet": "10.0.0.0/24"}

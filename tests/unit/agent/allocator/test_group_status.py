@@ -9,7 +9,7 @@ import asyncio
 from prometheus_client import CollectorRegistry
 
 from purelb_agent.allocator.group_status import GroupStatus
-from purelb_agent.runtime.metrics import AllocatorMetrics
+from purelb_agent.allocator.metrics import AllocatorMetrics
 
 
 class SlowKube:

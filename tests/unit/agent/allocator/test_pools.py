@@ -9,9 +9,9 @@ from prometheus_client import CollectorRegistry
 
 from purelb.core.allocation.allocations import Allocations
 from purelb_agent.allocator.group_status import GroupStatus
+from purelb_agent.allocator.metrics import AllocatorMetrics
 from purelb_agent.allocator.pools import Pools
 from purelb_agent.ipam.queue import IpamQueue
-from purelb_agent.runtime.metrics import AllocatorMetrics
 
 NAMESPACE = "purelb-system"
 FAMILIES = {
@@ -44,7 +44,7 @@ def heard():
 def pools(heard):
     metrics = AllocatorMetrics(CollectorRegistry())
     status = GroupStatus(None, metrics, namespace=NAMESPACE)
-    return Pools(status, IpamQueue(None), heard, metrics, namespace=NAMESPACE)
+    return Pools(status, IpamQueue(None), heard, metrics.pools, namespace=NAMESPACE)
 
 
 @pytest.fixture(params=FAMILIES)

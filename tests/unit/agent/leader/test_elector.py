@@ -21,8 +21,9 @@ from purelb_agent.kube.watch import Watcher
 from purelb_agent.leader import leader_kube
 from purelb_agent.leader.elector import Elector, LeadershipLostError, Lock
 from purelb_agent.leader.leader_kube import LeaderKube
+from purelb_agent.leader.metrics import LeaderMetrics
 from purelb_agent.runtime import clock
-from purelb_agent.runtime.metrics import AllocatorMetrics
+from purelb_agent.runtime.metrics import MetricFactory
 
 LOCK = Lock("purelb-system")
 SERVICE = "/api/v1/namespaces/default/services/web"
@@ -125,7 +126,7 @@ def sleep_through(monkeypatch):
 
 class Replica:
     def __init__(self, connection, name):
-        metrics = AllocatorMetrics(CollectorRegistry())
+        metrics = LeaderMetrics(MetricFactory(CollectorRegistry()))
         self.elector = Elector(connection, LOCK, name, metrics=metrics, timing=TIMING)
         only = {"fieldSelector": f"metadata.name={LOCK.name}"}
         self.follows = asyncio.create_task(

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from purelb.core.node.decisions import decide_vips
 from purelb_agent.node.decisions import DecisionRecorder
-from purelb_agent.runtime.metrics import NodeMetrics
+from purelb_agent.node.metrics import NodeMetrics
 from tests.support.core.snapshots import NET4, NET6, VIP4, VIP6, service, world
 
 BOTH = pytest.mark.parametrize("vip", [VIP4, VIP6], ids=["v4", "v6"])
@@ -21,7 +21,7 @@ def registry():
 
 @pytest.fixture
 def note(registry):
-    verdicts, last = DecisionRecorder("n1", NodeMetrics(registry)), [None]
+    verdicts, last = DecisionRecorder("n1", NodeMetrics(registry).election), [None]
 
     def note(made):
         last[0] = decide_vips(made, last[0])

@@ -1,0 +1,65 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Metrics of the own Lease and of outages of the API."""
+
+from __future__ import annotations
+
+from purelb_agent.runtime.metrics import MetricFactory
+
+_ELECTION = "purelb_election"
+
+
+class LeaseMetrics:
+    """Renewals of the own Lease, and the outages that addresses were kept through."""
+
+    def __init__(self, make: MetricFactory) -> None:
+        self._healthy = make.gauge(
+            f"{_ELECTION}_lease_healthy", "1 while the own Lease gives the right to announce."
+        )
+        self._holding = make.gauge(
+            f"{_ELECTION}_outage_holding",
+            "1 while addresses are kept because the API is down for everybody.",
+        )
+        self._outages = make.counter(
+            f"{_ELECTION}_outages_held_total",
+            "Outages of the API that this node kept its addresses through.",
+        )
+        self._peer_answers = make.counter(
+            f"{_ELECTION}_peer_answers_total",
+            "What peers said when they were asked whether they can renew.",
+            "answer",
+        )
+        self._renewals = make.counter(
+            f"{_ELECTION}_lease_renewals_total", "Good renewals of the Lease."
+        )
+        self._failures = make.counter(
+            f"{_ELECTION}_lease_renewal_failures_total", "Failed renewals of the Lease."
+        )
+        self._deadline_used = make.histogram(
+            f"{_ELECTION}_lease_deadline_used_ratio",
+            "Time between good renewals of the Lease, as a part of the renew deadline.",
+            buckets=(0.5, 0.75, 0.9, 1.0),
+        )
+
+    def show(self, *, is_healthy: bool, is_holding: bool) -> None:
+        """Show whether the own Lease counts, and whether an outage keeps it counting."""
+        self._healthy.set(is_healthy)
+        self._holding.set(is_holding)
+
+    def count_renewal(self, deadline_used: float | None) -> None:
+        """Count a good renewal and the part of the deadline it used; None without a deadline."""
+        self._renewals.inc()
+        if deadline_used is not None:
+            self._deadline_used.observe(deadline_used)
+
+    def count_failure(self) -> None:
+        """Count a failed renewal."""
+        self._failures.inc()
+
+    def count_peer_answer(self, answer: str) -> None:
+        """Count the answer of a peer."""
+        self._peer_answers.labels(answer).inc()
+
+    def count_outage(self) -> None:
+        """Count an outage that addresses were kept through."""
+        self._outages.inc()
