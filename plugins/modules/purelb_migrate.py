@@ -151,7 +151,11 @@ def main() -> None:
         .merge(
             argspec.ArgumentSpec(
                 {
-                    "step": {"type": "str", "required": True, "choices": list(phases.STEPS)},
+                    "step": {
+                        "type": "str",
+                        "required": True,
+                        "choices": [step.name for step in phases.STEPS],
+                    },
                     "backup": {"type": "path"},
                     "accept": {"type": "bool", "default": False},
                     "one_by_one": {"type": "bool", "default": False},

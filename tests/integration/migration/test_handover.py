@@ -43,10 +43,10 @@ def test_a_service_of_any_shape_changes_its_class_and_comes_back(lab: Lab, spec:
     try:
         before = api.get(path)
         for load_balancer_class in ("example.com/after", "example.com/before"):
-            left = api.merge_patch(path, handover.leaving(api.get(path)))
+            left = api.merge_patch(path, handover.release_patch(api.get(path)))
             assert left["spec"]["type"] != "LoadBalancer"
-            api.merge_patch(path, handover.arriving(left, load_balancer_class))
-            there = api.merge_patch(path, handover.settling(api.get(path)))
+            api.merge_patch(path, handover.claim_patch(left, load_balancer_class))
+            there = api.merge_patch(path, handover.cleanup_patch(api.get(path)))
             wanted = {**before["spec"], "loadBalancerClass": load_balancer_class}
             assert there["spec"] == wanted
         assert api.get(path)["metadata"].get("annotations") == before["metadata"].get("annotations")

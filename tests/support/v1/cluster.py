@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster with v1 in a dictionary, where the API server and the programs of v2 act at once."""
+"""A fake cluster with v1, in which the API server and the programs of v2 react immediately."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NEAR_V6 = {"pool": "fd00::200-fd00::210", "subnet": "fd00::/64"}
 
 
 class KilledError(Exception):
-    """The end of a run, at any moment."""
+    """The run was interrupted."""
 
 
 def obj(kind: str, name: str, namespace: str | None = "purelb", **fields: Any) -> dict[str, Any]:
@@ -30,7 +30,10 @@ def obj(kind: str, name: str, namespace: str | None = "purelb", **fields: Any) -
 def service(name: str, *addresses: str, **spec: Any) -> dict[str, Any]:
     made = obj("Service", name, "default", spec={"type": "LoadBalancer", **spec})
     made["metadata"]["annotations"] = dict(MARKS)
-    return {**made, "status": {"loadBalancer": {"ingress": [{"ip": one} for one in addresses]}}}
+    return {
+        **made,
+        "status": {"loadBalancer": {"ingress": [{"ip": address} for address in addresses]}},
+    }
 
 
 def definition(plural: str, kind: str) -> dict[str, Any]:
@@ -59,8 +62,12 @@ def program(kind: str, name: str, namespace: str = "purelb") -> dict[str, Any]:
     return obj(kind, name, namespace, spec=spec, status=status)
 
 
-class NodeSnapshot:
-    """A cluster with v1, in which the API server and the programs of v2 do their part at once."""
+class FakeMigrationCluster:
+    """Wraps a FakeCluster that contains v1; `run` calls the module's steps.
+
+    Raises KilledError when `writes_left` is used up. `served_by_both` collects Services that v1
+    and v2 served at the same time.
+    """
 
     def __init__(self, cluster: Any, path: Path) -> None:
         self.cluster = cluster
@@ -70,7 +77,7 @@ class NodeSnapshot:
         self._patch, self._apply, self._delete = cluster.patch, cluster.apply, cluster.delete
         cluster.patch, cluster.apply, cluster.delete = self.patch, self.apply, self.delete
         cluster.stored["namespaces", None, "purelb"] = {}
-        for one in (
+        for body in (
             definition("servicegroups", "ServiceGroup"),
             definition("lbnodeagents", "LBNodeAgent"),
             obj("ServiceGroup", "default", spec={"local": {"v4pool": NEAR, "v6pool": NEAR_V6}}),
@@ -80,30 +87,30 @@ class NodeSnapshot:
             service("shop", "10.0.0.201", "fd00::201"),
             service("named", "10.0.0.202", "fd00::202", loadBalancerClass="purelb.io/purelb"),
         ):
-            self.put(one)
+            self.put(body)
         self.before = deepcopy(self.content())
 
-    def put(self, one: dict[str, Any]) -> None:
+    def put(self, body: dict[str, Any]) -> None:
         plural = {"CustomResourceDefinition": "customresourcedefinitions"}.get(
-            one["kind"], f"{one['kind'].lower()}s"
+            body["kind"], f"{body['kind'].lower()}s"
         )
-        meta = one["metadata"]
-        self.cluster.stored[plural, meta.get("namespace"), meta["name"]] = one
+        meta = body["metadata"]
+        self.cluster.stored[plural, meta.get("namespace"), meta["name"]] = body
 
     def content(self) -> dict[Any, Any]:
-        """All that a migration has to bring back."""
+        """Returns everything that a rollback has to restore."""
         kinds = ("servicegroups", "customresourcedefinitions", "deployments", "daemonsets")
         return {
             key: {
-                **{part: one.get(part) for part in ("spec", "status")},
-                "annotations": one["metadata"].get("annotations"),
+                **{part: body.get(part) for part in ("spec", "status")},
+                "annotations": body["metadata"].get("annotations"),
             }
-            for key, one in self.cluster.stored.items()
+            for key, body in self.cluster.stored.items()
             if key[0] in (*kinds, "services")
         }
 
     def install(self) -> None:
-        """What the role purelb_install does between two steps."""
+        """Install v2, as the role purelb_install does before hand_over."""
         stored = self.cluster.stored
         stored["namespaces", None, "purelb-system"] = {}
         for plural in ("servicegroups", "lbnodeagents"):
@@ -124,7 +131,7 @@ class NodeSnapshot:
         self.put(lease)
 
     def uninstall(self) -> None:
-        """What that role removes after a rollback."""
+        """Remove v2, as the role does after roll_back."""
         self.cluster.stored.pop(("leases", "purelb-system", "purelb-node-n1"), None)
 
     def _count(self, *, dry_run: bool) -> None:
@@ -138,9 +145,9 @@ class NodeSnapshot:
         result = self._patch(kind, **rest)
         if kind.plural != "services":
             return result
-        one = self.cluster.stored[kind.plural, rest["namespace"], rest["name"]]
-        self.react(one)
-        return deepcopy(one)
+        service = self.cluster.stored[kind.plural, rest["namespace"], rest["name"]]
+        self.react(service)
+        return deepcopy(service)
 
     def apply(self, kind: Any, body: Any, **rest: Any) -> Any:
         self._count(dry_run=rest["dry_run"])
@@ -150,33 +157,33 @@ class NodeSnapshot:
         self._count(dry_run=rest["dry_run"])
         self._delete(kind, **rest)
 
-    def react(self, one: dict[str, Any]) -> None:
-        spec, annotations = one["spec"], one["metadata"].setdefault("annotations", {})
+    def react(self, service: dict[str, Any]) -> None:
+        spec, annotations = service["spec"], service["metadata"].setdefault("annotations", {})
         if spec["type"] != "LoadBalancer":
-            # As the API server does.
-            one["status"] = {"loadBalancer": {}}
+            # As the API server does when the type changes.
+            service["status"] = {"loadBalancer": {}}
             spec.pop("externalTrafficPolicy", None)
             spec.pop("loadBalancerClass", None)
             return
         if ("daemonsets", "purelb-system", "lbnodeagent") not in self.cluster.stored:
             return
         if spec.get("loadBalancerClass") == "purelb.io/purelbv2":
-            asked = annotations.get("purelb.io/addresses", "")
-            if not one["status"]["loadBalancer"].get("ingress") and asked:
-                shown = [{"ip": address} for address in asked.split(",")]
-                one["status"] = {"loadBalancer": {"ingress": shown}}
+            requested = annotations.get("purelb.io/addresses", "")
+            if not service["status"]["loadBalancer"].get("ingress") and requested:
+                assigned = [{"ip": address} for address in requested.split(",")]
+                service["status"] = {"loadBalancer": {"ingress": assigned}}
                 annotations.update({**MARKS, "purelb.io/pool-type": "local"})
         elif "purelb.io/pool-type" not in annotations:
             return
         elif self.v1_agents_run():
-            self.served_by_both.append(one["metadata"]["name"])
-        for entry in one["status"]["loadBalancer"].get("ingress", []):
+            self.served_by_both.append(service["metadata"]["name"])
+        for entry in service["status"]["loadBalancer"].get("ingress", []):
             family = "IPv6" if ":" in entry["ip"] else "IPv4"
             annotations[f"purelb.io/announcing-{family}"] = f"n1,eth0,{entry['ip']}"
 
     def v1_agents_run(self) -> bool:
-        found = self.cluster.stored["daemonsets", "purelb", "lbnodeagent"]
-        return "nodeSelector" not in found["spec"]["template"]["spec"]
+        agents = self.cluster.stored["daemonsets", "purelb", "lbnodeagent"]
+        return "nodeSelector" not in agents["spec"]["template"]["spec"]
 
     def run(self, *steps: str, check_mode: bool = False, **params: Any) -> list[dict[str, Any]]:
         defaults = {

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Carries out a migration from v1 to v2 and back, phase by phase.
+"""Carries out a migration from v1 to v2 and back, step by step.
 
-Each phase can be repeated, also after it was interrupted. What becomes of an object is decided in
-core/migration.
+Start at `phases`, the table of steps. Every step can be repeated, also after an interruption.
+Which v2 objects replace those of v1 is decided in core/migration, not here.
 """

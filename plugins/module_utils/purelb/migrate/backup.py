@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a migration keeps of the objects before it, and how to tell that all is as it was.
+"""The backup of the objects that a migration changes, and the comparison with it.
 
-Of a Service only what a PureLB writes counts: its owner may change the rest at any time. Pure but
-for the file.
+Of a Service only what PureLB writes is compared: its owner may change the rest at any time. Pure
+except for the file.
 """
 
 from __future__ import annotations
@@ -25,106 +25,104 @@ Key = Tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Backup:
-    """The objects as they were, and the v2 objects that were decided to take their place."""
+    """The objects before the migration, and the v2 objects that replace them."""
 
     before: Tuple[Object, ...]
     becomes: Tuple[Object, ...]
 
-    def of(self, *kinds: str) -> List[Object]:
-        """What was there of some kinds."""
+    def of_kind(self, *kinds: str) -> List[Object]:
+        """Returns the objects of some kinds."""
         return [obj for obj in self.before if obj["kind"] in kinds]
 
     @property
     def services(self) -> Dict[Key, Object]:
-        """The Services that had addresses, by kind, namespace and name."""
-        return {key_of(obj): obj for obj in self.of("Service")}
+        """The Services with addresses of PureLB, by kind, namespace and name."""
+        return {key_of(obj): obj for obj in self.of_kind("Service")}
 
     def text(self) -> str:
-        """What the file has."""
+        """Returns the content of the file (JSON)."""
         content = {"before": self.before, "becomes": self.becomes}
         return json.dumps(content, indent=2, sort_keys=True) + "\n"
 
 
 def take(objects: Iterable[Object], becomes: Iterable[Object]) -> Backup:
-    """The objects as they can be restored, in a fixed order; of Services those with addresses."""
-    kept = (
-        handover.kept(obj) if obj["kind"] == "Service" else clean(obj)
+    """Returns a backup, sorted by key; of Services those with addresses of PureLB."""
+    saved = (
+        handover.for_backup(obj) if obj["kind"] == "Service" else clean(obj)
         for obj in objects
         if obj["kind"] != "Service" or handover.is_marked(obj)
     )
-    return Backup(tuple(sorted(kept, key=key_of)), tuple(becomes))
+    return Backup(tuple(sorted(saved, key=key_of)), tuple(becomes))
 
 
 def write(backup: Backup, path: str) -> str:
-    """Write the file, whole or not at all; returns its checksum (SHA-256, hexadecimal)."""
+    """Write the file atomically; returns its checksum (SHA-256, hexadecimal)."""
     text = backup.text()
     file = Path(path)
-    beside = file.with_name(f".{file.name}.{os.getpid()}")
+    temporary = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
-            # Of Services and programs it may tell what is nobody's business.
-            with os.fdopen(os.open(str(beside), os.O_WRONLY | os.O_CREAT, 0o600), "w") as stream:
+            # For the owner only: Services and programs may contain what others must not read.
+            with os.fdopen(os.open(str(temporary), os.O_WRONLY | os.O_CREAT, 0o600), "w") as stream:
                 stream.write(text)
                 stream.flush()
                 os.fsync(stream.fileno())
-            beside.replace(file)
+            temporary.replace(file)
         finally:
-            if beside.exists():
-                beside.unlink()
+            if temporary.exists():
+                temporary.unlink()
     except OSError as error:
         raise ClusterError(f"backup: {path} cannot be written: {error.strerror}") from error
-    return _sum(text)
+    return _checksum(text)
 
 
 def read(path: str, checksum: str) -> Backup:
-    """The backup in a file; an error unless it is the one with this checksum."""
-    remediation = (
-        "give the file of the first run; the ConfigMap purelb-migration says which that was"
-    )
+    """Returns the backup in a file; ClusterError unless it has this checksum."""
+    remediation = "give the file of the first run; its path is in the ConfigMap purelb-migration"
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ClusterError(f"backup: {path} cannot be read: {error}: {remediation}") from error
-    if _sum(text) != checksum:
-        raise ClusterError(f"backup: {path} is not what this migration began with: {remediation}")
+    if _checksum(text) != checksum:
+        raise ClusterError(f"backup: {path} is not the backup of this migration: {remediation}")
     content: Dict[str, Any] = json.loads(text)
     return Backup(tuple(content["before"]), tuple(content["becomes"]))
 
 
 def differences(now: Iterable[Object], backup: Backup) -> List[str]:
-    """What is not as the backup says, by kind, namespace and name."""
-    is_now = {key_of(obj): _counted(obj) for obj in take(now, ()).before}
-    was = {key_of(obj): _counted(obj) for obj in backup.before}
-    other = (key for key in is_now.keys() | was.keys() if is_now.get(key) != was.get(key))
-    return [title(key) for key in sorted(other)]
+    """Returns the titles of objects that differ from the backup, are missing, or are new."""
+    after = {key_of(obj): _comparable(obj) for obj in take(now, ()).before}
+    before = {key_of(obj): _comparable(obj) for obj in backup.before}
+    changed = (key for key in after.keys() | before.keys() if after.get(key) != before.get(key))
+    return [title(key) for key in sorted(changed)]
 
 
-def readdressed(now: Iterable[Object], backup: Backup) -> List[str]:
-    """Services that are there before and now, and have other addresses."""
-    has = {key_of(obj): handover.addresses_of(obj) for obj in now}
+def changed_addresses(now: Iterable[Object], backup: Backup) -> List[str]:
+    """Returns the titles of Services whose addresses differ; a deleted Service does not count."""
+    addresses = {key_of(obj): handover.addresses_of(obj) for obj in now}
     return [
         title(key)
         for key, obj in backup.services.items()
-        if has.get(key, handover.addresses_of(obj)) != handover.addresses_of(obj)
+        if addresses.get(key, handover.addresses_of(obj)) != handover.addresses_of(obj)
     ]
 
 
 def key_of(obj: Object) -> Key:
-    """Kind, namespace and name."""
+    """Returns kind, namespace (empty if none) and name."""
     meta = obj["metadata"]
     return obj["kind"], meta.get("namespace") or "", meta["name"]
 
 
 def title(key: Key) -> str:
-    """How messages name an object."""
+    """Returns the name of an object for messages: `Kind namespace/name`."""
     kind, namespace, name = key
     return f"{kind} " + "/".join(filter(None, (namespace, name)))
 
 
-def _counted(obj: Object) -> Object:
-    return handover.counted(obj) if obj["kind"] == "Service" else clean(obj)
+def _comparable(obj: Object) -> Object:
+    return handover.comparable(obj) if obj["kind"] == "Service" else clean(obj)
 
 
-def _sum(text: str) -> str:
+def _checksum(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()

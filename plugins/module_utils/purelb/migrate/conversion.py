@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reads what a conversion from v1 is made of, and says what it comes to. Nothing is written."""
+"""Reads the input of a conversion from v1 and returns the v2 objects. Writes nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..module.manifests import without_managed_fields
 
 
 def is_offline(params: Dict[str, Any]) -> bool:
-    """Whether everything is given, so that no cluster is asked."""
+    """Whether the options contain all input, so that no cluster is read."""
     return params["definitions"] is not None and bool(params["node_subnets"])
 
 
@@ -31,18 +31,18 @@ def offline(params: Dict[str, Any]) -> Dict[str, Any]:
 def info(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Dict[str, Any]:  # noqa: ARG001, FBT001 - reading is the same in check mode
     """The work of the module purelb_convert."""
     given = params["definitions"]
-    bodies = _read_old(cluster, params["namespace"]) if given is None else given
+    bodies = _read_v1(cluster, params["namespace"]) if given is None else given
     subnets, source = _subnets(cluster, bodies, params)
     return _result(bodies, params, subnets, source=source)
 
 
-def _read_old(cluster: Cluster, namespace: str) -> List[Object]:
+def _read_v1(cluster: Cluster, namespace: str) -> List[Object]:
     api_version = f"{names.API_GROUP}/{names.OLD_API_VERSION}"
     found: List[Object] = []
     for name in ("ServiceGroup", "LBNodeAgent"):
         kind = cluster.kind(api_version, name)
         if kind is not None:
-            # A list does not repeat what all its items are.
+            # The items of a list come without apiVersion and kind.
             head = {"apiVersion": api_version, "kind": name}
             objects = cluster.read_all(kind, namespace=namespace, convert=without_managed_fields)
             found.extend({**head, **body} for body in objects)
@@ -52,7 +52,7 @@ def _read_old(cluster: Cluster, namespace: str) -> List[Object]:
 def _subnets(
     cluster: Cluster, bodies: List[Object], params: Dict[str, Any]
 ) -> Tuple[Tuple[Network, ...], str]:
-    """Subnets of the nodes, and where they are known from."""
+    """Returns the subnets of the nodes and their source: option, leases or nodes."""
     if params["node_subnets"]:
         return _given_subnets(params["node_subnets"]), "option"
     leases = cluster_reader.read_leases(cluster, namespace=params["target_namespace"])
@@ -64,10 +64,10 @@ def _subnets(
 
 
 def _given_subnets(texts: List[str]) -> Tuple[Network, ...]:
-    good, bad = addresses.parse_subnets(texts)
-    if bad:
-        raise SettingError(f"node_subnets: {bad[0]!r} must be a CIDR such as 192.168.1.0/24")
-    return good
+    valid, invalid = addresses.parse_subnets(texts)
+    if invalid:
+        raise SettingError(f"node_subnets: {invalid[0]!r} must be a CIDR such as 192.168.1.0/24")
+    return valid
 
 
 def _result(
@@ -79,5 +79,5 @@ def _result(
         decisions=params["decisions"],
         namespace=params["target_namespace"],
     )
-    known = {"node_subnets": [str(subnet) for subnet in subnets], "node_subnets_from": source}
-    return {"changed": False, **replacements.as_dict(found), **known}
+    used = {"node_subnets": [str(subnet) for subnet in subnets], "node_subnets_from": source}
+    return {"changed": False, **replacements.as_dict(found), **used}

@@ -1,11 +1,12 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is written to Services so that another PureLB takes them over, and gives them back.
+"""The patches to Services by which v1 and v2 hand them to each other.
 
-A Service without a class is handed over by the type of its pool, once nobody of v1 is left. While
-v1 still runs a Service leaves it by its class, which only a Service that is no load balancer may
-change: for a moment it is none, and v1 takes its addresses away. Pure.
+A Service without a class is handed over by the annotation with the type of its pool, after v1 has
+ended. While v1 still runs, a Service is handed over by its class. The API server lets only a
+Service of another type change its class: for a moment it is no LoadBalancer, and v1 removes its
+addresses. Pure.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from ..core.errors import ObjectError
 from ..core.model import Address, PoolType, ServiceGroup
 from ..module.manifests import Object, changes, clean
 
-# Of the classes that v2 claims, the one that a Service gets.
+# The class that a Service gets, of those that v2 claims.
 CLASS = "purelb.io/purelbv2"
 _OURS = f"{names.API_GROUP}/"
-# What a Service that is no load balancer cannot have; the API server takes most of it away.
-_OF_BALANCERS = (
+# Fields of LoadBalancers only; the API server removes most of them when the type changes.
+_LOAD_BALANCER_FIELDS = (
     "externalTrafficPolicy",
     "allocateLoadBalancerNodePorts",
     "healthCheckNodePort",
@@ -32,19 +33,19 @@ _OF_BALANCERS = (
 
 
 def is_marked(service: Object) -> bool:
-    """Whether a PureLB, of whatever version, says that it serves a Service."""
+    """Whether the annotations name PureLB, of either version, as the owner of the addresses."""
     marks = _annotations(service)
     return bool(marks.get(names.ALLOCATED_BY_ANNOTATION) == names.ALLOCATED_BY)
 
 
 def is_moving(service: Object) -> bool:
-    """Whether a Service has left one PureLB and is not yet settled with the other."""
+    """Whether a move from one PureLB to the other has begun and is not complete."""
     return names.MIGRATION_ANNOTATION in _annotations(service)
 
 
 def is_of_v1(service: Object) -> bool:
-    """Whether v1 serves a Service: v2 tells the type of the pool, or claims the class."""
-    if not is_balancer(service) or not is_marked(service):
+    """Whether v1 serves a Service: v2 annotates the type of the pool, or claims the class."""
+    if not is_load_balancer(service) or not is_marked(service):
         return False
     if class_of(service) in names.LOAD_BALANCER_CLASSES:
         return False
@@ -52,59 +53,62 @@ def is_of_v1(service: Object) -> bool:
     return class_of(service) is not None or not is_handed_over
 
 
-def is_balancer(service: Object) -> bool:
+def is_load_balancer(service: Object) -> bool:
     """Whether a Service is of type LoadBalancer."""
     return bool(service["spec"].get("type") == "LoadBalancer")
 
 
 def class_of(service: Object) -> Optional[str]:
-    """Its spec.loadBalancerClass."""
+    """Returns spec.loadBalancerClass, or None."""
     found: Optional[str] = service["spec"].get("loadBalancerClass")
     return found
 
 
 def addresses_of(service: Object) -> List[str]:
-    """What its status shows, in order of text."""
+    """Returns the addresses (or host names) of its status, sorted as text."""
     entries = ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
     return sorted(str(entry.get("ip") or entry.get("hostname")) for entry in entries)
 
 
-def typed(service: Object, groups: Iterable[ServiceGroup]) -> Object:
-    """The patch that hands over a Service that keeps its (missing) class."""
+def pool_type_patch(service: Object, groups: Iterable[ServiceGroup]) -> Object:
+    """The patch that hands over a Service without changing its class."""
     record = codec.service_of(service)
-    kinds = {group.pool_type for group in groups if _gives(group, record.addresses)}
-    # What no group knows any more was announced where a node had its subnet.
-    chosen = PoolType.REMOTE if kinds == {PoolType.REMOTE} else PoolType.LOCAL
+    types = {group.pool_type for group in groups if _contains_any(group, record.addresses)}
+    # v1 announced an address without a group on a node in its subnet.
+    chosen = PoolType.REMOTE if types == {PoolType.REMOTE} else PoolType.LOCAL
     return {"metadata": {"annotations": {names.POOL_TYPE_ANNOTATION: chosen.value}}}
 
 
-def readable(bodies: Iterable[Object]) -> List[ServiceGroup]:
-    """The groups among v2 objects that can be read."""
+def readable_groups(bodies: Iterable[Object]) -> List[ServiceGroup]:
+    """Returns the valid ServiceGroups among v2 objects."""
     found = []
     for body in bodies:
         if body["kind"] == "ServiceGroup":
             try:
                 found.append(custom_resources.service_group_of(body))
             except ObjectError:
-                continue  # nobody gives addresses from it, and the allocator says why
+                continue  # no address is allocated from it, and the allocator reports why
     return found
 
 
-def leaving(service: Object) -> Object:
-    """The patch by which a Service leaves whoever serves it, and keeps its node ports.
+def release_patch(service: Object) -> Object:
+    """The patch that makes the present PureLB release a Service; the node ports stay.
 
-    It carries what it needs to arrive with the same addresses, whatever happens on the way.
+    An annotation saves the fields that `claim_patch` needs, so that an interrupted move can be
+    continued with the same addresses.
     """
     has_ports = service["spec"].get("allocateLoadBalancerNodePorts", True)
     annotations = _annotations(service)
-    spec = {field: service["spec"][field] for field in _OF_BALANCERS if field in service["spec"]}
+    spec = {
+        field: service["spec"][field] for field in _LOAD_BALANCER_FIELDS if field in service["spec"]
+    }
     saved_spec = {"spec": spec, "addresses": annotations.get(names.ADDRESSES_ANNOTATION)}
     marks = {names.MIGRATION_ANNOTATION: json.dumps(saved_spec, sort_keys=True)}
     if addresses_of(service):
         marks[names.ADDRESSES_ANNOTATION] = ",".join(addresses_of(service))
     return {
         "metadata": {"annotations": marks},
-        # Sources it does not take away by itself, but refuses.
+        # The API server does not remove the source ranges, but refuses the other type with them.
         "spec": {
             "type": "NodePort" if has_ports else "ClusterIP",
             "loadBalancerSourceRanges": None,
@@ -112,24 +116,23 @@ def leaving(service: Object) -> Object:
     }
 
 
-def arriving(service: Object, load_balancer_class: Optional[str]) -> Object:
-    """The patch by which a Service that has left asks to be served: in a class, or without one."""
-    kind = {"type": "LoadBalancer", "loadBalancerClass": load_balancer_class}
-    return {"spec": {**_luggage(service)["spec"], **kind}}
+def claim_patch(service: Object, load_balancer_class: Optional[str]) -> Object:
+    """The patch that makes a released Service a LoadBalancer of a class, or of none."""
+    fields = {"type": "LoadBalancer", "loadBalancerClass": load_balancer_class}
+    return {"spec": {**_saved_spec(service)["spec"], **fields}}
 
 
-def settling(service: Object) -> Object:
-    """The patch that takes away what a Service has for the way only."""
-    own = _luggage(service)["addresses"]
-    gone = {names.MIGRATION_ANNOTATION: None, names.ADDRESSES_ANNOTATION: own}
-    return {"metadata": {"annotations": gone}}
+def cleanup_patch(service: Object) -> Object:
+    """The patch that removes the annotations of the move."""
+    requested = _saved_spec(service)["addresses"]
+    annotations = {names.MIGRATION_ANNOTATION: None, names.ADDRESSES_ANNOTATION: requested}
+    return {"metadata": {"annotations": annotations}}
 
 
-def restoring(now: Object, before: Optional[Object]) -> Object:
-    """The patch after which a Service has from PureLB what it had before; empty if it has.
+def restore_patch(now: Object, before: Optional[Object]) -> Object:
+    """The patch that restores what PureLB wrote to a Service; empty if nothing differs.
 
-    One that was made in between (`before` is None) gives back what it was given, as whoever gave it
-    is gone.
+    A Service that is newer than the backup (`before` is None) loses the addresses that v2 gave it.
     """
     was: Object = before or {}
     patch: Object = {}
@@ -139,15 +142,15 @@ def restoring(now: Object, before: Optional[Object]) -> Object:
     policy = (was.get("spec") or {}).get("externalTrafficPolicy")
     if policy and policy != now["spec"].get("externalTrafficPolicy"):
         patch["spec"] = {"externalTrafficPolicy": policy}
-    # The API server refuses addresses of a Service that is no load balancer any more.
-    if is_balancer(now) and addresses_of(now) != addresses_of(was):
+    # The API server refuses addresses for a Service of another type.
+    if is_load_balancer(now) and addresses_of(now) != addresses_of(was):
         ingress = ((was.get("status") or {}).get("loadBalancer") or {}).get("ingress")
         patch["status"] = {"loadBalancer": {"ingress": ingress}}
     return patch
 
 
-def counted(service: Object) -> Object:
-    """What of a Service a PureLB writes; who announces it is written anew at any time."""
+def comparable(service: Object) -> Object:
+    """Returns what PureLB writes to a Service, without the announcing nodes, which may change."""
     announcing = names.ANNOUNCING_ANNOTATIONS.values()
     meta = service["metadata"]
     return {
@@ -160,12 +163,12 @@ def counted(service: Object) -> Object:
     }
 
 
-def kept(service: Object) -> Object:
-    """A Service as it is kept: with its addresses."""
+def for_backup(service: Object) -> Object:
+    """Returns a Service as the backup contains it: with its status, which has the addresses."""
     return {**clean(service), "status": service.get("status") or {}}
 
 
-def _luggage(service: Object) -> Dict[str, Any]:
+def _saved_spec(service: Object) -> Dict[str, Any]:
     text = _annotations(service)[names.MIGRATION_ANNOTATION]
     where = f"Service {service['metadata']['namespace']}/{service['metadata']['name']}"
     field = f"metadata.annotations[{names.MIGRATION_ANNOTATION}]"
@@ -173,13 +176,11 @@ def _luggage(service: Object) -> Dict[str, Any]:
         saved_spec = json.loads(text)
         return {"spec": dict(saved_spec["spec"]), "addresses": saved_spec["addresses"]}
     except (ValueError, KeyError, TypeError) as error:
-        problem = (
-            "is not what a migration writes: give it its type and class by hand, and remove it"
-        )
-        raise ObjectError(where, field, problem) from error
+        reason = "was not written by a migration: set type and class by hand, and remove it"
+        raise ObjectError(where, field, reason) from error
 
 
-def _gives(group: ServiceGroup, addresses: Iterable[Address]) -> bool:
+def _contains_any(group: ServiceGroup, addresses: Iterable[Address]) -> bool:
     return any(group.range_of(address) for address in addresses)
 
 

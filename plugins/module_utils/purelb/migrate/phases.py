@@ -1,215 +1,94 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The steps from an installation of v1 to this one; each can be repeated, also half-way.
+"""The way from an installation of v1 to v2 and back, as a table of steps.
 
-How far it has got is in a ConfigMap beside v1, with the checksum of the backup. At no time may two
-programs hold one address: what v1 serves is left alone by v2 until v1 has let go of it.
+Every step can be repeated, also after it was interrupted: it starts from what it finds, and the
+phase is recorded in the cluster (see `progress`).
 """
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Dict
 
-from ..audit import cluster_reader
-from ..core import names
-from ..core.audit.findings import Severity
 from ..module.errors import ClusterError
-from ..module.kube import Cluster, Object
-from ..module.manifests import reference
-from . import backup, conversion, handover
-from .context import AGENT, ALLOCATOR, BACKED_UP, DONE, HANDED_OVER, VERIFIED, MigrationContext
-from .rollback import discard, roll_back
+from ..module.kube import Cluster
+from . import completion, preparation, rollback, transfer
+from .context import MigrationContext
+from .progress import BACKED_UP, DONE, HANDED_OVER, NOT_STARTED, ROLLING_BACK, VERIFIED
+from .step import Outcome, Step, nothing
+
+_STARTED = (BACKED_UP, HANDED_OVER, VERIFIED, DONE, ROLLING_BACK)
+_ALL = (NOT_STARTED, *_STARTED)
+
+# Step, phases in which it runs, function, next phase (None: the same), whether it writes.
+STEPS = (
+    Step("status", _ALL, preparation.status, None, writes=False),
+    Step(
+        "preview", (NOT_STARTED,), preparation.preview, None, writes=False,
+        done_in=_STARTED, when_done=preparation.saved_preview,
+    ),
+    Step(
+        "back_up", (NOT_STARTED,), preparation.back_up, BACKED_UP, writes=True,
+        done_in=_STARTED, when_done=preparation.check_backup,
+    ),
+    Step(
+        "hand_over", (BACKED_UP,), transfer.hand_over, HANDED_OVER, writes=True,
+        done_in=(HANDED_OVER, VERIFIED, DONE), when_done=transfer.nothing_remains,
+    ),
+    Step(
+        "verify", (HANDED_OVER,), completion.verify, VERIFIED, writes=True,
+        done_in=(VERIFIED, DONE),
+    ),
+    Step("remove_v1", (VERIFIED,), completion.remove_v1, None, writes=True, done_in=(DONE,)),
+    Step("finish", (VERIFIED,), nothing, DONE, writes=True, done_in=(DONE,)),
+    Step(
+        "roll_back", (BACKED_UP, HANDED_OVER, VERIFIED, ROLLING_BACK), rollback.roll_back,
+        ROLLING_BACK, writes=True, is_recorded_first=True,
+        refusals={
+            NOT_STARTED: "there is no migration to roll back",
+            DONE: "there is nothing to roll back to: v1 is removed; its objects are in the backup",
+        },
+    ),
+    Step(
+        "discard", (ROLLING_BACK,), rollback.discard, NOT_STARTED, writes=True,
+        done_in=(NOT_STARTED,),
+        refusals={
+            phase: f"the migration is at {phase}: discard ends a migration that was rolled back"
+            for phase in (BACKED_UP, HANDED_OVER, VERIFIED, DONE)
+        },
+    ),
+)  # fmt: skip
+_BY_NAME = {step.name: step for step in STEPS}
 
 
 def manage(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Dict[str, Any]:  # noqa: FBT001 - run() calls it so
     """The work of the module purelb_migrate."""
-    passage = MigrationContext(cluster, params, check_mode=check_mode)
-    step = _STEPS[params["step"]]
-    result = step(passage, params)
-    return {**passage.result(), **result}
+    step = _BY_NAME[params["step"]]
+    context = MigrationContext(cluster, params, check_mode=check_mode or not step.writes)
+    outcome = _run(step, context)
+    return {**context.result(), **outcome.values}
 
 
-def _status(passage: MigrationContext, _params: Dict[str, Any]) -> Dict[str, Any]:
-    """How far it is; changes nothing."""
-    return {"v1_programs": [reference(obj) for obj in passage.programs_of_v1()]}
+def _run(step: Step, context: MigrationContext) -> Outcome:
+    phase = context.progress.phase
+    if phase in step.done_in:
+        return step.when_done(context)
+    if phase not in step.runs_in:
+        raise ClusterError(step.refusals.get(phase) or _refusal(step, phase))
+    if step.next_phase is not None and step.is_recorded_first:
+        # From here on there is no other way, so the backup has to be readable.
+        context.backup()
+        context.progress.reach(step.next_phase)
+    outcome = step.run(context)
+    if step.next_phase is not None and not step.is_recorded_first and outcome.is_complete:
+        context.progress.reach(step.next_phase)
+    return outcome
 
 
-def _preview(passage: MigrationContext, params: Dict[str, Any]) -> Dict[str, Any]:
-    """What becomes what; fails while a human has to decide."""
-    if passage.phase:
-        return {"objects": list(passage.backup().becomes)}
-    found = _convert(passage, passage.read("ServiceGroup", "LBNodeAgent"), params)
-    open_groups = _open(found, accepts=params["accept"])
-    if not open_groups:
-        return found
-    texts = [f"{one['group']}: {one['question']}" for one in open_groups]
-    return {
-        **found,
-        "failed": True,
-        "msg": "Nothing is changed. Decide with decisions (local, remote or proposed, by the name "
-        "of the group), or take what is proposed with accept; correct a group that cannot be read. "
-        + "; ".join(texts),
-    }
-
-
-def _convert(
-    passage: MigrationContext, old: List[Object], params: Dict[str, Any]
-) -> Dict[str, Any]:
-    found = conversion.info(passage.cluster, {**params, "definitions": old}, check_mode=True)
-    found.pop("changed")
-    return found
-
-
-def _open(found: Dict[str, Any], *, accepts: bool) -> List[Dict[str, Any]]:
-    """The questions that nobody has answered; to what cannot be read there is no answer."""
-    invalid = {one["group"] for one in found["groups"] if one["reason"] == "invalid"}
-    questions: List[Dict[str, Any]] = found["questions"]
-    return [one for one in questions if not accepts or one["group"] in invalid]
-
-
-def _back_up(passage: MigrationContext, params: Dict[str, Any]) -> Dict[str, Any]:
-    """Keep everything in a file, and what becomes of it."""
-    if passage.phase:
-        passage.backup()
-        return {}
-    passage.check_start()
-    found = passage.read_all()
-    old = [obj for obj in found if obj["kind"] in ("ServiceGroup", "LBNodeAgent")]
-    review = _convert(passage, old, params)
-    if _open(review, accepts=params["accept"]):
-        raise ClusterError("step: back_up comes after preview, which says what is to be decided")
-    passage.keep(backup.take(found, review["objects"]))
-    return {}
-
-
-def _hand_over(passage: MigrationContext, params: Dict[str, Any]) -> Dict[str, Any]:
-    """Let v2 have the Services: those chosen one after the other, or all at once."""
-    if not passage.is_at(BACKED_UP, before=(HANDED_OVER, VERIFIED, DONE)):
-        return {"remaining": []}
-    becomes = passage.backup().becomes
-    passage.stop(passage.old(ALLOCATOR))
-    for obj in becomes:
-        passage.apply(obj)
-    _move_one_by_one(passage, params)
-    remaining = [obj for obj in passage.services() if handover.is_of_v1(obj)]
-    if params["services"] and remaining:
-        return {"remaining": [_name(obj) for obj in remaining]}
-    passage.stop(passage.old(AGENT))
-    _take_the_rest(passage, remaining, becomes)
-    _await_health(passage)
-    passage.reach(HANDED_OVER)
-    return {"remaining": []}
-
-
-def _move_one_by_one(passage: MigrationContext, params: Dict[str, Any]) -> None:
-    chosen = set(params["services"])
-    found = {_name(obj): obj for obj in passage.services()}
-    unknown = chosen - found.keys()
-    if unknown:
-        raise ClusterError(
-            f"services: there is no Service {', '.join(sorted(unknown))}: write namespace/name of "
-            "Services of type LoadBalancer"
-        )
-    for name, obj in sorted(found.items()):
-        # A class that v2 does not claim has to be another one in any case.
-        is_foreign = handover.class_of(obj) is not None
-        is_asked = params["one_by_one"] or name in chosen or is_foreign
-        if handover.is_moving(obj) or (handover.is_of_v1(obj) and is_asked):
-            _move(passage, obj, delay=params["delay"])
-
-
-def _move(passage: MigrationContext, service: Object, *, delay: float) -> None:
-    """Let one Service leave v1 and arrive at v2, with its addresses."""
-    now = service
-    if not handover.is_moving(now):
-        now = passage.patch(now, handover.leaving(now))
-    if passage.check_mode:
-        return  # the Service has not left, so it cannot arrive
-    if not handover.is_balancer(now):
-        # v1 sees it as soon as we do, and says nothing when it has let go.
-        passage.sleep(delay)
-        now = passage.patch(now, handover.arriving(now, handover.CLASS))
-    now = passage.await_object(now, _is_announced, "v2 gives it its addresses and announces them")
-    passage.patch(now, handover.settling(now))
-
-
-def _is_announced(service: Object) -> bool:
-    """Whether v2 has given a Service all that it asks for, and somebody announces each address."""
-    shown = handover.addresses_of(service)
-    annotations = service["metadata"].get("annotations") or {}
-    asked = annotations.get(names.ADDRESSES_ANNOTATION, "")
-    told = " ".join(annotations.get(key, "") for key in names.ANNOUNCING_ANNOTATIONS.values())
-    named = {part for entry in told.split() for part in entry.split(",")[2:]}
-    return set(asked.split(",")) <= set(shown) and set(shown) <= named
-
-
-def _take_the_rest(
-    passage: MigrationContext, services: List[Object], becomes: Tuple[Object, ...]
-) -> None:
-    groups = handover.readable(becomes)
-    # v1 has gone: until this is written nobody announces them.
-    passage.patch_all(services, lambda one: handover.typed(one, groups))
-
-
-def _verify(passage: MigrationContext, _params: Dict[str, Any]) -> Dict[str, Any]:
-    """Whether everything works and every Service has the addresses of before."""
-    if not passage.is_at(HANDED_OVER, before=(VERIFIED, DONE)):
-        return {}
-    _await_health(passage)
-    others = backup.readdressed(passage.services(), passage.backup())
-    if others:
-        raise ClusterError(f"other addresses than before: {', '.join(others)}")
-    passage.reach(VERIFIED)
-    return {}
-
-
-def _await_health(passage: MigrationContext) -> None:
-    """Wait until an audit finds no error."""
-
-    def look() -> List[str]:
-        params = {"namespace": passage.target, "leader_locks": None}
-        found = cluster_reader.lease_info(passage.cluster, params, check_mode=True)["findings"]
-        bad = [one for one in found if one["severity"] == Severity.ERROR.value]
-        return [f"{one['object']}: {one['message']}: {one['remediation']}" for one in bad]
-
-    passage.await_nothing(look, "the audit finds errors")
-
-
-def _remove_v1(passage: MigrationContext, _params: Dict[str, Any]) -> Dict[str, Any]:
-    """Remove the programs and objects of v1; nothing is stored as v1 after that."""
-    if not passage.is_at(VERIFIED, before=(DONE,)):
-        return {}
-    for name in (ALLOCATOR, AGENT):
-        passage.remove(passage.old(name))
-    for obj in passage.backup().of("ServiceGroup", "LBNodeAgent"):
-        if passage.there(obj) is not None:
-            passage.drop(obj)
-    passage.store_anew()
-    return {}
-
-
-def _finish(passage: MigrationContext, _params: Dict[str, Any]) -> Dict[str, Any]:
-    """Remember that all of it is done."""
-    if passage.is_at(VERIFIED, before=(DONE,)):
-        passage.reach(DONE)
-    return {}
-
-
-def _name(obj: Object) -> str:
-    meta = obj["metadata"]
-    return f"{meta['namespace']}/{meta['name']}"
-
-
-_STEPS: Dict[str, Callable[[MigrationContext, Dict[str, Any]], Dict[str, Any]]] = {
-    "status": _status,
-    "preview": _preview,
-    "back_up": _back_up,
-    "hand_over": _hand_over,
-    "verify": _verify,
-    "remove_v1": _remove_v1,
-    "finish": _finish,
-    "roll_back": roll_back,
-    "discard": discard,
-}
-STEPS = tuple(_STEPS)
+def _refusal(step: Step, phase: str) -> str:
+    return (
+        f"the migration is at {phase or 'its beginning'}, and {step.name} comes after "
+        f"{' or '.join(step.runs_in)}: run the playbook purelb.purelb.migrate, which runs the "
+        "steps in order"
+    )

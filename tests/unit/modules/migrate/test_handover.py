@@ -11,7 +11,7 @@ from purelb.core.errors import ObjectError
 from purelb.migrate import handover
 from purelb.migrate.backup import take
 
-MINE = {"purelb.io/allocated-by": "PureLB", "purelb.io/allocated-from": "default"}
+ALLOCATED = {"purelb.io/allocated-by": "PureLB", "purelb.io/allocated-from": "default"}
 POOL_TYPE = {"purelb.io/pool-type": "local"}
 
 
@@ -23,10 +23,10 @@ def service(*addresses: str, name: str = "web", **annotations: str) -> dict[str,
             "namespace": "default",
             "name": name,
             "resourceVersion": "7",
-            "annotations": {"example.com/a": "b", **MINE, **annotations},
+            "annotations": {"example.com/a": "b", **ALLOCATED, **annotations},
         },
         "spec": {"type": "LoadBalancer", "externalTrafficPolicy": "Local"},
-        "status": {"loadBalancer": {"ingress": [{"ip": one} for one in addresses]}},
+        "status": {"loadBalancer": {"ingress": [{"ip": address} for address in addresses]}},
     }
 
 
@@ -58,7 +58,7 @@ WEB = service("10.0.0.1", "fd00::1")
     ],
     ids=["v1", "handed over", "its class", "its class, marked", "v2", "v2 too", "foreign", "other"],
 )
-def test_who_serves_a_service(obj: Any, is_of_v1: object):
+def test_services_of_v1_are_recognised(obj: Any, is_of_v1: object):
     assert handover.is_of_v1(obj) is is_of_v1
 
 
@@ -77,7 +77,7 @@ def groups(**kinds: str) -> Any:
         for name, kind in kinds.items()
     ]
     garbled = {**bodies[0], "spec": {"local": {"v4pool": {"pool": "x", "subnet": "y"}}}}
-    return handover.readable([*bodies, garbled, {"kind": "LBNodeAgent"}])
+    return handover.readable_groups([*bodies, garbled, {"kind": "LBNodeAgent"}])
 
 
 @pytest.mark.parametrize(
@@ -91,61 +91,61 @@ def groups(**kinds: str) -> Any:
     ],
     ids=["local", "remote", "local IPv6", "remote IPv6", "of no group"],
 )
-def test_a_service_is_handed_over_by_the_type_of_its_pool(
+def test_the_pool_type_patch_follows_the_groups_of_the_address(
     kinds: dict[str, str], address: str, chosen: str
 ):
-    patch = handover.typed(service(address), groups(**kinds))
+    patch = handover.pool_type_patch(service(address), groups(**kinds))
     assert patch == {"metadata": {"annotations": {"purelb.io/pool-type": chosen}}}
 
 
-class TestOnTheWay:
-    def test_it_arrives_with_all_that_it_left_with(self, merge: Any):
-        left = merge(WEB, handover.leaving(WEB))
+class TestMove:
+    def test_a_moved_service_keeps_its_spec_status_and_annotations(self, merge: Any):
+        left = merge(WEB, handover.release_patch(WEB))
         assert left["spec"]["type"] == "NodePort"
         assert handover.is_moving(left)
-        # What the API server does.
+        # As the API server does when the type changes.
         del left["spec"]["externalTrafficPolicy"], left["status"]
-        there = merge(left, handover.arriving(left, handover.CLASS))
+        there = merge(left, handover.claim_patch(left, handover.CLASS))
         asked = there["metadata"]["annotations"]["purelb.io/addresses"]
         assert asked == "10.0.0.1,fd00::1"
-        settled = merge({**there, "status": WEB["status"]}, handover.settling(there))
+        settled = merge({**there, "status": WEB["status"]}, handover.cleanup_patch(there))
         assert settled == of_class(WEB, "purelb.io/purelbv2")
 
-    def test_what_its_owner_asked_for_is_still_asked_for(self, merge: Any):
+    def test_addresses_requested_by_the_owner_stay_requested(self, merge: Any):
         own = service("10.0.0.1", **{"purelb.io/addresses": "10.0.0.1,10.0.0.9"})
-        left = merge(own, handover.leaving(own))
-        assert merge(left, handover.settling(left))["metadata"] == own["metadata"]
+        left = merge(own, handover.release_patch(own))
+        assert merge(left, handover.cleanup_patch(left))["metadata"] == own["metadata"]
 
-    def test_one_without_node_ports_gets_none(self, merge: Any):
+    def test_a_service_without_node_ports_gets_none(self, merge: Any):
         bare = {**WEB, "spec": {**WEB["spec"], "allocateLoadBalancerNodePorts": False}}
-        left = merge(bare, handover.leaving(bare))
+        left = merge(bare, handover.release_patch(bare))
         assert left["spec"]["type"] == "ClusterIP"
-        arrived = handover.arriving(left, None)["spec"]
+        arrived = handover.claim_patch(left, None)["spec"]
         assert arrived["allocateLoadBalancerNodePorts"] is False
         assert arrived["loadBalancerClass"] is None
 
-    def test_one_without_addresses_asks_for_none(self):
-        marks = handover.leaving(service())["metadata"]["annotations"]
+    def test_a_service_without_addresses_requests_none(self):
+        marks = handover.release_patch(service())["metadata"]["annotations"]
         assert marks.keys() == {"purelb.io/migration"}
 
     @pytest.mark.parametrize("text", ["", "x", "{}", "[]", '{"spec": 1, "addresses": null}'])
-    def test_luggage_of_somebody_else_is_refused(self, text: str):
+    def test_a_saved_spec_that_no_migration_wrote_is_refused(self, text: str):
         strange = changed(WEB, **{"purelb.io/migration": text})
         with pytest.raises(ObjectError, match=r"Service default/web.*by hand"):
-            handover.arriving(strange, None)
+            handover.claim_patch(strange, None)
 
 
 class TestRestoring:
-    def test_a_service_that_is_as_before_needs_nothing(self):
+    def test_an_unchanged_service_needs_no_patch(self):
         other = changed(WEB, **{"example.com/a": "c"})
-        assert handover.restoring(other, handover.kept(WEB)) == {}
+        assert handover.restore_patch(other, handover.for_backup(WEB)) == {}
 
-    def test_what_was_added_goes_and_what_was_taken_returns(self):
+    def test_added_fields_are_removed_and_removed_fields_restored(self):
         was = changed(WEB, **{"purelb.io/announcing-IPv4": "n1,eth0"})
         now = changed(WEB, **{**POOL_TYPE, "purelb.io/allocated-from": "other"})
         now["spec"]["externalTrafficPolicy"] = "Cluster"
         now["status"] = {"loadBalancer": {}}
-        patch = handover.restoring(now, handover.kept(was))
+        patch = handover.restore_patch(now, handover.for_backup(was))
         assert patch["metadata"]["annotations"] == {
             "purelb.io/pool-type": None,
             "purelb.io/allocated-from": "default",
@@ -154,17 +154,17 @@ class TestRestoring:
         assert patch["spec"] == {"externalTrafficPolicy": "Local"}
         assert patch["status"] == WEB["status"]
 
-    def test_a_service_that_is_new_gives_back_what_it_was_given(self):
-        patch = handover.restoring(service("10.0.0.2"), None)
-        assert patch["metadata"]["annotations"] == dict.fromkeys(MINE)
+    def test_a_new_service_loses_the_addresses_of_v2(self):
+        patch = handover.restore_patch(service("10.0.0.2"), None)
+        assert patch["metadata"]["annotations"] == dict.fromkeys(ALLOCATED)
         assert patch["status"] == {"loadBalancer": {"ingress": None}}
 
-    def test_one_that_its_owner_made_something_else_gets_no_addresses(self):
+    def test_a_service_of_another_type_gets_no_addresses(self):
         now = {**WEB, "spec": {"type": "ClusterIP"}, "status": {"loadBalancer": {}}}
-        assert "status" not in handover.restoring(now, handover.kept(WEB))
+        assert "status" not in handover.restore_patch(now, handover.for_backup(WEB))
 
 
-def test_a_service_is_kept_with_its_addresses():
+def test_the_backup_of_a_service_contains_its_status():
     (kept,) = take([WEB], ()).before
     assert "resourceVersion" not in kept["metadata"]
     assert kept["status"] == WEB["status"]
