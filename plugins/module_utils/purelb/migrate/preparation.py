@@ -29,7 +29,7 @@ def preview(context: MigrationContext) -> Outcome:
         return Outcome(converted)
     texts = "; ".join(f"{question['group']}: {question['question']}" for question in questions)
     message = (
-        "nothing is changed. Decide with decisions (local, remote or proposed, by name of the "
+        "Nothing is changed. Decide with decisions (local, remote or proposed, by name of the "
         f"group), accept all proposals with accept, or correct a group that is invalid. {texts}"
     )
     return Outcome({**converted, "failed": True, "msg": message})
