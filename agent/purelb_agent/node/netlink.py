@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel's interfaces and addresses: read whole, changed one by one, changes noticed.
+"""Reads and changes the kernel's interfaces and addresses, and reports changes to them.
 
-Requests go over a socket of their own and are answered by the kernel at once, so they are made
-without waiting; news arrives on a second socket that the event loop watches.
+The kernel answers a request at once, so requests are made without waiting, on a socket of their
+own. Notifications arrive on a second socket that the event loop watches. The bytes of the messages
+are core/node/rtnetlink's business.
 """
 
 from __future__ import annotations
@@ -12,15 +13,14 @@ import asyncio
 import errno
 import os
 import socket
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from purelb.core.model import InterfaceAddress, Link
 from purelb.core.names import LINK_ALIAS
+from purelb.core.node import rtnetlink
 from purelb.core.node.plan import Put
-from purelb_agent.node import rtnetlink
-from purelb_agent.node.rtnetlink import Message
+from purelb.core.node.rtnetlink import LinkMessage, Message
 from purelb_agent.runtime import clock
 
 _GROUPS = (
@@ -32,8 +32,8 @@ _GROUPS = (
 )
 _BUFFER = 1 << 20
 _SECONDS = 2.0
-# Put again what is there, or removed what is gone: the interface is as it should be.
-_DONE_ALREADY = {errno.EEXIST, errno.EADDRNOTAVAIL, errno.ENODEV}
+# The address or the interface is gone already, which is what a removal is for.
+_ALREADY_GONE = {errno.EADDRNOTAVAIL, errno.ENODEV}
 
 
 class NetlinkError(OSError):
@@ -42,7 +42,7 @@ class NetlinkError(OSError):
 
 @dataclass(frozen=True)
 class News:
-    """Something changed: an address that came (or changed) or went; None for anything else."""
+    """A change: of an address, which was added, changed or removed; None for anything else."""
 
     address: InterfaceAddress | None = None
     is_gone: bool = False
@@ -81,7 +81,7 @@ class Kernel:
                 data = self._news.recv(_BUFFER)
             except BlockingIOError:
                 return
-            except OSError:  # ENOBUFS: news was lost, so anything may have changed
+            except OSError:  # ENOBUFS: notifications were lost, so anything may have changed
                 callback(News())
                 continue
             for message in rtnetlink.parse_messages(data):
@@ -92,89 +92,87 @@ class Kernel:
     def _news_of(message: Message) -> News:
         if message.kind not in (rtnetlink.RTM_NEWADDR, rtnetlink.RTM_DELADDR):
             return News()
-        address = rtnetlink.parse_address(message, clock.now())
+        address = rtnetlink.interface_address(message, clock.now())
         return News(address, is_gone=message.kind == rtnetlink.RTM_DELADDR)
 
-    def _send(self, build: Callable[[int], bytes]) -> int:
+    def _request(self, build: Callable[[int], bytes]) -> list[Message]:
+        """Send the request built with a new sequence number, and return the messages in reply."""
         self._sequence += 1
         self._requests.send(build(self._sequence))
-        return self._sequence
+        return self._receive(self._sequence)
 
-    def _answers(self, sequence: int) -> list[Message]:
-        """Messages of the answer to a request, up to its end."""
-        answers: list[Message] = []
+    def _receive(self, sequence: int) -> list[Message]:
+        """Return the messages of the reply to a request; NetlinkError if it was refused."""
+        replies: list[Message] = []
         while True:
             for message in rtnetlink.parse_messages(self._requests.recv(_BUFFER)):
                 if message.sequence != sequence:
-                    continue  # the late answer to a request that was given up
+                    continue  # the late reply to a request that timed out
                 if message.kind == rtnetlink.NLMSG_DONE:
-                    return answers
+                    return replies
                 if message.kind == rtnetlink.NLMSG_ERROR:
                     code = rtnetlink.parse_error(message)
                     if code:
                         raise NetlinkError(code, os.strerror(code))
-                    return answers
-                answers.append(message)
+                    return replies
+                replies.append(message)
 
     def _dump(self, kind: int) -> list[Message]:
-        return self._answers(self._send(lambda seq: rtnetlink.build_dump(kind, seq)))
+        return self._request(lambda sequence: rtnetlink.build_dump(kind, sequence))
 
     def addresses(self) -> tuple[InterfaceAddress, ...]:
-        """All addresses of all interfaces."""
+        """Return all addresses of all interfaces."""
         now = clock.now()
-        found = (rtnetlink.parse_address(m, now) for m in self._dump(rtnetlink.RTM_GETADDR))
+        found = (rtnetlink.interface_address(m, now) for m in self._dump(rtnetlink.RTM_GETADDR))
         return tuple(address for address in found if address is not None)
 
     def links(self) -> tuple[Link, ...]:
-        """All interfaces, each with the metrics of its default routes."""
-        metrics: dict[int, dict[int, int]] = defaultdict(dict)
-        for message in self._dump(rtnetlink.RTM_GETROUTE):
-            route = rtnetlink.parse_default_route(message)
-            if route is None:
-                continue
-            for index in route.links:
-                known = metrics[index].get(route.version, route.metric)
-                metrics[index][route.version] = min(known, route.metric)
-        return tuple(
-            rtnetlink.parse_link(message, metrics.get(_index(message), {}))
-            for message in self._dump(rtnetlink.RTM_GETLINK)
-        )
+        """Return all interfaces, each with the metrics of its default routes."""
+        metrics = rtnetlink.default_metrics(self._dump(rtnetlink.RTM_GETROUTE))
+        found = map(rtnetlink.parse_link, self._dump(rtnetlink.RTM_GETLINK))
+        return tuple(_link(link, metrics.get(link.index, {})) for link in found)
 
     def put(self, put: Put) -> None:
-        """Add an address or set its lifetimes anew; NetlinkError if the kernel refuses."""
-        self._answers(self._send(lambda seq: rtnetlink.build_put(put, seq)))
+        """Add an address or reset its lifetimes; NetlinkError if the kernel refuses."""
+        self._request(lambda sequence: rtnetlink.build_put(put, sequence))
 
     def remove(self, held: InterfaceAddress) -> None:
-        """Take an address off its interface; that it is gone already is success."""
-        try:
-            self._answers(self._send(lambda seq: rtnetlink.build_remove(held, seq)))
-        except NetlinkError as problem:
-            if problem.errno not in _DONE_ALREADY:
-                raise
+        """Remove an address from its interface, unless it is gone already."""
+        self._request_removal(lambda sequence: rtnetlink.build_remove(held, sequence))
 
     def add_dummy(self, name: str) -> None:
-        """Make a dummy interface, up and marked as ours; a link of that name stays as it is."""
+        """Create a dummy interface, up and with our alias; an existing link stays as it is."""
         try:
-            self._answers(self._send(lambda seq: rtnetlink.build_dummy(name, seq)))
-        except NetlinkError as problem:
-            if problem.errno != errno.EEXIST:
+            self._request(lambda sequence: rtnetlink.build_dummy(name, sequence))
+        except NetlinkError as error:
+            if error.errno != errno.EEXIST:
                 raise
         else:
-            # The kernel takes no alias in the request that makes a link. An agent killed between
-            # the two leaves a link that no agent removes, and every agent uses.
-            self._answers(self._send(lambda seq: rtnetlink.build_alias(name, LINK_ALIAS, seq)))
+            # The kernel ignores an alias in the request that creates a link. An agent killed
+            # between the two requests leaves a link that every agent uses and no agent removes.
+            self._request(lambda sequence: rtnetlink.build_alias(name, LINK_ALIAS, sequence))
 
     def remove_link(self, link: Link) -> None:
-        """Remove an interface; that it is gone already is success."""
+        """Remove an interface, unless it is gone already."""
+        self._request_removal(lambda sequence: rtnetlink.build_delete_link(link.index, sequence))
+
+    def _request_removal(self, build: Callable[[int], bytes]) -> None:
         try:
-            self._answers(self._send(lambda seq: rtnetlink.build_delete_link(link.index, seq)))
-        except NetlinkError as problem:
-            if problem.errno not in _DONE_ALREADY:
+            self._request(build)
+        except NetlinkError as error:
+            if error.errno not in _ALREADY_GONE:
                 raise
 
 
-def _index(message: Message) -> int:
-    return rtnetlink.parse_link(message, {}).index
+def _link(found: LinkMessage, default_metrics: dict[int, int]) -> Link:
+    return Link(
+        index=found.index,
+        name=found.name,
+        mac=found.mac,
+        is_up=found.is_up,
+        alias=found.alias,
+        default_metrics=default_metrics,
+    )
 
 
 def _is_other_route(message: Message) -> bool:

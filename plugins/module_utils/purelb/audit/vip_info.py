@@ -1,14 +1,14 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a node's kernel has, as purelb_vip_info tells it, and what purelb_verify reads of that."""
+"""Builds the result of purelb_vip_info on a node, and reads such results for purelb_verify."""
 
 from __future__ import annotations
 
 import os
 import time
 from fnmatch import fnmatchcase
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Sequence, Tuple
 
 from ..core.addresses import parse_address, parse_ends
 from ..core.audit.evidence import Observation, format_mac
@@ -16,16 +16,17 @@ from ..core.errors import PureLBError, SettingError
 from ..core.model import Address, InterfaceAddress, Link
 from ..core.names import FAMILIES, VERSIONS
 from ..core.node.interfaces import lease_subnets, segments
-from .netlink import Held, Interface, interfaces
+from ..core.node.rtnetlink import AddressMessage
+from .netlink import Interface, interfaces
 
-# In IPVS mode kube-proxy puts the addresses of all Services on it, on each node.
+# In IPVS mode kube-proxy adds the addresses of all Services to it, on each node.
 IPVS_INTERFACE = "kube-ipvs0"
 
 IsVip = Callable[[Address], bool]
 
 
 def vip_info(params: Mapping[str, Any]) -> Dict[str, Any]:
-    """The work of the module purelb_vip_info."""
+    """Return the result of the module purelb_vip_info."""
     is_vip = selection(params["vips"] or (), params["pools"] or ())
     now = time.time()
     chosen = _chosen(interfaces(), params["interfaces"] or (), is_vip)
@@ -34,17 +35,17 @@ def vip_info(params: Mapping[str, Any]) -> Dict[str, Any]:
         "hostname": os.uname().nodename,
         "time": now,
         "vips": [
-            {"interface": one.name, **_state_dict(one), **_held_dict(held)}
-            for one in chosen
-            for held in one.addresses
+            {"interface": interface.name, **_state_dict(interface), **_address_dict(held)}
+            for interface in chosen
+            for held in interface.addresses
             if is_vip(held.address)
         ],
-        "interfaces": [_interface_dict(one, is_vip) for one in chosen],
+        "interfaces": [_interface_dict(interface, is_vip) for interface in chosen],
     }
 
 
 def selection(vips: Iterable[str], pools: Iterable[str]) -> IsVip:
-    """Whether an address is one of these, or inside of one of the pools."""
+    """Return a predicate: is an address one of these, or in one of these pools."""
     wanted = frozenset(_read(parse_address, text, "vips") for text in vips)
     ends = [_read(parse_ends, text, "pools") for text in pools]
     ranges = [(first.version, int(first), int(last)) for first, last in ends]
@@ -62,90 +63,101 @@ def selection(vips: Iterable[str], pools: Iterable[str]) -> IsVip:
 def _read(parse: Callable[[str], Any], text: str, option: str) -> Any:
     try:
         return parse(text)
-    except ValueError as problem:
-        hint = "an address" if option == "vips" else "a CIDR or first-last"
-        raise SettingError(f"{option}: {text!r} is not {hint} ({problem})") from problem
+    except ValueError as error:
+        expected = "an address" if option == "vips" else "a CIDR or first-last"
+        raise SettingError(f"{option}: {text!r} is not {expected} ({error})") from error
 
 
 def _chosen(
     found: Iterable[Interface], patterns: Sequence[str], is_vip: IsVip
 ) -> Tuple[Interface, ...]:
     if patterns:
-        return tuple(one for one in found if any(fnmatchcase(one.name, p) for p in patterns))
-    known = (one for one in found if one.name != IPVS_INTERFACE)
-    return tuple(one for one in known if one.default_metrics or _is_of_interest(one, is_vip))
-
-
-def _is_of_interest(one: Interface, is_vip: IsVip) -> bool:
-    """A node has hundreds of interfaces to its pods, with nothing but link-local addresses."""
-    return any(
-        is_vip(held.address) or not (held.address.is_link_local or held.address.is_loopback)
-        for held in one.addresses
+        return tuple(
+            interface
+            for interface in found
+            if any(fnmatchcase(interface.name, pattern) for pattern in patterns)
+        )
+    return tuple(
+        interface
+        for interface in found
+        if interface.name != IPVS_INTERFACE
+        and (interface.default_metrics or _is_of_interest(interface, is_vip))
     )
 
 
-def _state_dict(one: Interface) -> Dict[str, Any]:
-    return {"mac": format_mac(one.mac), "up": one.is_up, "state": one.state}
+def _is_of_interest(interface: Interface, is_vip: IsVip) -> bool:
+    """Whether it has a VIP or more than link-local addresses.
+
+    A node has hundreds of interfaces to its pods, with nothing but link-local addresses.
+    """
+    return any(
+        is_vip(held.address) or not (held.address.is_link_local or held.address.is_loopback)
+        for held in interface.addresses
+    )
 
 
-def _held_dict(held: Held) -> Dict[str, Any]:
+def _state_dict(interface: Interface) -> Dict[str, Any]:
+    return {"mac": format_mac(interface.mac), "up": interface.is_up, "state": interface.state}
+
+
+def _address_dict(held: AddressMessage) -> Dict[str, Any]:
     return {
         "address": str(held.address),
         "family": FAMILIES[held.address.version],
         "prefix_length": held.prefixlen,
-        "valid_lifetime": held.valid,
-        "preferred_lifetime": held.preferred,
-        "flags": list(held.flags),
+        "valid_lifetime": held.valid_lft,
+        "preferred_lifetime": held.preferred_lft,
+        "flags": list(held.flag_names),
     }
 
 
-def _interface_dict(one: Interface, is_vip: IsVip) -> Dict[str, Any]:
-    link = Link(one.index, one.name)
-    addresses = [_record(one.index, _held_dict(held), now=0.0) for held in one.addresses]
+def _interface_dict(interface: Interface, is_vip: IsVip) -> Dict[str, Any]:
     found = segments(
-        (link,),
-        addresses,
+        (Link(interface.index, interface.name),),
+        [held.received_at(0.0) for held in interface.addresses],
         is_vip=lambda held: held.expires_at is not None and is_vip(held.address),
     )
+    metrics = interface.default_metrics
     return {
-        "name": one.name,
-        "index": one.index,
-        **_state_dict(one),
-        "default_metrics": {FAMILIES[v]: metric for v, metric in one.default_metrics.items()},
+        "name": interface.name,
+        "index": interface.index,
+        **_state_dict(interface),
+        "default_metrics": {FAMILIES[version]: metric for version, metric in metrics.items()},
         "subnets": [str(subnet) for subnet in lease_subnets(found)],
-        "addresses": [_held_dict(held) for held in one.addresses],
+        "addresses": [_address_dict(held) for held in interface.addresses],
     }
 
 
 def observation_of(node: str, result: Mapping[str, Any]) -> Observation:
-    """What purelb_vip_info saw on a node; lifetimes end by that node's clock."""
+    """Read a node's result of purelb_vip_info; expiry times are on that node's clock."""
     try:
         now = float(result["time"])
         links = tuple(map(_link_of, result["interfaces"]))
         addresses = tuple(
-            _record(one["index"], held, now=now)
-            for one in result["interfaces"]
-            for held in one["addresses"]
+            _address_of(interface["index"], held, now=now)
+            for interface in result["interfaces"]
+            for held in interface["addresses"]
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as problem:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise PureLBError(
-            f"nodes: what is given for {node} is no result of purelb_vip_info ({problem!r}): "
+            f"nodes: the value for {node} is not a result of purelb_vip_info ({error!r}): "
             "register it on that node, and leave out nodes where it failed"
-        ) from problem
+        ) from error
     return Observation(node, links, addresses)
 
 
-def _link_of(one: Mapping[str, Any]) -> Link:
+def _link_of(interface: Mapping[str, Any]) -> Link:
+    metrics = interface["default_metrics"]
     return Link(
-        index=one["index"],
-        name=one["name"],
-        mac=mac_of(one["mac"]),
-        is_up=one["up"],
-        default_metrics={VERSIONS[f]: metric for f, metric in one["default_metrics"].items()},
+        index=interface["index"],
+        name=interface["name"],
+        mac=mac_of(interface["mac"]),
+        is_up=interface["up"],
+        default_metrics={VERSIONS[family]: metric for family, metric in metrics.items()},
     )
 
 
-def _record(index: int, held: Mapping[str, Any], *, now: float) -> InterfaceAddress:
+def _address_of(index: int, held: Mapping[str, Any], *, now: float) -> InterfaceAddress:
     flags = held["flags"]
     return InterfaceAddress(
         link=index,
@@ -165,13 +177,8 @@ def _end(lifetime: Optional[int], now: float) -> Optional[float]:
 
 
 def mac_of(text: str) -> bytes:
-    """Bytes of a MAC address as people write it; none of an interface that has none."""
+    """Return the bytes of a MAC address in text form; b"" if the interface has none."""
     try:
         return bytes.fromhex(text.replace(":", ""))
     except ValueError:
         return b""
-
-
-def own_addresses() -> List[Address]:
-    """All addresses of this host."""
-    return [held.address for one in interfaces() for held in one.addresses]

@@ -8,24 +8,37 @@ from ipaddress import ip_address
 import pytest
 
 from purelb.audit import vip_info
-from purelb.audit.netlink import Held, Interface
+from purelb.audit.netlink import Interface
 from purelb.core.errors import PureLBError, SettingError
+from purelb.core.node.rtnetlink import (
+    IFA_F_NODAD,
+    IFA_F_NOPREFIXROUTE,
+    IFA_F_PERMANENT,
+    IFA_F_TENTATIVE,
+    AddressMessage,
+)
 
-OWN = Held(ip_address("172.28.1.11"), 24, None, None, ("permanent",))
-OWN6 = Held(ip_address("fd28::11"), 64, None, None, ("nodad", "permanent"))
-LINK_LOCAL = Held(ip_address("fe80::1"), 64, None, None, ("permanent",))
-VIP = Held(ip_address("172.28.1.220"), 24, 8, 7, ("noprefixroute",))
-VIP6 = Held(ip_address("fd28::220"), 64, 8, 7, ("tentative", "noprefixroute"))
+
+def held(index, address, prefixlen, valid, preferred, flags):
+    return AddressMessage(index, ip_address(address), prefixlen, valid, preferred, flags)
+
+
+OWN = held(2, "172.28.1.11", 24, None, None, IFA_F_PERMANENT)
+OWN6 = held(2, "fd28::11", 64, None, None, IFA_F_NODAD | IFA_F_PERMANENT)
+LINK_LOCAL = held(2, "fe80::1", 64, None, None, IFA_F_PERMANENT)
+VIP = held(2, "172.28.1.220", 24, 8, 7, IFA_F_NOPREFIXROUTE)
+VIP6 = held(2, "fd28::220", 64, 8, 7, IFA_F_TENTATIVE | IFA_F_NOPREFIXROUTE)
 MAC = b"\x02\0\0\0\0\x01"
 
 
-def interface(index, name, *held, metrics=None):
-    return Interface(index, name, MAC, True, "up", metrics or {}, held)
+def interface(index, name, *addresses, metrics=None):
+    on_it = tuple(address._replace(link=index) for address in addresses)
+    return Interface(index, name, MAC, True, "up", metrics or {}, on_it)
 
 
 @pytest.fixture
 def kernel(monkeypatch):
-    """What the kernel has is what a test says."""
+    """Replaces the interfaces of the kernel by those of the test."""
 
     def have(*found):
         monkeypatch.setattr(vip_info, "interfaces", lambda: list(found))
@@ -53,13 +66,13 @@ def seen(**params):
         pytest.param({"vips": []}, [], id="nothing"),
     ],
 )
-def test_addresses_are_told_if_they_are_asked_for(kernel, params, expected):
-    assert [one["address"] for one in seen(**params)["vips"]] == expected
+def test_only_selected_addresses_are_listed(kernel, params, expected):
+    assert [vip["address"] for vip in seen(**params)["vips"]] == expected
 
 
-def test_all_that_is_known_of_an_address_is_told(kernel):
-    (one,) = seen(vips=["fd28::220"])["vips"]
-    assert one == {
+def test_a_listed_address_has_all_its_properties(kernel):
+    (vip,) = seen(vips=["fd28::220"])["vips"]
+    assert vip == {
         "address": "fd28::220",
         "family": "IPv6",
         "interface": "eth0",
@@ -73,7 +86,7 @@ def test_all_that_is_known_of_an_address_is_told(kernel):
     }
 
 
-def test_the_subnets_are_those_of_the_other_addresses(kernel):
+def test_subnets_come_from_addresses_that_are_not_vips(kernel):
     vip = VIP._replace(prefixlen=28)
     kernel(interface(2, "eth0", OWN, OWN6, LINK_LOCAL, vip, metrics={4: 0}))
     (eth0,) = seen(vips=["172.28.1.220"])["interfaces"]
@@ -89,7 +102,7 @@ def test_the_subnets_are_those_of_the_other_addresses(kernel):
         pytest.param(["kube-ipvs0"], ["kube-ipvs0"], id="that of kube-proxy"),
     ],
 )
-def test_interfaces_to_pods_are_left_out_unless_named(kernel, patterns, names):
+def test_interfaces_to_pods_are_omitted_unless_named(kernel, patterns, names):
     kernel(
         interface(2, "eth0", OWN),
         interface(3, "up0", LINK_LOCAL, metrics={6: 1}),
@@ -98,7 +111,7 @@ def test_interfaces_to_pods_are_left_out_unless_named(kernel, patterns, names):
         interface(6, "kube-ipvs0", VIP),
     )
     found = seen(vips=["172.28.1.220"], interfaces=patterns)["interfaces"]
-    assert [one["name"] for one in found] == names
+    assert [each["name"] for each in found] == names
 
 
 @pytest.mark.parametrize(
@@ -109,12 +122,12 @@ def test_interfaces_to_pods_are_left_out_unless_named(kernel, patterns, names):
         ({"pools": ["a-b"]}, "pools: 'a-b' is not a CIDR or first-last"),
     ],
 )
-def test_what_is_no_address_is_named(kernel, params, words):
+def test_an_error_names_the_malformed_option(kernel, params, words):
     with pytest.raises(SettingError, match=words):
         seen(**params)
 
 
-def test_what_was_seen_is_read_again_as_it_was(kernel):
+def test_a_result_is_read_back_unchanged(kernel):
     result = seen(vips=["172.28.1.220"])
     read = vip_info.observation_of("n1", result)
     (link,) = read.links
@@ -128,10 +141,10 @@ def test_what_was_seen_is_read_again_as_it_was(kernel):
 
 
 @pytest.mark.parametrize("result", [{}, {"time": 1, "interfaces": [{}]}, {"failed": True}, None])
-def test_what_is_no_such_result_is_refused_with_the_name_of_the_node(result):
-    with pytest.raises(PureLBError, match="nodes: what is given for n1 is no result"):
+def test_an_error_names_the_node_whose_result_is_malformed(result):
+    with pytest.raises(PureLBError, match="nodes: the value for n1 is not a result"):
         vip_info.observation_of("n1", result)
 
 
-def test_an_interface_without_a_mac_address_has_none():
+def test_text_that_is_not_a_mac_address_has_no_bytes():
     assert vip_info.mac_of("no MAC address") == b""

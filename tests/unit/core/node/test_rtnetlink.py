@@ -1,0 +1,374 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Messages compared with what pyroute2 encodes and decodes; by hand what it cannot."""
+
+from __future__ import annotations
+
+import struct
+from ipaddress import ip_address
+
+import pytest
+
+pytest.importorskip("pyroute2")
+from pyroute2.netlink import (
+    NLM_F_ACK,
+    NLM_F_CREATE,
+    NLM_F_DUMP,
+    NLM_F_EXCL,
+    NLM_F_REPLACE,
+    NLM_F_REQUEST,
+)
+from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
+from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
+from pyroute2.netlink.rtnl.rtmsg import rtmsg
+
+from purelb.core.model import InterfaceAddress
+from purelb.core.node import rtnetlink
+from purelb.core.node.plan import Put
+from purelb.core.node.rtnetlink import DefaultRoute, LinkMessage, Message
+
+BOTH = pytest.mark.parametrize(
+    ("vip", "prefixlen", "family"),
+    [(ip_address("172.28.1.220"), 24, 2), (ip_address("fd28::220"), 64, 10)],
+    ids=["v4", "v6"],
+)
+NOPREFIXROUTE, NODAD, TENTATIVE, DADFAILED, DEPRECATED = 0x200, 0x02, 0x40, 0x08, 0x20
+PERMANENT = 0x80
+IFF_UP = 0x1
+FOREVER = 0xFFFFFFFF
+
+
+def decoded(data, kind=ifaddrmsg):
+    """Our bytes, decoded by an independent library."""
+    message = kind(data)
+    message.decode()
+    return message
+
+
+def encoded(kind, number, header, attributes):
+    """A message encoded by an independent library, as we split it."""
+    message = kind()
+    message["header"]["type"] = number
+    for field, value in header.items():
+        message[field] = value
+    message["attrs"] = attributes
+    message.encode()
+    (read,) = rtnetlink.parse_messages(bytes(message.data))
+    return read
+
+
+def attribute(kind, data):
+    return struct.pack("=HH", 4 + len(data), kind) + data + bytes(-len(data) % 4)
+
+
+def address_message(family, *attributes, flags=0, kind=rtnetlink.RTM_NEWADDR):
+    """An address message as no library writes it."""
+    head = struct.pack("=BBBBI", family, 24, flags, 0, 2)
+    return Message(kind, 0, 1, head + b"".join(attributes))
+
+
+@BOTH
+class TestAddresses:
+    def put(self, vip, prefixlen, **changes):
+        values = {"no_prefix_route": True, "no_dad": False, **changes}
+        return Put(7, vip, prefixlen, 9, 8, is_new=True, **values)
+
+    @pytest.mark.parametrize(
+        ("options", "flags"),
+        [
+            pytest.param({}, NOPREFIXROUTE, id="default"),
+            pytest.param({"no_dad": True}, NOPREFIXROUTE | NODAD, id="without DAD"),
+            pytest.param({"no_prefix_route": False}, 0, id="with prefix route"),
+        ],
+    )
+    def test_pyroute2_decodes_a_put(self, vip, prefixlen, family, options, flags):
+        message = decoded(rtnetlink.build_put(self.put(vip, prefixlen, **options), 42))
+        header = message["header"]
+        assert (header["type"], header["sequence_number"]) == (rtnetlink.RTM_NEWADDR, 42)
+        assert header["flags"] == NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE
+        assert (message["family"], message["prefixlen"], message["index"]) == (family, prefixlen, 7)
+        assert message.get_attr("IFA_LOCAL") == message.get_attr("IFA_ADDRESS") == str(vip)
+        info = message.get_attr("IFA_CACHEINFO")
+        assert (info["ifa_valid"], info["ifa_preferred"]) == (9, 8)
+        assert message.get_attr("IFA_FLAGS") == flags
+
+    def test_a_put_without_lifetimes_never_expires(self, vip, prefixlen, family):
+        put = Put(7, vip, prefixlen, None, None, no_prefix_route=True, no_dad=False, is_new=True)
+        info = decoded(rtnetlink.build_put(put, 42)).get_attr("IFA_CACHEINFO")
+        assert (info["ifa_valid"], info["ifa_preferred"]) == (FOREVER, FOREVER)
+
+    def test_pyroute2_decodes_a_removal(self, vip, prefixlen, family):
+        message = decoded(rtnetlink.build_remove(InterfaceAddress(7, vip, prefixlen), 1))
+        assert message["header"]["type"] == rtnetlink.RTM_DELADDR
+        assert message["header"]["flags"] == NLM_F_REQUEST | NLM_F_ACK
+        assert (message["family"], message["prefixlen"], message["index"]) == (family, prefixlen, 7)
+        assert message.get_attr("IFA_LOCAL") == str(vip)
+
+    @pytest.mark.parametrize(
+        ("flags", "expected", "names"),
+        [
+            (0, {}, ()),
+            (TENTATIVE, {"tentative": True}, ("tentative",)),
+            (
+                TENTATIVE | DADFAILED,
+                {"tentative": True, "dad_failed": True},
+                ("dadfailed", "tentative"),
+            ),
+            (
+                DEPRECATED | NOPREFIXROUTE,
+                {"deprecated": True, "no_prefix_route": True},
+                ("deprecated", "noprefixroute"),
+            ),
+            (NODAD | PERMANENT, {}, ("nodad", "permanent")),
+        ],
+    )
+    def test_an_address_encoded_by_pyroute2_is_parsed(
+        self, vip, prefixlen, family, flags, expected, names
+    ):
+        message = encoded(
+            ifaddrmsg,
+            rtnetlink.RTM_NEWADDR,
+            {"family": family, "prefixlen": prefixlen, "index": 7},
+            [
+                ("IFA_ADDRESS", str(vip)),
+                ("IFA_FLAGS", flags),
+                ("IFA_CACHEINFO", {"ifa_preferred": 5, "ifa_valid": 9, "cstamp": 0, "tstamp": 0}),
+            ],
+        )
+        parsed = rtnetlink.parse_address(message)
+        assert parsed[:5] == (7, vip, prefixlen, 9, 5)
+        assert parsed.flag_names == names
+        held = rtnetlink.interface_address(message, now=100.0)
+        assert held == InterfaceAddress(7, vip, prefixlen, 109.0, 105.0, **expected)
+
+    def test_an_infinite_lifetime_has_no_expiry(self, vip, prefixlen, family):
+        message = encoded(
+            ifaddrmsg,
+            rtnetlink.RTM_NEWADDR,
+            {"family": family, "prefixlen": prefixlen, "index": 7},
+            [
+                ("IFA_ADDRESS", str(vip)),
+                (
+                    "IFA_CACHEINFO",
+                    {"ifa_preferred": FOREVER, "ifa_valid": FOREVER, "cstamp": 0, "tstamp": 0},
+                ),
+            ],
+        )
+        parsed = rtnetlink.parse_address(message)
+        assert (parsed.valid_lft, parsed.preferred_lft) == (None, None)
+        held = rtnetlink.interface_address(message, now=100.0)
+        assert (held.expires_at, held.preferred_until) == (None, None)
+
+    def test_a_message_without_cacheinfo_and_flags_is_permanent(self, vip, prefixlen, family):
+        message = address_message(family, attribute(1, vip.packed), flags=PERMANENT)
+        parsed = rtnetlink.parse_address(message)
+        assert (parsed.valid_lft, parsed.preferred_lft) == (None, None)
+        assert parsed.flag_names == ("permanent",)
+
+    def test_the_local_end_of_a_point_to_point_link_is_the_address(self, vip, prefixlen, family):
+        peer = vip.packed[:-1] + b"\x07"
+        message = address_message(family, attribute(1, peer), attribute(2, vip.packed))
+        assert rtnetlink.parse_address(message).address == vip
+
+    def test_attributes_after_a_truncated_one_are_ignored(self, vip, prefixlen, family):
+        whole = attribute(1, vip.packed)
+        for cut in (struct.pack("=HH", 0, 6), struct.pack("=HH", 400, 6), b"\0"):
+            message = address_message(family, whole, cut)
+            assert rtnetlink.parse_address(message).valid_lft is None
+        assert rtnetlink.parse_address(address_message(family, whole[:-1])) is None
+
+
+def test_an_address_of_another_family_is_not_parsed():
+    packet = address_message(17, attribute(1, b"\x01"))
+    assert rtnetlink.parse_address(packet) is None
+    assert rtnetlink.interface_address(packet, now=0.0) is None
+
+
+def test_a_message_without_an_address_is_not_parsed():
+    assert rtnetlink.parse_address(address_message(2)) is None
+
+
+class TestLinks:
+    def link(self, *attributes, flags=0x1):
+        return encoded(
+            ifinfmsg,
+            rtnetlink.RTM_NEWLINK,
+            {"index": 3, "flags": flags},
+            [("IFLA_IFNAME", "eth0"), *attributes],
+        )
+
+    def test_a_link_is_parsed(self):
+        message = self.link(
+            ("IFLA_ADDRESS", "02:1b:00:00:0b:01"), ("IFLA_OPERSTATE", "UP"), flags=0x1043
+        )
+        mac = bytes.fromhex("021b00000b01")
+        expected = LinkMessage(3, "eth0", mac, is_up=True, state="up", alias="")
+        assert rtnetlink.parse_link(message) == expected
+
+    def test_missing_attributes_have_defaults(self):
+        expected = LinkMessage(3, "eth0", b"", is_up=False, state="unknown", alias="")
+        assert rtnetlink.parse_link(self.link(flags=0x1042)) == expected
+
+    def test_an_alias_is_parsed(self):
+        assert rtnetlink.parse_link(self.link(("IFLA_IFALIAS", "purelb"))).alias == "purelb"
+
+    @pytest.mark.parametrize(
+        ("number", "state"), [(0, "unknown"), (2, "down"), (6, "up"), (7, "unknown")]
+    )
+    def test_the_operational_state_has_a_name(self, number, state):
+        message = self.link()
+        body = message.body + attribute(rtnetlink.IFLA_OPERSTATE, bytes([number]))
+        assert rtnetlink.parse_link(message._replace(body=body)).state == state
+
+
+def test_pyroute2_decodes_a_new_dummy():
+    message = decoded(rtnetlink.build_dummy("kube-lb0", 42), ifinfmsg)
+    header = message["header"]
+    assert (header["type"], header["sequence_number"]) == (rtnetlink.RTM_NEWLINK, 42)
+    assert header["flags"] == NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL
+    assert (message["index"], message["flags"], message["change"]) == (0, IFF_UP, IFF_UP)
+    assert message.get_attr("IFLA_IFNAME") == "kube-lb0"
+    assert message.get_attr("IFLA_LINKINFO").get_attr("IFLA_INFO_KIND") == "dummy"
+
+
+def test_pyroute2_decodes_a_new_alias():
+    message = decoded(rtnetlink.build_alias("kube-lb0", "purelb", 42), ifinfmsg)
+    header = message["header"]
+    assert (header["type"], header["sequence_number"]) == (rtnetlink.RTM_NEWLINK, 42)
+    assert header["flags"] == NLM_F_REQUEST | NLM_F_ACK
+    assert (message["index"], message["change"]) == (0, 0)
+    assert message.get_attr("IFLA_IFNAME") == "kube-lb0"
+    assert message.get_attr("IFLA_IFALIAS") == "purelb"
+
+
+def test_pyroute2_decodes_the_removal_of_a_link():
+    message = decoded(rtnetlink.build_delete_link(7, 42), ifinfmsg)
+    header = message["header"]
+    assert (header["type"], header["sequence_number"]) == (rtnetlink.RTM_DELLINK, 42)
+    assert header["flags"] == NLM_F_REQUEST | NLM_F_ACK
+    assert message["index"] == 7
+
+
+@pytest.mark.parametrize(
+    ("kind", "decoder"),
+    [
+        (rtnetlink.RTM_GETLINK, ifinfmsg),
+        (rtnetlink.RTM_GETADDR, ifaddrmsg),
+        (rtnetlink.RTM_GETROUTE, rtmsg),
+    ],
+)
+def test_pyroute2_decodes_the_request_for_a_dump(kind, decoder):
+    data = rtnetlink.build_dump(kind, 42)
+    header = decoded(data, decoder)["header"]
+    assert (header["type"], header["sequence_number"]) == (kind, 42)
+    assert header["flags"] == NLM_F_REQUEST | NLM_F_DUMP
+    assert header["length"] == len(data)
+
+
+@pytest.mark.parametrize(("family", "version"), [(2, 4), (10, 6)], ids=["v4", "v6"])
+class TestRoutes:
+    def route(self, family, *attributes, prefixlen=0, table=254):
+        return encoded(
+            rtmsg,
+            rtnetlink.RTM_NEWROUTE,
+            {"family": family, "dst_len": prefixlen, "table": table},
+            list(attributes),
+        )
+
+    def test_a_default_route_is_parsed(self, family, version):
+        message = self.route(family, ("RTA_OIF", 3), ("RTA_PRIORITY", 100))
+        assert rtnetlink.is_default_route(message)
+        assert rtnetlink.parse_default_route(message) == DefaultRoute(version, 100, (3,))
+
+    def test_a_route_without_a_metric_has_the_lowest(self, family, version):
+        assert rtnetlink.parse_default_route(self.route(family, ("RTA_OIF", 3))).metric == 0
+
+    def test_other_routes_and_tables_do_not_count(self, family, version):
+        other = self.route(family, ("RTA_OIF", 3), prefixlen=8)
+        assert not rtnetlink.is_default_route(other)
+        assert rtnetlink.parse_default_route(other) is None
+        assert rtnetlink.parse_default_route(self.route(family, ("RTA_OIF", 3), table=100)) is None
+
+    def test_a_table_above_255_does_not_count(self, family, version):
+        message = self.route(family, ("RTA_OIF", 3), ("RTA_TABLE", 1000))
+        assert rtnetlink.parse_default_route(message) is None
+
+    def test_a_route_without_an_interface_does_not_count(self, family, version):
+        assert rtnetlink.parse_default_route(self.route(family)) is None
+
+    def test_a_multipath_route_counts_for_each_interface_once(self, family, version):
+        hops = b"".join(struct.pack("=HBBi", 8, 0, 0, index) for index in (3, 5, 3))
+        message = self.route(family)
+        body = message.body + attribute(rtnetlink.RTA_MULTIPATH, hops)
+        route = rtnetlink.parse_default_route(message._replace(body=body))
+        assert route == DefaultRoute(version, 0, (3, 5))
+
+    def test_the_lowest_metric_of_an_interface_is_its_metric(self, family, version):
+        routes = [
+            self.route(family, ("RTA_OIF", 2), ("RTA_PRIORITY", metric)) for metric in (9, 3, 5)
+        ]
+        routes.append(self.route(family, ("RTA_OIF", 4)))
+        routes.append(self.route(family, ("RTA_OIF", 4), prefixlen=8))
+        assert rtnetlink.default_metrics(routes) == {2: {version: 3}, 4: {version: 0}}
+
+
+def test_metrics_are_kept_by_version():
+    routes = [
+        encoded(
+            rtmsg,
+            rtnetlink.RTM_NEWROUTE,
+            {"family": family, "dst_len": 0, "table": 254},
+            [("RTA_OIF", 2), ("RTA_PRIORITY", metric)],
+        )
+        for family, metric in ((2, 100), (10, 1024))
+    ]
+    assert rtnetlink.default_metrics(routes) == {2: {4: 100, 6: 1024}}
+
+
+def test_a_multipath_route_encoded_by_pyroute2_is_parsed():
+    message = encoded(
+        rtmsg,
+        rtnetlink.RTM_NEWROUTE,
+        {"family": 2, "dst_len": 0, "table": 254},
+        [("RTA_MULTIPATH", [{"oif": 3}, {"oif": 5}])],
+    )
+    assert rtnetlink.parse_default_route(message).links == (3, 5)
+
+
+class TestDatagrams:
+    ONE = rtnetlink.build_dump(rtnetlink.RTM_GETADDR, 1)
+    TWO = rtnetlink.build_delete_link(7, 2)
+
+    def test_a_datagram_is_split_into_its_messages(self):
+        first, second = rtnetlink.parse_messages(self.ONE + self.TWO)
+        assert (first.kind, first.flags, first.sequence) == (
+            rtnetlink.RTM_GETADDR,
+            NLM_F_REQUEST | NLM_F_DUMP,
+            1,
+        )
+        assert (second.kind, second.sequence, second.body) == (
+            rtnetlink.RTM_DELLINK,
+            2,
+            self.TWO[16:],
+        )
+
+    def test_messages_start_at_multiples_of_four(self):
+        odd = struct.pack("=IHHII", 17, 3, 0, 1, 0) + b"x" + bytes(3)
+        assert [m.body for m in rtnetlink.parse_messages(odd + odd[:17])] == [b"x", b"x"]
+
+    @pytest.mark.parametrize("cut", [10, 16, 23])
+    def test_a_truncated_datagram_does_not_crash(self, cut):
+        assert list(rtnetlink.parse_messages(self.ONE[:cut])) == []
+
+    def test_messages_before_a_truncated_one_are_parsed(self):
+        (only,) = rtnetlink.parse_messages(self.ONE + self.TWO[:-1])
+        assert only.sequence == 1
+
+    def test_a_length_below_the_header_ends_the_datagram(self):
+        assert list(rtnetlink.parse_messages(bytes(64))) == []
+
+    @pytest.mark.parametrize("code", [0, 17])
+    def test_an_error_message_holds_an_errno(self, code):
+        message = Message(rtnetlink.NLMSG_ERROR, 0, 1, struct.pack("=i", -code) + bytes(16))
+        assert rtnetlink.parse_error(message) == code
