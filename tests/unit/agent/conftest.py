@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""A server that speaks TLS, as the API server does, for what a test lets it answer."""
+"""Virtual time and leak checks for every test, and a TLS server for tests in real time."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 
 from purelb_agent.kube.client import Access
+from tests.support.agent.plugin import *  # noqa: F403 - pytest finds hooks and fixtures by name
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +33,9 @@ async def serve(certificate):
     runners = []
 
     async def begin(app, *, host="127.0.0.1"):
-        runners.append(runner := web.AppRunner(app, shutdown_timeout=0.1))
+        # A handler ends when its client is gone: the leak check finds every one that goes on.
+        runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
+        runners.append(runner)
         await runner.setup()
         tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         tls.load_cert_chain(certificate / "crt", certificate / "key")

@@ -30,6 +30,8 @@ from purelb_agent.allocator.conversion import Conversion, ReviewError, answer
 from purelb_agent.allocator.metrics import ConversionMetrics
 from purelb_agent.runtime import log
 
+pytestmark = pytest.mark.real_time
+
 HOST = "purelb-conversion.purelb-system.svc"
 V4 = {"pool": "10.0.0.1-10.0.0.9", "subnet": "10.0.0.0/24"}
 HEAD = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview"}

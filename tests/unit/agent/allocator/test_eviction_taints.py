@@ -16,6 +16,8 @@ from purelb_agent.allocator.eviction_taints import EvictionTainter
 from purelb_agent.kube.client import Kube
 from purelb_agent.kube.events import Events
 
+pytestmark = pytest.mark.real_time
+
 SPOT = "cloudprovider.azure.microsoft.com/draining"
 OURS = {"key": SPOT, "value": "spot-eviction", "effect": "NoSchedule"}
 # Long enough that no retry comes before what a test does next.

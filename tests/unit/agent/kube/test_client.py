@@ -11,7 +11,10 @@ from aiohttp import web
 
 from purelb_agent.kube.client import ApiError, Kube
 
-pytestmark = pytest.mark.parametrize("host", ["127.0.0.1", "::1"], ids=["v4", "v6"])
+pytestmark = [
+    pytest.mark.real_time,
+    pytest.mark.parametrize("host", ["127.0.0.1", "::1"], ids=["v4", "v6"]),
+]
 PATH = "/api/v1/services"
 
 

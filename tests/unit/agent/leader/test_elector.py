@@ -25,6 +25,8 @@ from purelb_agent.leader.metrics import LeaderMetrics
 from purelb_agent.runtime import clock
 from purelb_agent.runtime.metrics import MetricFactory
 
+pytestmark = pytest.mark.real_time
+
 LOCK = Lock("purelb-system")
 SERVICE = "/api/v1/namespaces/default/services/web"
 TIMING = LeaderTiming(retry_period=0.1)

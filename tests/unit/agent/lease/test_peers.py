@@ -21,6 +21,8 @@ from purelb_agent.lease.peers import PATH, Peers, read_key
 from purelb_agent.runtime import clock
 from purelb_agent.runtime.probes import Probes
 
+pytestmark = pytest.mark.real_time
+
 CAN, CANNOT, KNOWS, SILENT = PeerAnswer.CAN, PeerAnswer.CANNOT, PeerAnswer.KNOWS, PeerAnswer.SILENT
 TIMING = LeaseTiming()
 KEY, OTHER_KEY = b"sixteen bytes or more", b"another sixteen bytes"
@@ -87,7 +89,7 @@ async def agent(port):
 async def serving(handler, address, port):
     app = web.Application()
     app.router.add_get(PATH, handler)
-    runner = web.AppRunner(app, shutdown_timeout=0.01)
+    runner = web.AppRunner(app, shutdown_timeout=0.01, handler_cancellation=True)
     await runner.setup()
     await web.TCPSite(runner, str(address), port, backlog=512).start()
     try:

@@ -1,0 +1,181 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""An API server without a network: the methods of `purelb_agent.kube.client.Kube`.
+
+How to use it:
+
+    api = FakeApi()
+    api.answer("GET", "/api/v1/services", {"items": [], "metadata": {"resourceVersion": "1"}})
+    api.answer("PATCH", LEASE, ApiError(409, "modified"), times=1)  # then the answer before it
+    api.answer("POST", EVENTS, lambda request: request.body)
+    api.hang("PATCH", LEASE)        # answers nothing until api.resume("PATCH", LEASE)
+    api.send("/api/v1/services", {"type": "ADDED", "object": {}})
+    api.end_watch("/api/v1/services", ApiError(410, "too old"))
+
+`api.requests` has every request in the order in which they came, with its time and outcome. A
+request that hangs ends after its `seconds` with ApiError(0), as the real client's does. A request
+without a prepared answer is an AssertionError.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from purelb_agent.kube.client import ApiError
+from purelb_agent.runtime import clock
+
+
+@dataclass
+class Request:
+    """What a client sent, and what became of it."""
+
+    method: str
+    path: str
+    body: Any
+    params: dict[str, str]
+    at: float
+    seconds: float | None = None
+    """The client's timeout; None for a watch."""
+    outcome: str = "pending"
+    """'pending', 'answered', 'refused' (ApiError), or 'cancelled' by the client."""
+
+
+Answer = dict[str, Any] | ApiError | Callable[[Request], dict[str, Any]]
+
+
+@dataclass
+class _Prepared:
+    answer: Answer
+    left: float
+
+
+@dataclass
+class _Route:
+    """What is prepared for one method and path; the newest answer that is left goes first."""
+
+    prepared: list[_Prepared] = field(default_factory=list)
+    running: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.running.set()
+
+    def take(self, request: Request) -> dict[str, Any]:
+        if not self.prepared:
+            raise AssertionError(f"no answer is prepared for {request.method} {request.path}")
+        newest = self.prepared[-1]
+        newest.left -= 1
+        if newest.left <= 0:
+            self.prepared.pop()
+        if isinstance(newest.answer, ApiError):
+            raise ApiError(newest.answer.status, str(newest.answer))
+        return newest.answer(request) if callable(newest.answer) else newest.answer
+
+
+class FakeApi:
+    """Answers as told, and remembers every request."""
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+        self._routes: defaultdict[tuple[str, str], _Route] = defaultdict(_Route)
+        self._news: defaultdict[str, list[asyncio.Queue[Any]]] = defaultdict(list)
+
+    def answer(
+        self, method: str, path: str, answer: Answer, *, times: float = float("inf")
+    ) -> None:
+        """Answer so, this often; after that as before."""
+        self._routes[method, path].prepared.append(_Prepared(answer, times))
+
+    def hang(self, method: str, path: str) -> None:
+        """Keep requests without an answer, until `resume`."""
+        self._routes[method, path].running.clear()
+
+    def resume(self, method: str, path: str) -> None:
+        """Answer what hangs, and what comes."""
+        self._routes[method, path].running.set()
+
+    def sent(self, method: str, path: str | None = None) -> list[Request]:
+        """The requests with this method, to this path or to any."""
+        return [r for r in self.requests if r.method == method and path in (None, r.path)]
+
+    @property
+    def under_way(self) -> int:
+        """How many requests and watches have no outcome yet."""
+        return sum(request.outcome == "pending" for request in self.requests)
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        params: Mapping[str, str] | None = None,
+        seconds: float = 10.0,
+    ) -> dict[str, Any]:
+        """As `Kube.request`."""
+        request = Request(method, path, body, dict(params or {}), clock.now(), seconds)
+        self.requests.append(request)
+        route = self._routes[method, path]
+        try:
+            # A real request is suspended at least once.
+            await asyncio.sleep(0)
+            async with asyncio.timeout(seconds):
+                await route.running.wait()
+            answer = route.take(request)
+        except TimeoutError as error:
+            request.outcome = "refused"
+            raise ApiError(0, f"{method} {path}: no answer within {seconds:g} s") from error
+        except ApiError:
+            request.outcome = "refused"
+            raise
+        except asyncio.CancelledError:
+            request.outcome = "cancelled"
+            raise
+        request.outcome = "answered"
+        return answer
+
+    async def watch(
+        self, path: str, params: Mapping[str, str], *, on_open: Callable[[], None]
+    ) -> AsyncGenerator[dict[str, Any], None]:
+        """As `Kube.watch`; opens unless `answer("WATCH", ...)` refuses or `hang` keeps it."""
+        request = Request("WATCH", path, None, dict(params), clock.now())
+        self.requests.append(request)
+        route = self._routes["WATCH", path]
+        news: asyncio.Queue[Any] = asyncio.Queue()
+        try:
+            await asyncio.sleep(0)
+            await route.running.wait()
+            if route.prepared:
+                route.take(request)
+            self._news[path].append(news)
+            on_open()
+            while (event := await news.get()) is not None:
+                if isinstance(event, ApiError):
+                    raise event
+                yield event
+            request.outcome = "answered"
+        except ApiError:
+            request.outcome = "refused"
+            raise
+        finally:
+            if request.outcome == "pending":
+                request.outcome = "cancelled"
+            if news in self._news[path]:
+                self._news[path].remove(news)
+
+    def send(self, path: str, event: dict[str, Any]) -> None:
+        """Send an event to every open watch of this path."""
+        self._put(path, event)
+
+    def end_watch(self, path: str, error: ApiError | None = None) -> None:
+        """End every open watch of this path, as a server does or with an error."""
+        self._put(path, error)
+
+    def _put(self, path: str, what: Any) -> None:
+        if not self._news[path]:
+            raise AssertionError(f"no watch of {path} is open")
+        for news in self._news[path]:
+            news.put_nowait(what)
