@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Writes what is generated from ipam.proto anew: here, or below the folder that is given."""
+"""Generates the modules of ipam.proto, in place or below the folder given as argument."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 _HERE = Path(__file__).resolve().parent
 _PROTO = "purelb_agent/proto/ipam.proto"
-# Every file says whose it is; and ansible-test looks at these as at any other.
+# Every file has a licence header; ansible-test checks generated files too.
 _HEAD = """\
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
@@ -21,22 +21,22 @@ _HEAD = """\
 _LINE = 60
 
 
-def _broken(match: re.Match[str]) -> str:
-    """A literal of bytes on several lines."""
+def _wrap(match: re.Match[str]) -> str:
+    """Returns the bytes literal on several lines."""
     data = ast.literal_eval(match[1])
     lines = [repr(data[i : i + _LINE]) for i in range(0, len(data), _LINE)]
     return "AddSerializedFile(\n" + "\n".join(lines) + "\n)"
 
 
 def main() -> None:
-    """Generate, then make the files presentable."""
+    """Generate the files, add the header and format them."""
     out = Path(sys.argv[1] if len(sys.argv) > 1 else _HERE).resolve()
     kinds = ("python", "pyi", "grpc_python")
     protoc = [sys.executable, "-m", "grpc_tools.protoc", f"-I{_HERE}"]
     subprocess.run([*protoc, *(f"--{kind}_out={out}" for kind in kinds), _PROTO], check=True)
     made = sorted((out / _PROTO).parent.glob("ipam_pb2*"))
     for file in made:
-        text = re.sub(r"AddSerializedFile\((b'.*')\)", _broken, file.read_text())
+        text = re.sub(r"AddSerializedFile\((b'.*')\)", _wrap, file.read_text())
         file.write_text(_HEAD + text)
     ruff = [sys.executable, "-m", "ruff", "format", "--quiet", "--isolated", "--line-length=100"]
     subprocess.run([*ruff, *made], check=True)

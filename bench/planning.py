@@ -136,7 +136,7 @@ class Node:
         self.index.regroup((_GROUP,))
         self.index.change({one.key: one for one in self.services})
         self.decisions: Decisions | None = None
-        self.verdicts = DecisionRecorder("n0000", NodeMetrics(CollectorRegistry()).election)
+        self.recorder = DecisionRecorder("n0000", NodeMetrics(CollectorRegistry()).election)
         # The judgement knows by identity that these stay as they are.
         self._endpoints: dict[ServiceKey, frozenset[str]] = {}
         self._held: tuple[InterfaceAddress, ...] = ()
@@ -189,7 +189,7 @@ class Node:
     def note(self) -> None:
         """Tell the log and the metrics, as the loop does."""
         if self.decisions is not None:
-            self.verdicts.note(self.decisions)
+            self.recorder.record(self.decisions)
 
 
 def _seconds(work: Callable[[], object]) -> float:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from purelb.core.times import format_time
 from purelb_agent.kube.client import ApiError, Kube
 from purelb_agent.runtime import clock, log
+from purelb_agent.runtime.wakeup import Wakeup
 
 _API_VERSIONS = {
     "Service": "v1",
@@ -74,7 +75,7 @@ class Events:
         self._component = component
         self._instance = instance
         self._queue: deque[dict[str, Any]] = deque(maxlen=_MAX_QUEUED)
-        self._work = asyncio.Event()
+        self._wakeup = Wakeup()
 
     def record(
         self, about: ObjectReference, reason: EventReason, message: str, *, kind: str = "Normal"
@@ -109,13 +110,12 @@ class Events:
                 "count": 1,
             }
         )
-        self._work.set()
+        self._wakeup.notify()
 
     async def run(self) -> None:
         """Send queued events until cancelled."""
         while True:
-            await self._work.wait()
-            self._work.clear()
+            await self._wakeup.wait()
             while self._queue:
                 await self._send(self._queue.popleft())
                 await asyncio.sleep(1 / _PER_SECOND)

@@ -7,7 +7,6 @@ Written by the watchers and the renewer, read by the reconcile loop.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 
 from purelb.core.election.claims import Classes, concerns_agents
@@ -25,20 +24,21 @@ from purelb_agent.kube.tables import (
     slice_table,
 )
 from purelb_agent.runtime import clock
+from purelb_agent.runtime.wakeup import Wakeup
 
 
 class NodeStore:
-    """Everything that the node agent knows; `changed` is set when the loop should reconcile."""
+    """Everything that the node agent knows; `changed` wakes the reconcile loop."""
 
     def __init__(self, node: str, *, classes: Classes, drains: bool) -> None:
         """`classes` selects our Services; with `drains`, taints keep addresses off a node."""
-        self.changed = asyncio.Event()
+        self.changed = Wakeup()
         self.services = service_table(
             self._services_changed, wanted=lambda service: concerns_agents(service, classes)
         )
         self.groups = group_table(self._groups_changed)
         self.slices = slice_table(self._slices_changed)
-        self.leases = LeaseTable(self.changed.set)
+        self.leases = LeaseTable(self.changed.notify)
         self.configs = config_table(self._touch)
         self.nodes = node_table(self._nodes_changed)
         self.right: HoldDeadline | None = None
@@ -57,15 +57,15 @@ class NodeStore:
         self._endpoints = EndpointIndex()
 
     def _touch(self, _keys: object) -> None:
-        self.changed.set()
+        self.changed.notify()
 
     def _services_changed(self, keys: set[ServiceKey]) -> None:
         self._vips.change({key: self.services.records.get(key) for key in keys})
-        self.changed.set()
+        self.changed.notify()
 
     def _groups_changed(self, _names: set[str]) -> None:
         self._vips.regroup(self.groups.records.values())
-        self.changed.set()
+        self.changed.notify()
 
     def _slices_changed(self, keys: set[ServiceKey]) -> None:
         changes = {key: self.slices.records.get(key) for key in keys}
@@ -87,7 +87,7 @@ class NodeStore:
         """Wake the loop for news, and for every list until all tables have been listed."""
         if is_news or not self._was_listed:
             self._was_listed = self.listed
-            self.changed.set()
+            self.changed.notify()
 
     @property
     def vips(self) -> Mapping[Address, Vip]:
@@ -121,4 +121,4 @@ class NodeStore:
         """Publish until when the own Lease allows this node to hold addresses; None: it may not."""
         if right != self.right:
             self.right = right
-            self.changed.set()
+            self.changed.notify()

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps this node's addresses through an outage of the API that nobody is spared.
+"""Keeps this node's addresses through an outage of the API that affects every node.
 
-While renewals fail or hang, the peers are asked again and again whether they can renew. What
-follows from their answers is decided in the core; here it is handed to the renewer, and told.
+While renewals fail or hang, it repeatedly asks the peers whether they can renew. The core assesses
+the answers; the result is passed to the renewer, logged and recorded as an event.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from purelb_agent.lease.peers import Peers
 from purelb_agent.lease.renewer import Renewer
 from purelb_agent.runtime import clock, log
 
-# While it is open whether the right is extended, there is less time than while it is.
-_WHILE_HOLDING, _WHILE_OPEN = 1.0, 0.5
+# Pause between two rounds of questions while the hold deadline is extended; shorter before, as less
+# time is left until the deadline.
+_PAUSE_HOLDING, _PAUSE_UNDECIDED = 1.0, 0.5
 
 
 class OutageKeeper:
-    """Asks, judges, and extends the right by it."""
+    """Asks the peers and extends the hold deadline by their answers."""
 
     def __init__(
         self,
@@ -45,24 +46,24 @@ class OutageKeeper:
         self._events = events
         self._timing = timing
         self._metrics = metrics
-        self._outlook: OutageAssessment | None = None
+        self._assessment: OutageAssessment | None = None
 
     async def run(self) -> None:
-        """Ask whenever there is doubt, until cancelled."""
+        """Ask the peers whenever renewals are in doubt, until cancelled."""
         while True:
             await self._renewer.in_doubt.wait()
-            # Of the moment at which the doubt began: later this node may see nobody.
+            # The members when the doubt began: later this node may see no other Lease.
             members = self._members()
-            self._outlook = None
-            before = self._renewer.outage
+            self._assessment = None
+            previous = self._renewer.outage
             while self._renewer.in_doubt.is_set():
                 asked_at = clock.now()
                 is_held = await self._ask(members, asked_at) is OutageAssessment.HOLD
-                pause = _WHILE_HOLDING if is_held else _WHILE_OPEN
+                pause = _PAUSE_HOLDING if is_held else _PAUSE_UNDECIDED
                 await asyncio.sleep(max(0.0, asked_at + pause - clock.now()))
             outage = self._renewer.outage
-            if outage is not None and outage is not before:
-                self._tell_end(outage)
+            if outage is not None and outage is not previous:
+                self._report_end(outage)
 
     def _members(self) -> dict[str, tuple[Address, ...]]:
         live = self._store.leases.membership.live(clock.now())
@@ -76,9 +77,9 @@ class OutageKeeper:
         assessment = assess_outage(members, self._renewer.node, answers)
         for answer in answers.values():
             self._metrics.count_peer_answer(answer.value)
-        if assessment is not self._outlook:
+        if assessment is not self._assessment:
             self._log(assessment, answers)
-            self._outlook = assessment
+            self._assessment = assessment
         if assessment is OutageAssessment.HOLD:
             self._renewer.extend(hold_right(asked_at, self._timing))
         elif assessment is OutageAssessment.ALONE_CUT_OFF:
@@ -86,16 +87,16 @@ class OutageKeeper:
         return assessment
 
     def _log(self, assessment: OutageAssessment, answers: Mapping[str, PeerAnswer]) -> None:
-        said = Tally(answer.value for answer in answers.values())
-        log.warning(assessment.value, node=self._renewer.node, **dict(sorted(said.items())))
+        counts = Tally(answer.value for answer in answers.values())
+        log.warning(assessment.value, node=self._renewer.node, **dict(sorted(counts.items())))
 
-    def _tell_end(self, outage: Outage) -> None:
+    def _report_end(self, outage: Outage) -> None:
         seconds = outage.end_time - outage.begin_time
         self._metrics.count_outage()
         log.info("outageHeld", node=self._renewer.node, seconds=round(seconds, 1))
-        text = (
+        message = (
             f"The API could not be reached from any node for {seconds:.0f} s; this node kept its "
             "addresses of LoadBalancer Services"
         )
         about = ObjectReference("Node", self._renewer.node, uid=self._store.node_uid)
-        self._events.record(about, "OutageHeld", text)
+        self._events.record(about, "OutageHeld", message)

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps the node's own Lease: the only writer of it, and of the right that it gives.
+"""Renews the node's own Lease: the only writer of the Lease and of the hold deadline.
 
-What the answers to its renewals mean is decided by the renewal machine in the core. While it is in
-doubt whether the API answers, others ask the peers, and extend the right by what they say.
+The renewal state machine in the core decides what the result of a renewal means. While renewals are
+in doubt, the outage keeper asks the peers and extends the hold deadline by their answers.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from purelb_agent.kube.store import NodeStore
 from purelb_agent.lease.metrics import LeaseMetrics
 from purelb_agent.lease.own_lease import Identity, OwnLease
 from purelb_agent.runtime import clock, log
+from purelb_agent.runtime.wakeup import Wakeup
 
-# An interface that flaps makes one write of the Lease, not one for each flap.
+# A flapping interface causes one write of the Lease, not one per change.
 SUBNET_DEBOUNCE = 2.0
 _POLL = 0.05
-# Attempts that others ask for come no closer than this. With a longer pause a healthy node could be
-# asked when its last renewal is no longer fresh and the next would end too late for an answer.
-_SHORTEST_PAUSE = FRESHNESS
-# How much later than its next attempt a peer's renewal may be seen here.
+# Minimum pause between attempts that others request. With a longer one, a question could reach a
+# healthy node when its last renewal is no longer fresh and the next one would end too late.
+_MIN_PAUSE = FRESHNESS
+# How long after its next attempt a peer's renewal may be seen here.
 _MARGIN = 0.5
 
 
@@ -55,8 +56,8 @@ class Renewer:
         self._subnets: tuple[Network, ...] | None = None
         self._written: tuple[Network, ...] | None = None
         self._subnets_due = math.inf
-        self._kick = asyncio.Event()
-        # Set while renewals fail or hang and there is still a right to lose.
+        self._wakeup = Wakeup()
+        # Set while renewals fail or hang and this node still may hold addresses.
         self.in_doubt = asyncio.Event()
         self._attempts = Attempts()
         self._attempted = asyncio.Event()
@@ -64,23 +65,23 @@ class Renewer:
 
     @property
     def node(self) -> str:
-        """Name of the own node."""
+        """Name of this node."""
         return self._identity.node
 
     def set_subnets(self, subnets: tuple[Network, ...], *, at_once: bool) -> None:
-        """Say which subnets the Lease is to carry; a change is written at once or after a rest."""
+        """Set the subnets in the Lease; a change is written at once or after SUBNET_DEBOUNCE."""
         if subnets == self._subnets:
             return
         if self._subnets is not None:
             log.info("subnetsChanged", subnets=",".join(map(str, subnets)))
         self._subnets = subnets
         changed = self._written is not None and subnets != self._written
-        rest = 0.0 if at_once else SUBNET_DEBOUNCE
-        self._subnets_due = clock.now() + rest if changed else math.inf
-        self._kick.set()
+        delay = 0.0 if at_once else SUBNET_DEBOUNCE
+        self._subnets_due = clock.now() + delay if changed else math.inf
+        self._wakeup.notify()
 
     async def run(self) -> None:
-        """Renew until stopped."""
+        """Renew the Lease until cancelled; after `leave`, do nothing."""
         await self._wait_until_ready()
         while self._renewal.state is not RenewalState.RELEASED:
             self._renewal = self._renewal.at(clock.now())
@@ -90,18 +91,17 @@ class Renewer:
                     await self._attempt()
             else:
                 await self._rest()
-        await asyncio.Event().wait()  # the guard takes a task that ends for a fault
+        await asyncio.Event().wait()  # a task that ends would end the process
 
     async def _wait_until_ready(self) -> None:
-        """Hold back the first Lease until everything is listed and every other Lease is judged.
+        """Wait until all tables are listed and every other Lease is known to be live or expired.
 
-        Peers let go of addresses when they see the Lease, so by then this node must be able to
-        take them at once, and must agree with them who else is alive.
+        Peers release addresses when they see the first Lease of this node. By then it must be able
+        to take them at once, and must agree with its peers which nodes are live.
         """
-        while self._subnets is None:  # which the loop finds out after everything is listed
-            self._kick.clear()
-            await self._kick.wait()
-        # It settles by time as well as by news.
+        while self._subnets is None:  # set by the first full cycle of the reconcile loop
+            await self._wakeup.wait()
+        # Polls, as the Leases settle by time as well as by news.
         while self._settles_at() is not None:  # noqa: ASYNC110
             await asyncio.sleep(_POLL)
 
@@ -110,35 +110,29 @@ class Renewer:
         return others.settles_at(clock.now())
 
     async def _rest(self) -> None:
-        now = clock.now()
         wake = [self._renewal.next_attempt, self._subnets_due]
         right = self._renewal.right
         if right is not None:
             wake.append(right.announce_until)
-        self._kick.clear()
-        try:
-            async with asyncio.timeout(max(0.0, min(wake) - now)):
-                await self._kick.wait()
-        except TimeoutError:
-            return
+        await self._wakeup.wait(until=min(wake))
 
     async def _rejoin(self) -> bool:
-        """Find out who is there, before taking part again; whether that is known.
+        """Learn which nodes are live before this node takes part again; False if that failed.
 
-        While this node saw nothing, its peers' Leases ended for it: it would take every address for
-        its own. Who could not see either gets the time to renew.
+        While this node could not reach the API, its peers' Leases expired for it, so it would take
+        every address. Peers that could not reach the API either get the time to renew.
         """
         asked_at = clock.now()
         try:
             listed = await self._lease.list_all()
-        except ApiError as problem:
-            # No renewal now: the API may come back this moment, and it would succeed.
-            self._failed(problem)
+        except ApiError as error:
+            # Without a renewal: the API may recover just now, and the renewal would succeed.
+            self._failed(error)
             return False
         self._store.leases.replace(listed, asked_at=asked_at)
         patience = self._timing.retry_period + _MARGIN
         self._store.leases.rejoin(since=self._renewal.sent_at, patience=patience)
-        # It settles by time as well as by news.
+        # Polls, as the Leases settle by time as well as by news.
         while self._settles_at() is not None:  # noqa: ASYNC110
             await asyncio.sleep(_POLL)
         return True
@@ -147,17 +141,17 @@ class Renewer:
         sent_at, lease = clock.now(), self._wanted()
         self._subnets_due = math.inf
         self._attempts = replace(self._attempts, began_at=sent_at)
-        # One that hangs is as doubtful as one that failed: there is no time to wait for its end.
-        hanging = asyncio.get_running_loop().call_later(PATIENCE, self._doubt)
+        # An attempt that hangs counts as doubtful too: there is no time to wait for its timeout.
+        hang_timer = asyncio.get_running_loop().call_later(PATIENCE, self._doubt)
         try:
             async with asyncio.timeout(self._timing.retry_period):
                 body = await self._lease.write(lease)
-        except (ApiError, TimeoutError) as problem:
-            self._failed(problem)
+        except (ApiError, TimeoutError) as error:
+            self._failed(error)
         else:
             self._succeeded(body, lease.subnets, sent_at)
         finally:
-            hanging.cancel()
+            hang_timer.cancel()
             self._attempted.set()
             self._attempted = asyncio.Event()
 
@@ -188,7 +182,7 @@ class Renewer:
         self._renewal = self._renewal.succeeded(sent_at, clock.now())
         self._metrics.count_renewal(used)
         self.in_doubt.clear()
-        # Not only through the watch: the own Lease counts from the moment that it is written.
+        # At once, not only through the watch: the own Lease is valid as soon as it is written.
         self._store.leases.put(body)
         if was_holding:
             self._store.leases.resume_expiry()
@@ -197,12 +191,12 @@ class Renewer:
         self._publish()
 
     def _note_outage(self) -> None:
-        """Remember that addresses outlasted their right, in the Lease too, and there at once."""
+        """Record that addresses were kept through an outage; written to the Lease at once."""
         end = clock.wall_time()
         self._outage = Outage(end - (clock.now() - self._renewal.sent_at), end)
         self._subnets_due = clock.now()
 
-    def _failed(self, problem: Exception) -> None:
+    def _failed(self, error: Exception) -> None:
         if self._renewal.state is RenewalState.RELEASED:
             return
         now = clock.now()
@@ -210,40 +204,40 @@ class Renewer:
         is_first = self._renewal.failures == 0
         self._renewal = self._renewal.failed(now)
         self._metrics.count_failure()
-        text = str(problem) or f"no answer within {self._timing.retry_period:g} s"
+        text = str(error) or f"no answer within {self._timing.retry_period:g} s"
         if is_first:
             log.warning("leaseRenewalFailed", node=self.node, error=text)
         self._doubt()
         self._publish()
 
     def _doubt(self) -> None:
-        """Who cannot renew cannot know either who else could."""
+        """Put renewals in doubt: a node that cannot renew cannot see its peers renew either."""
         if self._renewal.right is not None:
             self.in_doubt.set()
             self._store.leases.freeze()
 
     def extend(self, extension: HoldDeadline) -> None:
-        """Keep the right for longer, as the peers cannot renew either."""
+        """Extend the hold deadline, as the peers cannot renew either."""
         self._renewal = self._renewal.extended(extension)
         self._publish()
 
     def renew_soon(self) -> None:
-        """Try to renew now, but not again and again."""
+        """Try to renew now, but at least _MIN_PAUSE after the previous attempt."""
         began = self._attempts.began_at or max(
             self._attempts.good_sent_at, self._attempts.failed_at
         )
-        self._renewal = self._renewal.sooner(max(clock.now(), began + _SHORTEST_PAUSE))
-        self._kick.set()
+        self._renewal = self._renewal.sooner(max(clock.now(), began + _MIN_PAUSE))
+        self._wakeup.notify()
 
     def ensure_current(self) -> None:
-        """Write the Lease at once if it is gone, or carries other subnets than were written."""
+        """Renew soon if the Lease was deleted or its subnets were changed by others."""
         seen = self._store.leases.membership.sightings.get(self.node)
-        is_whole = seen is not None and seen.lease.subnets == self._written
-        if self._renewal.state is RenewalState.HELD and not is_whole:
+        is_intact = seen is not None and seen.lease.subnets == self._written
+        if self._renewal.state is RenewalState.HELD and not is_intact:
             self.renew_soon()
 
     async def could_renew(self) -> bool | None:
-        """Whether this node could renew its Lease just now, by an attempt it makes or joins."""
+        """Whether this node can renew its Lease now, by an attempt that it makes or joins."""
         if self._renewal.right is None:
             return await self._reaches_api()
         asked_at = clock.now()
@@ -264,7 +258,7 @@ class Renewer:
 
     @property
     def outage(self) -> Outage | None:
-        """The last outage that this node held its addresses through."""
+        """The last outage that this node kept its addresses through; None if there was none."""
         return self._outage
 
     def _publish(self) -> None:
@@ -281,11 +275,11 @@ class Renewer:
         )
 
     def leave(self) -> None:
-        """Leave the election: from here on this node has no right to any address."""
+        """Leave the election: from now on this node may hold no address."""
         self._renewal = self._renewal.stopped()
-        self._kick.set()
+        self._wakeup.notify()
         self._publish()
 
     async def delete(self) -> None:
-        """Delete the Lease if it is still this pod's, so that peers take over at once."""
+        """Delete the Lease if this pod still holds it, so that peers take over at once."""
         await self._lease.delete()

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Remembers the last judgement, to log and count each transition of a VIP once."""
+"""Logs and counts each transition of a VIP once, by comparison with the previous decisions."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from purelb.core.node.decisions import Decisions, VipDecision
 from purelb_agent.node.metrics import ElectionMetrics
 from purelb_agent.runtime import log
 
-# What holds for all addresses at once is said once, where it begins, and not for each of them.
+# Reasons that apply to all addresses at once. They are logged where they begin, not per address.
 _OF_ALL = frozenset({Reason.LEASE_UNHEALTHY, Reason.LEASES_NOT_LISTED, Reason.LEAVING})
 
 
-def _services(verdict: VipDecision) -> str:
-    return ",".join(str(key) for key in verdict.vip.services)
+def _services(decision: VipDecision) -> str:
+    return ",".join(str(key) for key in decision.vip.services)
 
 
 class DecisionRecorder:
-    """Turns judgements into log lines and metrics, at their transitions only."""
+    """Turns decisions into log lines and metrics, at transitions only."""
 
     def __init__(self, node: str, metrics: ElectionMetrics) -> None:
         self._node = node
         self._metrics = metrics
         self._last: Decisions | None = None
 
-    def note(self, judgement: Decisions) -> None:
-        """Take note of the judgement of one cycle."""
-        before: Mapping[Address, VipDecision] = self._last.verdicts if self._last else {}
-        if judgement is self._last:
+    def record(self, decisions: Decisions) -> None:
+        """Log and count what differs from the decisions of the previous cycle."""
+        previous: Mapping[Address, VipDecision] = self._last.verdicts if self._last else {}
+        if decisions is self._last:
             return
-        for address, verdict in judgement.verdicts.items():
-            known = before.get(address)
-            if known is not verdict:
-                self._compare(known, verdict)
-        self._last = judgement
-        self._count(judgement)
+        for address, decision in decisions.verdicts.items():
+            before = previous.get(address)
+            if before is not decision:
+                self._compare(before, decision)
+        self._last = decisions
+        self._count(decisions)
 
     def _compare(self, before: VipDecision | None, after: VipDecision) -> None:
         if after.decision.affinity_ignored and not (before and before.decision.affinity_ignored):
@@ -51,10 +51,10 @@ class DecisionRecorder:
             self._transition(before, after)
 
     def _transition(self, before: VipDecision | None, after: VipDecision) -> None:
-        had = before is not None and before.is_here
+        was_here = before is not None and before.is_here
         winner = after.decision.winner or ""
-        say = log.info if had or after.reason not in _OF_ALL else log.debug
-        say(
+        write = log.info if was_here or after.reason not in _OF_ALL else log.debug
+        write(
             after.reason.value,
             ip=after.vip.address,
             service=_services(after),
@@ -68,30 +68,30 @@ class DecisionRecorder:
         address, services = str(after.vip.address), _services(after)
         winner = after.decision.winner or ""
         old = (before.decision.winner if before else None) or ""
-        had = before is not None and before.reason is Reason.ELECTION_WON
-        has = after.reason is Reason.ELECTION_WON
-        if has and not had:
+        had_won = before is not None and before.reason is Reason.ELECTION_WON
+        has_won = after.reason is Reason.ELECTION_WON
+        if has_won and not had_won:
             self._metrics.count_win()
-        if had and not has:
+        if had_won and not has_won:
             self._metrics.count_loss()
             log.info("lostElection", ip=address, service=services, node=self._node, winner=winner)
         if before is not None and old != winner:
             self._metrics.count_winner_change(after.vip.address, services, old=old, new=winner)
 
-    def _count(self, judgement: Decisions) -> None:
-        vips = [verdict.vip for verdict in judgement.verdicts.values()]
+    def _count(self, decisions: Decisions) -> None:
+        vips = [decision.vip for decision in decisions.verdicts.values()]
         self._metrics.retain(
-            addresses=judgement.verdicts,
+            addresses=decisions.verdicts,
             services={key for vip in vips if vip.has_affinity for key in vip.services},
         )
         self._metrics.show_announced(
-            {verdict.vip.address: (_services(verdict), self._node) for verdict in judgement.here}
+            {decision.vip.address: (_services(decision), self._node) for decision in decisions.here}
         )
-        self._count_subnets(judgement.world.membership)
+        self._count_subnets(decisions.world.membership)
 
     def _count_subnets(self, membership: MembershipView) -> None:
         subnets: Tally[str] = Tally()
-        # Writing a subnet out is what costs here, and most nodes are in the same ones.
-        for alike, nodes in Tally(member.subnets for member in membership.members).items():
-            subnets.update({str(subnet): nodes for subnet in alike})
+        # Formatting a subnet is the expensive part, and most nodes have the same subnets.
+        for common, nodes in Tally(member.subnets for member in membership.members).items():
+            subnets.update({str(subnet): nodes for subnet in common})
         self._metrics.show_candidates(subnets)

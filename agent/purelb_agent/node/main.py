@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The program lbnodeagent: puts its parts together, starts them, and ends them in order."""
+"""The program lbnodeagent: builds its parts, starts them, and stops them in order."""
 
 from __future__ import annotations
 
@@ -40,20 +40,21 @@ from purelb_agent.runtime.probes import Probes
 from purelb_agent.runtime.program import arguments, run, stop_signal
 from purelb_agent.runtime.tasks import Tasks
 
-# After its Lease is gone a node stays, so that its peers' announcements are out before it is.
-STAY_SECONDS = 2.0
-# Where the role mounts the Secret by which the agents know each other.
+# The agent keeps running this long after it deleted its Lease, so that its peers have announced the
+# addresses before it ends.
+LINGER_SECONDS = 2.0
+# Where the role mounts the Secret with the key that the agents share.
 PEER_KEY = Path("/etc/purelb/peers/key")
 _ENVIRONMENT = """\
   PURELB_NODE_NAME       name of this node (required)
-  PURELB_POD_UID         UID of this pod, marks the Lease as its own (required)
+  PURELB_POD_UID         UID of this pod, identifies the holder of the Lease (required)
   PURELB_NAMESPACE       namespace of the Leases (purelb-system)
-  PURELB_LEASE_DURATION  how long a Lease counts without renewal (10s)
-  PURELB_RENEW_DEADLINE  when a node withdraws if renewals fail (7s)
-  PURELB_RETRY_PERIOD    pause between failed renewals (2s)
-  PURELB_OUTAGE_HOLD     whether addresses stay while nobody reaches the API: on or off (on)
-  PURELB_CLAIM_UNCLASSED       whether Services without a loadBalancerClass are ours: on or off (on)
-  PURELB_DRAINING        whether taints of a leaving node keep addresses away: on or off (on)
+  PURELB_LEASE_DURATION  how long a Lease is valid without renewal (10s)
+  PURELB_RENEW_DEADLINE  time after which a node withdraws if renewals fail (7s)
+  PURELB_RETRY_PERIOD    pause after a failed renewal (2s)
+  PURELB_OUTAGE_HOLD     keep addresses while no node reaches the API: on or off (on)
+  PURELB_CLAIM_UNCLASSED serve Services without a loadBalancerClass: on or off (on)
+  PURELB_DRAINING        keep addresses off nodes with a draining taint: on or off (on)
 """
 
 
@@ -69,22 +70,22 @@ def _identity() -> Identity:
 def _watchers(kube: Kube, store: NodeStore, identity: Identity) -> dict[str, Watcher]:
     leases = f"/apis/coordination.k8s.io/v1/namespaces/{identity.namespace}/leases"
     ours = f"/apis/{API_GROUP}/{API_VERSION}/namespaces/{identity.namespace}"
-    # The allocators' lock changes every other second, and says nothing of nodes.
-    of_nodes = {"fieldSelector": f"metadata.name!={LEADER_LEASE}"}
-    balanced = {"fieldSelector": "spec.type=LoadBalancer"}
+    # Without the allocators' lock, which changes every two seconds and belongs to no node.
+    node_leases = {"fieldSelector": f"metadata.name!={LEADER_LEASE}"}
+    load_balancers = {"fieldSelector": "spec.type=LoadBalancer"}
     return {
-        "leases": Watcher(kube, leases, store.leases, params=of_nodes),
+        "leases": Watcher(kube, leases, store.leases, params=node_leases),
         "groups": Watcher(kube, f"{ours}/servicegroups", store.groups),
         "configs": Watcher(kube, f"{ours}/lbnodeagents", store.configs),
         "nodes": Watcher(kube, "/api/v1/nodes", store.nodes),
         "slices": Watcher(kube, "/apis/discovery.k8s.io/v1/endpointslices", store.slices),
-        "services": Watcher(kube, "/api/v1/services", store.services, params=balanced),
+        "services": Watcher(kube, "/api/v1/services", store.services, params=load_balancers),
     }
 
 
 @dataclass(frozen=True)
 class _Settings:
-    """What the environment and the command line say."""
+    """The settings from the environment and the command line."""
 
     identity: Identity
     timing: LeaseTiming
@@ -95,19 +96,19 @@ class _Settings:
 
     @classmethod
     def read(cls, options: argparse.Namespace) -> _Settings:
-        holds = parse_switch(os.environ, "PURELB_OUTAGE_HOLD", default=True)
+        keeps_addresses = parse_switch(os.environ, "PURELB_OUTAGE_HOLD", default=True)
         return cls(
             _identity(),
             LeaseTiming.parse(os.environ),
             claimed(unclassed=parse_switch(os.environ, "PURELB_CLAIM_UNCLASSED", default=True)),
             parse_switch(os.environ, "PURELB_DRAINING", default=True),
-            read_key(PEER_KEY) if holds else None,
+            read_key(PEER_KEY) if keeps_addresses else None,
             options.metrics_port,
         )
 
 
 class _Agent:
-    """The parts of the program, put together."""
+    """The parts of the program."""
 
     def __init__(self, kube: Kube, settings: _Settings) -> None:
         self.registry = CollectorRegistry()
@@ -120,10 +121,10 @@ class _Agent:
         self.renewer = Renewer(kube, store, identity, timing=timing, metrics=metrics.lease)
         self.events = Events(kube, component="lbnodeagent", instance=identity.node)
         self.reporter = Reporter(kube, store, self.events, identity.node)
-        self.sentinel = ConflictListener(self._on_conflict)
-        self.announcer = Announcer(metrics.announcements, self.sentinel)
+        self.conflict_listener = ConflictListener(self._on_conflict)
+        self.announcer = Announcer(metrics.announcements, self.conflict_listener)
         self.watchers = _watchers(kube, store, identity)
-        hands = Effects(
+        effects = Effects(
             Interfaces(self.kernel, metrics.addresses),
             self.announcer,
             DecisionRecorder(identity.node, metrics.election),
@@ -132,9 +133,9 @@ class _Agent:
         self.reconciler = Reconciler(
             store,
             self.renewer,
-            hands,
+            effects,
             metrics=metrics,
-            ask_again=self.watchers["leases"].refresh,
+            relist_leases=self.watchers["leases"].refresh,
         )
 
     def _on_conflict(self, conflict: DuplicateAddress) -> None:
@@ -142,7 +143,7 @@ class _Agent:
         self.reporter.report_conflict(conflict)
 
     def peers(self, settings: _Settings) -> Peers | None:
-        """Who is asked whether the API is down for everybody; None where that is switched off."""
+        """Returns the peers to ask during an outage of the API; None if that is switched off."""
         if settings.key is None:
             log.warning("peersNotAsked", reason="switched off, or no key", key=PEER_KEY)
             return None
@@ -157,27 +158,27 @@ class _Agent:
         )
 
     def start(self, tasks: Tasks) -> None:
-        """Start everything but the peers."""
+        """Start all tasks except the outage keeper."""
         for name, watcher in self.watchers.items():
             tasks.start(f"watch-{name}", watcher.run())
         tasks.start("reconcile", self.reconciler.run())
         tasks.start("renew", self.renewer.run())
         tasks.start("report", self.reporter.run())
         tasks.start("events", self.events.run())
-        tasks.start("conflicts", self.sentinel.run())
+        tasks.start("conflicts", self.conflict_listener.run())
 
     async def leave(self, tasks: Tasks) -> None:
-        """Leave the election, withdraw all, delete the Lease, stay a little: in this order."""
+        """Leave the election, withdraw all addresses, delete the Lease, linger: in this order."""
         log.info("leaving", node=self.renewer.node)
         self.renewer.leave()
         self.reconciler.withdraw_all()
         await tasks.stop("renew", "reconcile")
         await self.renewer.delete()
-        # The reporter is still there and takes this node's entries out of the annotations.
-        await asyncio.sleep(STAY_SECONDS)
+        # Meanwhile the reporter removes this node's entries from the annotations.
+        await asyncio.sleep(LINGER_SECONDS)
         await tasks.stop()
         self.announcer.close()
-        self.sentinel.close()
+        self.conflict_listener.close()
         self.kernel.close()
 
 
@@ -200,7 +201,7 @@ async def _work(options: argparse.Namespace) -> None:
         agent.start(tasks)
         if peers is not None:
             await stack.enter_async_context(peers)
-            holding = OutageKeeper(
+            outage_keeper = OutageKeeper(
                 peers,
                 agent.renewer,
                 agent.store,
@@ -208,7 +209,7 @@ async def _work(options: argparse.Namespace) -> None:
                 timing=settings.timing,
                 metrics=agent.metrics.lease,
             )
-            tasks.start("hold", holding.run())
+            tasks.start("hold", outage_keeper.run())
         try:
             await tasks.run_until(stop)
         finally:
@@ -217,6 +218,6 @@ async def _work(options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Entry point of the program."""
-    description = "Announce the addresses of LoadBalancer Services that this node has won."
+    """Run the program."""
+    description = "Announce the addresses of LoadBalancer Services that this node was elected for."
     run(arguments("lbnodeagent", description, _ENVIRONMENT).parse_args(), _work)

@@ -1,10 +1,9 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Tells the API server which addresses this node announces; never in the way of announcing.
+"""Writes to the API server which addresses this node announces, without delaying the loop.
 
-The loop leaves here what it did, and a task of its own writes it: the announcing annotations of
-Services, and events about what changed. What could not be written is tried again; only the latest
-state counts.
+The reconcile loop passes its latest result. A separate task writes the announcing annotations of
+Services and events about what changed. Failed writes are retried, always with the latest state.
 """
 
 from __future__ import annotations
@@ -25,36 +24,37 @@ from purelb_agent.kube.events import Events, ObjectReference
 from purelb_agent.kube.store import NodeStore
 from purelb_agent.node.events import NodeEvents
 from purelb_agent.runtime import clock, log
+from purelb_agent.runtime.wakeup import Wakeup
 
 _RETRY = 1.0
 Claims = dict[ServiceKey, list[Announcement]]
 
 
 class Reporter:
-    """Owns the entries of this node in the announcing annotations."""
+    """The only writer of this node's entries in the announcing annotations."""
 
     def __init__(self, kube: Kube, store: NodeStore, events: Events, node: str) -> None:
         self._store = store
         self._kube = kube
         self._events = events
-        self._notices = NodeEvents(events, store, node)
+        self._node_events = NodeEvents(events, store, node)
         self._node = node
         self._decisions: Decisions | None = None
         self._held: frozenset[Place] = frozenset()
         self._done = False
         self._taint: str | None = None
         self._failing = False
-        self._work = asyncio.Event()
+        self._wakeup = Wakeup()
 
-    def report(self, judgement: Decisions, held: frozenset[Place], *, done: bool) -> None:
-        """Take note of the addresses that this node holds; `done`: nothing was refused."""
-        if judgement is self._decisions and (held, done) == (self._held, self._done):
+    def report(self, decisions: Decisions, held: frozenset[Place], *, done: bool) -> None:
+        """Take the result of a cycle; `done`: the kernel refused nothing."""
+        if decisions is self._decisions and (held, done) == (self._held, self._done):
             return
-        self._decisions, self._held, self._done = judgement, held, done
-        self._work.set()
+        self._decisions, self._held, self._done = decisions, held, done
+        self._wakeup.notify()
 
     def report_choice(self, choice: SelectedConfig) -> None:
-        """Take note of how the node is configured; an object that cannot be used gets an event."""
+        """Record an event if the LBNodeAgent selected for this node is invalid."""
         config = choice.config
         if choice.state is SelectorState.INVALID and config is not None:
             self._events.record(
@@ -65,61 +65,54 @@ class Reporter:
             )
 
     def report_conflict(self, conflict: DuplicateAddress) -> None:
-        """Take note that another host has an address of this node, too."""
-        verdict = self._decisions and self._decisions.verdicts.get(conflict.address)
-        if verdict:
-            self._notices.tell_conflict(verdict, conflict.mac.hex(":"))
+        """Record an event: another host has an address of this node too."""
+        decision = self._decisions and self._decisions.verdicts.get(conflict.address)
+        if decision:
+            self._node_events.report_conflict(decision, conflict.mac.hex(":"))
 
     async def run(self) -> None:
-        """Write what differs until cancelled."""
+        """Write events and annotations for each result until cancelled."""
         while True:
-            await self._rest()
-            self._work.clear()
-            judgement = self._decisions
-            if judgement is None:
+            await self._wakeup.wait(until=self._node_events.next_at)
+            decisions = self._decisions
+            if decisions is None:
                 continue
-            announced = [v for v in judgement.here if self._has(v)]
-            self._tell(judgement, announced)
-            if not await self._write(judgement, announced):
+            announced = [decision for decision in decisions.here if self._is_held(decision)]
+            self._record_events(decisions, announced)
+            if not await self._write(decisions, announced):
                 await asyncio.sleep(_RETRY)
-                self._work.set()
+                self._wakeup.notify()
 
-    async def _rest(self) -> None:
-        due = self._notices.next_at
-        try:
-            async with asyncio.timeout(None if due is None else max(0.0, due - clock.now())):
-                await self._work.wait()
-        except TimeoutError:
-            return
+    def _is_held(self, decision: VipDecision) -> bool:
+        link = decision.link
+        return link is not None and (link.index, decision.vip.address) in self._held
 
-    def _has(self, verdict: VipDecision) -> bool:
-        return verdict.link is not None and (verdict.link.index, verdict.vip.address) in self._held
+    def _is_cleanup_node(self, decisions: Decisions) -> bool:
+        """Whether this node does what only one node should: it is the first live one by name."""
+        live = (member.node for member in decisions.world.membership.members)
+        return decisions.world.right is not None and min(live, default="") == self._node
 
-    def _is_caretaker(self, judgement: Decisions) -> bool:
-        """Whether this node does what one node is to do for all."""
-        live = (member.node for member in judgement.world.membership.members)
-        return judgement.world.right is not None and min(live, default="") == self._node
-
-    def _tell(self, judgement: Decisions, announced: Iterable[VipDecision]) -> None:
-        self._notices.tell_announced(announced, judgement)
-        is_caretaker = self._is_caretaker(judgement)
-        self._notices.tell_unserved(judgement, is_caretaker=is_caretaker, now=clock.now())
+    def _record_events(self, decisions: Decisions, announced: Iterable[VipDecision]) -> None:
+        self._node_events.report_announced(announced, decisions)
+        self._node_events.report_unserved(
+            decisions, is_cleanup_node=self._is_cleanup_node(decisions), now=clock.now()
+        )
         if self._store.taint != self._taint:
-            self._notices.tell_draining(self._store.taint, done=self._done)
+            self._node_events.report_draining(self._store.taint, done=self._done)
             log.info("draining", node=self._node, taint=self._store.taint or "")
             self._taint = self._store.taint
 
-    async def _write(self, judgement: Decisions, announced: Iterable[VipDecision]) -> bool:
-        """Bring all annotations in step; whether all of them are."""
+    async def _write(self, decisions: Decisions, announced: Iterable[VipDecision]) -> bool:
+        """Write all annotations that differ; False if a write failed."""
         claims: Claims = defaultdict(list)
-        for verdict in announced:
-            link = verdict.link.name if verdict.link else ""
-            for key in verdict.vip.services:
-                claims[key].append(Announcement(self._node, link, verdict.vip.address))
-        live = frozenset(member.node for member in judgement.world.membership.members)
+        for decision in announced:
+            link = decision.link.name if decision.link else ""
+            for key in decision.vip.services:
+                claims[key].append(Announcement(self._node, link, decision.vip.address))
+        live = frozenset(member.node for member in decisions.world.membership.members)
         done = True
         for service in tuple(self._store.services.records.values()):
-            changes = self._changes(service, claims.get(service.key, []), live, judgement)
+            changes = self._changes(service, claims.get(service.key, []), live, decisions)
             if changes:
                 done = await self._patch(service, changes) and done
         self._failing = self._failing and not done
@@ -130,11 +123,12 @@ class Reporter:
         service: Service,
         claims: Iterable[Announcement],
         live: frozenset[str],
-        judgement: Decisions,
+        decisions: Decisions,
     ) -> dict[str, str | None]:
-        """What to write into the annotations of a Service: nothing, unless it concerns this node.
+        """Returns the annotations of a Service to change; None removes one.
 
-        Entries of nodes that are gone go with the next winner's, or the caretaker takes them.
+        Entries of dead nodes are removed by the next node that writes its own, otherwise by the
+        cleanup node.
         """
         changes: dict[str, str | None] = {}
         for version, annotation in ANNOUNCING_ANNOTATIONS.items():
@@ -149,8 +143,8 @@ class Reporter:
             )
             if wanted == current:
                 continue
-            concerns = own or any(entry.node == self._node for entry in current)
-            if concerns or self._is_caretaker(judgement):
+            is_own_change = own or any(entry.node == self._node for entry in current)
+            if is_own_change or self._is_cleanup_node(decisions):
                 changes[annotation] = format_announcing(wanted) or None
         return changes
 
@@ -159,10 +153,10 @@ class Reporter:
         meta = {"resourceVersion": service.version, "annotations": changes}
         try:
             await self._kube.request("PATCH", path, {"metadata": meta})
-        except ApiError as problem:
-            # A conflict resolves itself: the watch brings the newer Service.
-            if problem.status not in (CONFLICT, NOT_FOUND) and not self._failing:
-                log.warning("annotationFailed", service=service.key, error=str(problem))
+        except ApiError as error:
+            # A conflict needs no log: the retry uses the newer Service from the watch.
+            if error.status not in (CONFLICT, NOT_FOUND) and not self._failing:
+                log.warning("annotationFailed", service=service.key, error=str(error))
                 self._failing = True
             return False
         return True

@@ -44,19 +44,19 @@ class TestNodeStore:
     """Whose loop begins when everything is listed."""
 
     @pytest.mark.parametrize("last", TABLES)
-    def test_the_last_list_wakes_the_loop_even_if_it_is_empty(self, last):
+    async def test_the_last_list_wakes_the_loop_even_if_it_is_empty(self, last):
         store = NodeStore("n1", classes=claimed(unclassed=True), drains=True)
         for name in (*(name for name in TABLES if name != last), last):
-            store.changed.clear()
+            await store.changed.wait(seconds=0)
             getattr(store, name).replace([], asked_at=0.0)
         assert store.listed
-        assert store.changed.is_set()
+        assert await store.changed.wait(seconds=0)
 
     @pytest.mark.parametrize("name", ["slices", "nodes"])
-    def test_a_later_list_without_news_lets_the_loop_sleep(self, name):
+    async def test_a_later_list_without_news_lets_the_loop_sleep(self, name):
         store = NodeStore("n1", classes=claimed(unclassed=True), drains=True)
         for table in TABLES:
             getattr(store, table).replace([], asked_at=0.0)
-        store.changed.clear()
+        await store.changed.wait(seconds=0)
         getattr(store, name).replace([], asked_at=1.0)
-        assert not store.changed.is_set()
+        assert not await store.changed.wait(seconds=0)

@@ -21,11 +21,11 @@ def registry():
 
 @pytest.fixture
 def note(registry):
-    verdicts, last = DecisionRecorder("n1", NodeMetrics(registry).election), [None]
+    recorder, last = DecisionRecorder("n1", NodeMetrics(registry).election), [None]
 
     def note(made):
         last[0] = decide_vips(made, last[0])
-        verdicts.note(last[0])
+        recorder.record(last[0])
 
     return note
 
