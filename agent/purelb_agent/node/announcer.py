@@ -1,8 +1,9 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Announces addresses on the wire as they become usable here: the frames, and when they are due.
+"""Announces addresses on their segment when they become usable on this node.
 
-Called by the loop in each of its cycles, and owned by it.
+Sends the frames; when each is due is decided in core/node/announcing. The reconciler owns it and
+calls it in each of its cycles.
 """
 
 from __future__ import annotations
@@ -15,25 +16,23 @@ from purelb.core.node.announcing import Announcements
 from purelb.core.node.packets import build_announcement
 from purelb.core.node.snapshot import Place
 from purelb.core.settings import AnnounceConfig
-from purelb_agent.node.conflicts import ConflictListener
 from purelb_agent.node.metrics import AnnouncementMetrics
 from purelb_agent.node.sockets import FrameSender
 from purelb_agent.runtime import log
 
 
 class Announcer:
-    """What is usable on this node, and the announcements of it that are still to come."""
+    """The addresses that are usable on this node, and their announcements still to be sent."""
 
-    def __init__(self, metrics: AnnouncementMetrics, sentinel: ConflictListener) -> None:
+    def __init__(self, metrics: AnnouncementMetrics, *, sender: FrameSender) -> None:
         self._metrics = metrics
-        self._sentinel = sentinel
-        self._sender = FrameSender()
+        self._sender = sender
         self._announcements = Announcements()
         self._usable: frozenset[Place] = frozenset()
 
     @property
     def next_at(self) -> float | None:
-        """When the next frame is due."""
+        """When the next announcement is due; None if none is pending."""
         return self._announcements.next_at
 
     def announce(
@@ -45,9 +44,10 @@ class Announcer:
         *,
         now: float,
     ) -> None:
-        """Announce what became usable or was put there `fresh`, and go on with what is under way.
+        """Start announcing what became usable or was added (`fresh`), and send what is due.
 
-        An address that is no longer usable is announced no more, unless that is not to be verified.
+        The pending announcements of an address that is no longer usable are dropped, unless the
+        configuration switches that check off (`verify`).
         """
         gained = (usable - self._usable) | (usable & fresh)
         self._usable = usable
@@ -61,22 +61,14 @@ class Announcer:
             if link.index in by_link:
                 self._send(link, by_link[link.index])
 
-    def ensure_current(self, held: frozenset[Place], links: Iterable[Link], *, now: float) -> None:
-        """Look out for other hosts that have what this node holds."""
-        self._sentinel.update(held, links, now=now)
-
-    def close(self) -> None:
-        """Announce nothing any more."""
-        self._sender.close()
-
     def _send(self, link: Link, addresses: list[Address]) -> None:
         frames = [frame for a in addresses for frame in build_announcement(link.mac, a)]
-        four = sum(1 for a in addresses if a.version == 4)  # noqa: PLR2004 - the IP version
-        six = len(addresses) - four
+        ipv4 = sum(1 for a in addresses if a.version == 4)  # noqa: PLR2004 - the IP version
+        ipv6 = len(addresses) - ipv4
         try:
             self._sender.send(link.name, frames)
-        except OSError as problem:
-            self._metrics.count_failed(ipv4=four, ipv6=six)
-            log.warning("announceFailed", interface=link.name, error=str(problem))
+        except OSError as error:
+            self._metrics.count_failed(ipv4=ipv4, ipv6=ipv6)
+            log.warning("announceFailed", interface=link.name, error=str(error))
         else:
-            self._metrics.count_sent(ipv4=four, ipv6=six)
+            self._metrics.count_sent(ipv4=ipv4, ipv6=ipv6)

@@ -35,6 +35,7 @@ from purelb_agent.node.metrics import NodeMetrics
 from purelb_agent.node.netlink import Kernel
 from purelb_agent.node.reconcile import Effects, Reconciler
 from purelb_agent.node.reporter import Reporter
+from purelb_agent.node.sockets import FrameSender
 from purelb_agent.runtime import log
 from purelb_agent.runtime.probes import Probes
 from purelb_agent.runtime.program import arguments, run, stop_signal
@@ -121,12 +122,13 @@ class _Agent:
         self.renewer = Renewer(kube, store, identity, timing=timing, metrics=metrics.lease)
         self.events = Events(kube, component="lbnodeagent", instance=identity.node)
         self.reporter = Reporter(kube, store, self.events, identity.node)
-        self.conflict_listener = ConflictListener(self._on_conflict)
-        self.announcer = Announcer(metrics.announcements, self.conflict_listener)
+        self.sender = FrameSender()
+        self.conflict_listener = ConflictListener(self._on_conflict, sender=self.sender)
         self.watchers = _watchers(kube, store, identity)
         effects = Effects(
             Interfaces(self.kernel, metrics.addresses),
-            self.announcer,
+            Announcer(metrics.announcements, sender=self.sender),
+            self.conflict_listener,
             DecisionRecorder(identity.node, metrics.election),
             self.reporter,
         )
@@ -177,8 +179,8 @@ class _Agent:
         # Meanwhile the reporter removes this node's entries from the annotations.
         await asyncio.sleep(LINGER_SECONDS)
         await tasks.stop()
-        self.announcer.close()
         self.conflict_listener.close()
+        self.sender.close()
         self.kernel.close()
 
 

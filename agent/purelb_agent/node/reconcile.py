@@ -28,6 +28,7 @@ from purelb.core.node.snapshot import NodeSnapshot, electorate_of
 from purelb_agent.kube.store import NodeStore
 from purelb_agent.lease.renewer import Renewer
 from purelb_agent.node.announcer import Announcer
+from purelb_agent.node.conflicts import ConflictListener
 from purelb_agent.node.decisions import DecisionRecorder
 from purelb_agent.node.interfaces import Interfaces
 from purelb_agent.node.metrics import NodeMetrics
@@ -46,6 +47,7 @@ class Effects:
 
     interfaces: Interfaces
     announcer: Announcer
+    conflict_listener: ConflictListener
     recorder: DecisionRecorder
     reporter: Reporter
 
@@ -66,6 +68,7 @@ class Reconciler:
         self._readiness = Readiness()
         self._interfaces = effects.interfaces
         self._announcer = effects.announcer
+        self._conflict_listener = effects.conflict_listener
         self._recorder = effects.recorder
         self._reporter = effects.reporter
         self._renewer = renewer
@@ -187,7 +190,7 @@ class Reconciler:
         # With addresses that failed duplicate address detection, to find the host that has them.
         held = self._interfaces.held
         checked = frozenset(place for place in held if place[0] not in snapshot.dummies)
-        self._announcer.ensure_current(checked, links, now=now)
+        self._conflict_listener.update(checked, links, now=now)
 
     def _wake_at(self, snapshot: NodeSnapshot, planned: Plan, now: float, *, done: bool) -> float:
         deadlines = [

@@ -26,9 +26,9 @@ from scapy.layers.l2 import ARP, Dot1Q, Ether
 from labkit.net.namespaces import ip_batch, netns
 from purelb.core.node.conflicts import DuplicateAddress
 from purelb.core.node.packets import build_announcement
-from purelb_agent.node.conflicts import ConflictListener, listen
+from purelb_agent.node.conflicts import ConflictListener
 from purelb_agent.node.netlink import Kernel
-from purelb_agent.node.sockets import FrameSender
+from purelb_agent.node.sockets import FrameSender, listen_for_claims
 from purelb_agent.runtime import clock
 
 US, THEM = f"plbconf-{os.getpid()}-us", f"plbconf-{os.getpid()}-them"
@@ -109,12 +109,13 @@ def segment() -> Iterator[Segment]:
 
 
 class Node:
-    """The sentinel at work, with the interfaces as the kernel shows them."""
+    """A running conflict listener, with the interfaces as the kernel shows them."""
 
     def __init__(self) -> None:
         self.conflicts = []
         self.kernel = Kernel()
-        self.sentinel = ConflictListener(self.conflicts.append)
+        self.sender = FrameSender()
+        self.listener = ConflictListener(self.conflicts.append, sender=self.sender)
         self.held = frozenset()
 
     @property
@@ -127,7 +128,7 @@ class Node:
         self.update()
 
     def update(self):
-        self.sentinel.update(self.held, self.kernel.links(), now=clock.now())
+        self.listener.update(self.held, self.kernel.links(), now=clock.now())
 
     async def notices(self, vip, *, seconds):
         """Wait for a conflict; how long it took."""
@@ -143,14 +144,15 @@ class Node:
 @pytest.fixture
 async def node(segment):
     made = Node()
-    task = asyncio.create_task(made.sentinel.run())
+    task = asyncio.create_task(made.listener.run())
     yield made
     ended = task.done()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    made.sentinel.close()
+    made.listener.close()
+    made.sender.close()
     made.kernel.close()
-    assert not ended, "the sentinel's task ended"
+    assert not ended, "the listener's task ended"
 
 
 @BOTH
@@ -271,7 +273,7 @@ def test_the_kernel_passes_only_what_may_be_a_claim(segment):
         announcement(vip6),
         bytes(Ether(dst=BROADCAST, src=THEIR_MAC) / IPv6(hlim=255) / ICMPv6ND_NA(tgt=str(vip6))),
     ]
-    with listen("eth0") as ear, closing(FrameSender()) as sender:
+    with listen_for_claims("eth0") as ear, closing(FrameSender()) as sender:
         for frame in [*map(bytes, others * 10), *claims, bytes(own / Dot1Q(vlan=0) / reply())]:
             segment.they_send(frame)
         sender.send("eth0", [bytes(own / reply())])
@@ -291,4 +293,4 @@ def received(ear):
 
 def test_listening_on_an_interface_that_is_gone_says_so(segment):
     with pytest.raises(OSError, match="No such device"):
-        listen("eth9")
+        listen_for_claims("eth9")
