@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Hands the module purelb_crd the collection's definitions, which lie on the controller only."""
+"""Passes the collection's definitions, files on the controller, to the module purelb_crd."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ FOLDER = Path(__file__).resolve().parents[2] / "roles" / "purelb_install" / "fil
 
 
 class ActionModule(ActionBase):
-    """What Ansible looks for."""
+    """The action plugin."""
 
     def run(
         self, tmp: Optional[str] = None, task_vars: Optional[Dict[str, Any]] = None
     ) -> Dict[str, Any]:
-        """Run the module as the task says, with the collection's definitions if it names none."""
+        """Run the module; the collection's definitions are the default of `definitions`."""
         result: Dict[str, Any] = super().run(tmp, task_vars)
         arguments = dict(self._task.args)
         if arguments.get("definitions") is None:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Tells of each node as it is done, while the module purelb_rollout_info waits for the next one."""
+"""Runs the module purelb_rollout_info until all nodes are done, and displays each of them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ DISPLAY = Display()
 
 
 class ActionModule(ActionBase):
-    """What Ansible looks for."""
+    """The action plugin."""
 
     def run(
         self, tmp: Optional[str] = None, task_vars: Optional[Dict[str, Any]] = None
     ) -> Dict[str, Any]:
-        """Run the module until all nodes are done."""
+        """Run the module once, or with `wait` until all nodes are done or it fails."""
         result: Dict[str, Any] = super().run(tmp, task_vars)
         arguments = dict(self._task.args)
         waits = boolean(arguments.get("wait", False)) and not self._task.check_mode
@@ -33,7 +33,7 @@ class ActionModule(ActionBase):
             done = answer.get("done") or []
             if waits:
                 for node in (node for node in done if node not in known):
-                    DISPLAY.display(f"{node} has the present agent, its Lease and its addresses")
+                    DISPLAY.display(f"{node} runs the current agent, with its Lease and addresses")
             known = set(done)
             if not waits or answer.get("failed") or answer.get("complete"):
                 return {**result, **answer}

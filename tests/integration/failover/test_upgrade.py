@@ -250,13 +250,13 @@ class TestWhatDoesNotStart:
         assert done.returncode != 0
         assert f"further for 10 s: {broken}: Pod lbnodeagent-" in said(done)
         assert "Insufficient cpu" in said(done)
-        assert f"Not touched, with the agents of before: {', '.join(others)}." in said(done)
+        assert f"Still with the previous agent: {', '.join(others)}." in said(done)
         assert look(cluster).ready == {node: before.ready[node] for node in others}
         on = placed(cluster, *vips)
         assert all(len(nodes) == 1 and broken not in nodes for nodes in on.values())
         assert gap < GRACEFUL
         again = install()
-        assert f"{broken} has the present agent" in again.stdout
+        assert f"{broken} runs the current agent" in again.stdout
         assert look(cluster).ready.keys() == set(cluster.nodes)
 
     def test_an_image_that_another_set_stops_at_the_first_node(self, cluster, install, vips):
@@ -273,4 +273,4 @@ class TestWhatDoesNotStart:
         on = placed(cluster, *vips)
         assert all(len(nodes) == 1 and broken not in nodes for nodes in on.values())
         done = install()
-        assert f"{broken} has the present agent" in done.stdout
+        assert f"{broken} runs the current agent" in done.stdout

@@ -1,16 +1,15 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""ServiceGroups and LBNodeAgents from options: checked, applied, and waited for.
+"""Applies ServiceGroups and LBNodeAgents built from module options.
 
-An object is checked with the rules of the programs that will read it, before the API server is
-asked; errors name the option. What is legal and hardly meant so becomes a warning.
+An object is validated with the rules of the programs that read it, before any request is sent;
+errors name the option. Valid but probably unintended settings produce a warning.
 """
 
 from __future__ import annotations
 
-import time
-from typing import Any, Callable, Dict, List, Optional, TypeVar
+from typing import Any, Callable, Dict, List, Optional, Tuple, TypeVar
 
 from ..core import names
 from ..core.api import custom_resources, validation
@@ -21,8 +20,9 @@ from ..module.errors import ClusterError
 from ..module.fields import fields_of, option_path
 from ..module.kube import Cluster, Object
 from ..module.manifests import reference, without_managed_fields
-from .objects import POLL_INTERVAL, ObjectApplier, ObjectResult, result_of
-from .readiness import acceptance
+from ..module.polling import poll
+from .objects import ObjectApplier, ObjectResult, result_of
+from .readiness import Progress, acceptance
 
 API_VERSION = f"{names.API_GROUP}/{names.API_VERSION}"
 T = TypeVar("T")
@@ -36,7 +36,7 @@ def manage_service_group(cluster: Cluster, params: Params, check_mode: bool) -> 
         return _remove(cluster, body, params, check_mode=check_mode)
     group = _checked(validation.check_group, body)
     warnings = list(validation.group_suspicions(group, _others(cluster, body, _group_or_none)))
-    outcome = _keeper(cluster, params, check_mode=check_mode).apply([body])[0]
+    outcome = _applier(cluster, params, check_mode=check_mode).apply([body])[0]
     if params["wait"] and not check_mode:
         outcome = _accepted(cluster, outcome, timeout=params["wait_timeout"])
     return {**_result(outcome), "warnings": warnings}
@@ -51,7 +51,7 @@ def manage_node_agent(cluster: Cluster, params: Params, check_mode: bool) -> Dic
     warnings = list(
         validation.agent_suspicions(config, _others(cluster, body, custom_resources.node_config_of))
     )
-    outcome = _keeper(cluster, params, check_mode=check_mode).apply([body])[0]
+    outcome = _applier(cluster, params, check_mode=check_mode).apply([body])[0]
     return {**_result(outcome), "warnings": warnings}
 
 
@@ -66,7 +66,7 @@ def _body(kind: str, params: Params, options: specs.Options) -> Object:
 
 
 def _checked(check: Callable[[Object], T], body: Object) -> T:
-    """The record of an object; an error names the option, not the field."""
+    """Returns the record of an object; an ObjectError names the option instead of the field."""
     try:
         return check(body)
     except ObjectError as error:
@@ -74,7 +74,7 @@ def _checked(check: Callable[[Object], T], body: Object) -> T:
 
 
 def _group_or_none(body: Object) -> Optional[ServiceGroup]:
-    """The group, if it can be read: somebody else's mistake is not this task's."""
+    """Returns the group, or None if it is invalid: an error in another group is not this task's."""
     try:
         return custom_resources.service_group_of(body)
     except ObjectError:
@@ -82,8 +82,8 @@ def _group_or_none(body: Object) -> Optional[ServiceGroup]:
 
 
 def _others(cluster: Cluster, body: Object, convert: Callable[[Object], Optional[T]]) -> List[T]:
-    """The records of the other objects of this kind in the same namespace."""
-    # In check mode the definitions may be missing still.
+    """Returns the records of the other objects of this kind in the same namespace."""
+    # In check mode the definitions may not exist yet.
     kind = cluster.kind(API_VERSION, body["kind"])
     if kind is None:
         return []
@@ -93,48 +93,49 @@ def _others(cluster: Cluster, body: Object, convert: Callable[[Object], Optional
         namespace=body["metadata"]["namespace"],
         convert=lambda obj: None if obj["metadata"]["name"] == own else convert(obj),
     )
-    return [one for one in found if one is not None]
+    return [record for record in found if record is not None]
 
 
-def _keeper(cluster: Cluster, params: Params, *, check_mode: bool) -> ObjectApplier:
-    # An object like these is there, or gone, as soon as the API server says so.
-    own = {**params, "wait": False, "wait_timeout": 0}
-    return ObjectApplier(cluster, own, check_mode=check_mode)
+def _applier(cluster: Cluster, params: Params, *, check_mode: bool) -> ObjectApplier:
+    # These objects exist, or are gone, as soon as the API server has answered.
+    options = {**params, "wait": False, "wait_timeout": 0}
+    return ObjectApplier(cluster, options, check_mode=check_mode)
 
 
 def _remove(cluster: Cluster, body: Object, params: Params, *, check_mode: bool) -> Dict[str, Any]:
-    return _result(_keeper(cluster, params, check_mode=check_mode).delete([body])[0])
+    return _result(_applier(cluster, params, check_mode=check_mode).delete([body])[0])
 
 
 def _result(outcome: ObjectResult) -> Dict[str, Any]:
-    """What the module returns: a task is about one object, so its result is, too."""
-    whole = result_of([outcome])
+    """Returns the result of a module that manages a single object."""
+    result = result_of([outcome])
     after = outcome.after
     return {
-        "changed": whole["changed"],
+        "changed": result["changed"],
         "action": outcome.action,
         "object": without_managed_fields(after) if after else None,
-        "diff": whole["diff"],
+        "diff": result["diff"],
     }
 
 
 def _accepted(cluster: Cluster, outcome: ObjectResult, *, timeout: int) -> ObjectResult:
-    """The outcome with the object as the allocator has accepted it."""
-    asked = outcome.asked
-    kind = cluster.kind(API_VERSION, asked["kind"])
-    deadline = time.monotonic() + timeout
-    while kind is not None:
-        found = cluster.get(
-            kind, namespace=asked["metadata"]["namespace"], name=asked["metadata"]["name"]
-        )
-        state = acceptance(found)
-        if state.done:
-            return ObjectResult(outcome.before, found, asked)
-        if state.refused:
-            raise ClusterError(f"{reference(asked)} is not accepted: {state.reason}")
-        if time.monotonic() >= deadline:
-            raise ClusterError(
-                f"{reference(asked)} is not accepted after {timeout} s: {state.reason}"
-            )
-        time.sleep(POLL_INTERVAL)
-    raise ClusterError(f"{reference(asked)}: its kind is no longer served")
+    """Wait until the allocator has accepted the object; returns the outcome with that state."""
+    wanted = outcome.wanted
+    kind = cluster.kind(API_VERSION, wanted["kind"])
+    if kind is None:
+        raise ClusterError(f"{reference(wanted)}: its kind is no longer served")
+    meta = wanted["metadata"]
+    found, state = poll(
+        lambda: _acceptance(cluster.get(kind, namespace=meta["namespace"], name=meta["name"])),
+        lambda look: look[1].done or look[1].refused,
+        timeout=timeout,
+    )
+    if state.refused:
+        raise ClusterError(f"{reference(wanted)} is not accepted: {state.reason}")
+    if not state.done:
+        raise ClusterError(f"{reference(wanted)} is not accepted after {timeout} s: {state.reason}")
+    return ObjectResult(outcome.before, found, wanted)
+
+
+def _acceptance(found: Optional[Object]) -> Tuple[Optional[Object], Progress]:
+    return found, acceptance(found)

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Brings text files of a folder to what they should be. Pure but for the files."""
+"""Writes and deletes text files of a folder. Pure except for the files."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ FOLDER_MODE = 0o755
 
 
 class FolderError(PureLBError):
-    """A folder or a file of it cannot be read or written."""
+    """A folder or a file in it cannot be read or written."""
 
 
 @dataclass(frozen=True)
 class FolderResult:
-    """A file as it was and as it is to be; None where there is none."""
+    """Content of a file before and after; None if it does not exist."""
 
     name: str
     before: Optional[str]
@@ -30,44 +30,44 @@ class FolderResult:
 
     @property
     def action(self) -> str:
-        """One word: created, changed, unchanged, deleted or absent."""
+        """Returns created, changed, unchanged, deleted or absent."""
         return action(self.before, self.after)
 
     @property
     def is_change(self) -> bool:
-        """Whether the file is (or would be) another than before."""
+        """Whether the file changes (or would, in check mode)."""
         return self.before != self.after
 
     def difference(self, folder: Path) -> Dict[str, str]:
-        """The change for `--diff`."""
+        """Returns the change for `--diff`."""
         path = str(folder / self.name)
         texts = {"before": self.before or "", "after": self.after or ""}
         return {"before_header": path, "after_header": path, **texts}
 
 
 def check(files: Mapping[str, str], absent: Iterable[str]) -> None:
-    """Raise ObjectError for a name that is no file's in a folder, or that is in both."""
+    """Raise ObjectError for a name that is not a plain file name, or that is in both options."""
     for option, names in (("files", files), ("absent", absent)):
         for name in names:
             if name in ("", ".", "..") or "/" in name or "\0" in name:
-                raise ObjectError(option, repr(name), "must be the name of a file, without a path")
+                raise ObjectError(option, repr(name), "must be a file name, without a path")
     for name in absent:
         if name in files:
-            raise ObjectError("absent", repr(name), "is in files, too: leave it out of one")
+            raise ObjectError("absent", repr(name), "is also in files: remove it from one of them")
 
 
 def outcomes(
-    there: Mapping[str, str], files: Mapping[str, str], absent: Iterable[str]
+    stored: Mapping[str, str], files: Mapping[str, str], absent: Iterable[str]
 ) -> List[FolderResult]:
-    """What becomes of each file that is named: first those to be, then those not to be."""
+    """Returns the result for each named file: those to write first, then those to delete."""
     wanted = {**files, **dict.fromkeys(absent)}
-    return [FolderResult(name, there.get(name), text) for name, text in wanted.items()]
+    return [FolderResult(name, stored.get(name), text) for name, text in wanted.items()]
 
 
 def manage(
     params: Mapping[str, Any], *, check_mode: bool, move: Callable[[str, Path], None]
 ) -> Dict[str, Any]:
-    """The work of the module purelb_manifests; `move` puts a text into a file, whole or not."""
+    """The work of the module purelb_manifests; `move` writes a text to a file atomically."""
     folder, absent = Path(params["path"]), params["absent"]
     files = {name: _text(content) for name, content in params["files"].items()}
     check(files, absent)
@@ -81,8 +81,8 @@ def manage(
                 _write(folder / outcome.name, outcome, move)
     except OSError as error:
         raise FolderError(
-            f"{error.filename or folder}: {error.strerror}: give a folder whose files this user "
-            f"may read and write"
+            f"{error.filename or folder}: {error.strerror}: give a folder whose files this "
+            f"user may read and write"
         ) from error
     return {
         "changed": is_missing or any(outcome.is_change for outcome in found),
@@ -92,13 +92,13 @@ def manage(
 
 
 def _text(content: Any) -> str:
-    # Before version 2.19 Ansible makes an object of a text that looks like JSON.
+    # Before version 2.19 Ansible parses a text that looks like JSON.
     return content if isinstance(content, str) else json.dumps(content, indent=2) + "\n"
 
 
 def _read(folder: Path, names: Iterable[str]) -> Dict[str, str]:
     found = (path for path in (folder / name for name in names) if path.exists())
-    # What is no text is replaced all the same, and shown as well as can be.
+    # A binary file is replaced, too; the diff shows replacement characters.
     return {path.name: path.read_bytes().decode(errors="replace") for path in found}
 
 

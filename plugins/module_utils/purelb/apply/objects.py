@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Brings a list of objects into the cluster, or takes it out, and waits for the outcome."""
+"""Applies or deletes a list of objects, and waits until that has taken effect."""
 
 from __future__ import annotations
 
@@ -12,38 +12,37 @@ from typing import Any, Dict, List, Optional, Sequence, Set
 from ..module.errors import NOT_FOUND, ApiError, ClusterError
 from ..module.kube import Cluster, Kind, Object
 from ..module.manifests import action, check, clean, difference, reference, without_managed_fields
+from ..module.polling import POLL_INTERVAL, poll
 from .readiness import conditions, pod_problems, progress
 
-# Often enough not to be noticed, seldom enough for a busy API server.
-POLL_INTERVAL = 0.5
-# A message is for a screen: the first Pods tell the story.
-MAX_HINDRANCES = 5
+# Pod problems in an error message.
+MAX_POD_PROBLEMS = 5
 
 
 @dataclass(frozen=True)
 class ObjectResult:
-    """What became of one object."""
+    """Result for one object: its state before and after (None: it does not exist)."""
 
     before: Optional[Object]
     after: Optional[Object]
-    asked: Object
+    wanted: Object
 
     @property
     def action(self) -> str:
-        """One word: created, changed, unchanged, deleted or absent."""
+        """Returns created, changed, unchanged, deleted or absent."""
         before, after = (clean(obj) if obj else None for obj in (self.before, self.after))
         return action(before, after)
 
     @property
     def is_change(self) -> bool:
-        """Whether the cluster is (or would be) another than before."""
+        """Whether the object changes (or would, in check mode)."""
         return self.action in ("created", "changed", "deleted")
 
     def result(self) -> Dict[str, Any]:
-        """One entry of the module's `results`."""
-        metadata = (self.after or self.before or self.asked)["metadata"]
+        """Returns one entry of the module's `results`."""
+        metadata = (self.after or self.before or self.wanted)["metadata"]
         return {
-            "kind": self.asked["kind"],
+            "kind": self.wanted["kind"],
             "name": metadata["name"],
             "namespace": metadata.get("namespace"),
             "action": self.action,
@@ -57,16 +56,16 @@ def manage(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Dict[s
     for option, given in (("objects", objects), ("initial", initial)):
         for position, obj in enumerate(given):
             check(obj, where=f"{option}[{position}]")
-    keeper = ObjectApplier(cluster, params, check_mode=check_mode)
+    applier = ObjectApplier(cluster, params, check_mode=check_mode)
     if params["state"] == "present":
-        return result_of(keeper.apply(objects, initial))
+        return result_of(applier.apply(objects, initial))
     if initial:
-        raise ClusterError("initial goes with state=present: name in objects what is to be deleted")
-    return result_of(keeper.delete(objects))
+        raise ClusterError("initial requires state=present: list the objects to delete in objects")
+    return result_of(applier.delete(objects))
 
 
 def result_of(outcomes: List[ObjectResult]) -> Dict[str, Any]:
-    """What a module says of what it did."""
+    """Returns what a module reports about a list of objects."""
     return {
         "changed": any(outcome.is_change for outcome in outcomes),
         "results": [outcome.result() for outcome in outcomes],
@@ -78,7 +77,7 @@ def info(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Dict[str
     """The work of the module purelb_objects_info."""
     kind = cluster.kind(params["api_version"], params["kind"])
     labels = ",".join(f"{key}={value}" for key, value in params["labels"].items())
-    # A list does not repeat what all its items are.
+    # The items of a list come without apiVersion and kind.
     head = {"apiVersion": params["api_version"], "kind": params["kind"]}
 
     def convert(obj: Object) -> Object:
@@ -87,17 +86,17 @@ def info(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Dict[str
     def read(fields: str) -> List[Object]:
         if kind is None:
             return []
-        where = params["namespace"]
+        namespace = params["namespace"]
         query = {"labelSelector": labels, "fieldSelector": fields}
-        return cluster.read_all(kind, namespace=where, convert=convert, **query)
+        return cluster.read_all(kind, namespace=namespace, convert=convert, **query)
 
-    each = [f"metadata.name={name}" for name in params["names"]] or [""]
-    found = [obj for fields in each for obj in read(fields)]
+    selectors = [f"metadata.name={name}" for name in params["names"]] or [""]
+    found = [obj for fields in selectors for obj in read(fields)]
     return {"changed": False, "served": kind is not None, "objects": found}
 
 
 class ObjectApplier:
-    """Applies and deletes with the options of one call."""
+    """Applies and deletes objects with the options of one module call."""
 
     def __init__(self, cluster: Cluster, params: Dict[str, Any], *, check_mode: bool) -> None:
         self._cluster = cluster
@@ -108,7 +107,7 @@ class ObjectApplier:
         self._timeout: int = params["wait_timeout"]
 
     def apply(self, objects: List[Object], initial: Sequence[Object] = ()) -> List[ObjectResult]:
-        """Apply in the order given; after the last Namespace create what is missing of initial."""
+        """Apply in the given order; create what is missing of `initial` after the last Namespace."""
         ends = (end for end, obj in enumerate(objects, 1) if obj["kind"] == "Namespace")
         first = max(ends, default=0)
         outcomes = self._apply_each(objects[:first])
@@ -120,7 +119,7 @@ class ObjectApplier:
         return outcomes
 
     def delete(self, objects: List[Object]) -> List[ObjectResult]:
-        """Delete in the reverse of the order in which the objects would be applied."""
+        """Delete in reverse order."""
         outcomes = [self._delete(obj) for obj in reversed(objects)]
         if self._waits:
             for outcome in outcomes:
@@ -131,15 +130,15 @@ class ObjectApplier:
         outcomes = []
         for obj in objects:
             outcomes.append(self._apply(obj))
-            # What comes next may be of this kind or in this namespace.
+            # The next object may be of this kind or in this namespace.
             if self._waits and obj["kind"] in ("CustomResourceDefinition", "Namespace"):
                 self.await_ready(obj)
         return outcomes
 
     def _create(self, obj: Object) -> ObjectResult:
         kind = self._kind(obj)
-        there = self._find(self._placed(obj, kind), kind) if kind else None
-        return ObjectResult(there, there, obj) if there else self._apply(obj)
+        stored = self._find(self._placed(obj, kind), kind) if kind else None
+        return ObjectResult(stored, stored, obj) if stored else self._apply(obj)
 
     def _apply(self, obj: Object) -> ObjectResult:
         kind = self._kind(obj)
@@ -155,7 +154,7 @@ class ObjectApplier:
         try:
             after = self._cluster.apply(kind, body, dry_run=self.check_mode, force=self._force)
         except ApiError as error:
-            # A dry run cannot know of a namespace that the objects before this one will make.
+            # In a dry run the namespace may not exist yet, if an earlier object creates it.
             if self.check_mode and before is None and error.status == NOT_FOUND:
                 return ObjectResult(None, body, obj)
             raise
@@ -176,12 +175,12 @@ class ObjectApplier:
         return self._cluster.kind(obj["apiVersion"], obj["kind"])
 
     def _placed(self, obj: Object, kind: Kind) -> Object:
-        """The object with a namespace where its kind needs one."""
+        """Returns the object with a namespace if its kind needs one."""
         if not kind.namespaced or obj["metadata"].get("namespace"):
             return obj
         if not self._namespace:
             raise ClusterError(
-                f"{reference(obj)}: give metadata.namespace, or the option namespace for all"
+                f"{reference(obj)}: give metadata.namespace, or set the option namespace"
             )
         return {**obj, "metadata": {**obj["metadata"], "namespace": self._namespace}}
 
@@ -190,20 +189,20 @@ class ObjectApplier:
         return self._cluster.get(kind, namespace=metadata.get("namespace"), name=metadata["name"])
 
     def await_ready(self, obj: Object) -> None:
-        """Wait until an object has become what it was applied for."""
+        """Wait until an object is ready; the timeout restarts with each new reason."""
         kind = self._kind(obj)
         if kind is None:
             raise ClusterError(f"{reference(obj)}: its kind is no longer served")
         body = self._placed(obj, kind)
-        # What is said for the first time is progress: many Pods may take as long as they need.
-        said: Set[str] = set()
+        # A new reason means progress: a rollout with many Pods may take longer than the timeout.
+        reasons: Set[str] = set()
         while True:
             found = self._find(body, kind)
             state = progress(found)
             if state.done and self._is_served(body):
                 return
-            if state.reason not in said:
-                said.add(state.reason)
+            if state.reason not in reasons:
+                reasons.add(state.reason)
                 deadline = time.monotonic() + self._timeout
             if time.monotonic() >= deadline:
                 raise ClusterError(
@@ -213,7 +212,7 @@ class ObjectApplier:
             time.sleep(POLL_INTERVAL)
 
     def _is_served(self, obj: Object) -> bool:
-        """Whether objects of a definition can be made: a moment later than it is established."""
+        """Whether the API server serves every version: a moment after `Established`."""
         if obj["kind"] != "CustomResourceDefinition":
             return True
         spec = obj["spec"]
@@ -224,24 +223,24 @@ class ObjectApplier:
         )
 
     def _await_gone(self, outcome: ObjectResult) -> None:
-        if outcome.before is None:
+        before = outcome.before
+        kind = self._kind(before) if before is not None else None
+        if before is None or kind is None:
             return
-        kind = self._kind(outcome.before)
-        deadline = time.monotonic() + self._timeout
-        while kind is not None:
-            found = self._find(outcome.before, kind)
-            if found is None or found["metadata"]["uid"] != outcome.before["metadata"]["uid"]:
-                return
-            if time.monotonic() >= deadline:
-                finalizers = ", ".join(found["metadata"].get("finalizers") or ["none"])
-                raise ClusterError(
-                    f"{reference(found)} is not gone after {self._timeout} s: "
-                    f"finalizers that it waits for: {finalizers}" + self._details(found)
-                )
-            time.sleep(POLL_INTERVAL)
+        found = poll(
+            lambda: self._find(before, kind),
+            lambda now: now is None or now["metadata"]["uid"] != before["metadata"]["uid"],
+            timeout=self._timeout,
+        )
+        if found is not None and found["metadata"]["uid"] == before["metadata"]["uid"]:
+            finalizers = ", ".join(found["metadata"].get("finalizers") or ["none"])
+            raise ClusterError(
+                f"{reference(found)} is not gone after {self._timeout} s: "
+                f"remaining finalizers: {finalizers}" + self._details(found)
+            )
 
     def _details(self, found: Optional[Object]) -> str:
-        """Conditions of the object and what holds up its Pods, to go on with from a message."""
+        """Returns the conditions of an object and the problems of its Pods, for error messages."""
         if found is None:
             return ""
         parts = conditions(found)
@@ -256,5 +255,5 @@ class ObjectApplier:
                     pods, namespace=found["metadata"]["namespace"], labelSelector=selector
                 )
                 for text in pod_problems(pod)
-            ][:MAX_HINDRANCES]
+            ][:MAX_POD_PROBLEMS]
         return "".join(f"; {part}" for part in parts)

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the two programs may do: the one copy of these rules.
+"""The permissions of the two programs: the only copy of these rules.
 
-The module purelb_rbac applies them, and the role purelb_install takes them from the filter of the
-same name. Pure: nothing here talks to a cluster.
+The module purelb_rbac applies them; the role purelb_install reads them through the filter
+`permissions`. Pure: sends no requests.
 """
 
 from __future__ import annotations
@@ -30,23 +30,22 @@ def _rule(group: str, resources: str, verbs: str, *, named: str = "") -> Dict[st
 AGENT: Rules = [
     # Owner of its Lease, labels for LBNodeAgent selectors, taints for draining.
     _rule("", "nodes", "get list watch"),
-    # Which addresses there are; patch is for the announcing annotations.
+    # The addresses; patch is for the announcing annotations.
     _rule("", "services", "list watch patch"),
     # Nodes with ready endpoints, for externalTrafficPolicy Local and node-affinity.
     _rule("discovery.k8s.io", "endpointslices", "list watch"),
     _rule(names.API_GROUP, "servicegroups lbnodeagents", "list watch"),
     _rule("", "events", "create"),
 ]
-AGENT_AT_HOME: Rules = [
-    # The own Lease is renewed, those of the other nodes are watched. A rule cannot name the own
-    # one: its name differs from node to node. That an agent writes no other is the admission
-    # policy's part.
+AGENT_IN_NAMESPACE: Rules = [
+    # An agent renews its own Lease and watches the others. A rule cannot name its own Lease, as
+    # the name depends on the node; the admission policy prevents writes to the others.
     _rule("coordination.k8s.io", "leases", "get list watch create update delete"),
 ]
 ALLOCATOR: Rules = [
     # Annotations, and externalTrafficPolicy where a local pool needs it.
     _rule("", "services", "list watch patch"),
-    # The addresses.
+    # The assigned addresses.
     _rule("", "services/status", "patch"),
     _rule(names.API_GROUP, "servicegroups", "list watch"),
     _rule(names.API_GROUP, "servicegroups/status", "patch"),
@@ -54,14 +53,14 @@ ALLOCATOR: Rules = [
     _rule("", "namespaces", "get", named="kube-system"),
     _rule("", "events", "create"),
 ]
-ALLOCATOR_AT_HOME: Rules = [
-    # Which ranges have live nodes, and who holds the lock by which one replica leads.
+ALLOCATOR_IN_NAMESPACE: Rules = [
+    # Which ranges have live nodes, and which replica holds the leader lock.
     _rule("coordination.k8s.io", "leases", "list watch"),
     _rule("coordination.k8s.io", "leases", "get patch", named=names.LEADER_LEASE),
-    # What is made anew cannot be named. It is, if somebody deletes the lock.
+    # Recreates a deleted lock. A rule for create cannot name the object.
     _rule("coordination.k8s.io", "leases", "create"),
 ]
-# A node of which an event says that it will be taken away gets a taint.
+# Taints a node when an event announces its eviction.
 ALLOCATOR_DRAINING: Rules = [
     _rule("", "nodes", "list watch patch"),
     _rule("", "events", "list watch"),
@@ -69,23 +68,23 @@ ALLOCATOR_DRAINING: Rules = [
 
 
 def permissions(namespace: str, *, draining: bool) -> List[Object]:
-    """ServiceAccounts, roles and bindings of an installation, in the order to apply them."""
+    """Returns ServiceAccounts, roles and bindings of an installation, in the order to apply."""
     in_cluster = {
         "lbnodeagent": AGENT,
         "allocator": ALLOCATOR + (ALLOCATOR_DRAINING if draining else []),
     }
-    at_home = {"lbnodeagent": AGENT_AT_HOME, "allocator": ALLOCATOR_AT_HOME}
+    in_namespace = {"lbnodeagent": AGENT_IN_NAMESPACE, "allocator": ALLOCATOR_IN_NAMESPACE}
     return [
         *(_object("ServiceAccount", program, program, namespace) for program in in_cluster),
         *(_role(program, rules, namespace, None) for program, rules in in_cluster.items()),
         *(_binding(program, namespace, None) for program in in_cluster),
-        *(_role(program, rules, namespace, namespace) for program, rules in at_home.items()),
-        *(_binding(program, namespace, namespace) for program in at_home),
+        *(_role(program, rules, namespace, namespace) for program, rules in in_namespace.items()),
+        *(_binding(program, namespace, namespace) for program in in_namespace),
     ]
 
 
 def _name(program: str, namespace: str, scope: Optional[str]) -> str:
-    """Names in the cluster carry the namespace: two installations share no permissions."""
+    """Returns the name; a cluster-wide one contains the namespace, to be unique."""
     return program if scope else f"purelb:{namespace}:{program}"
 
 

@@ -14,10 +14,10 @@ from .permissions import permissions
 
 def manage(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Dict[str, Any]:  # noqa: FBT001 - run() calls it so
     """The work of the module purelb_rbac."""
-    # They hold as soon as the API server has them.
-    keeper = ObjectApplier(
+    # They are effective as soon as the API server has stored them.
+    applier = ObjectApplier(
         cluster, {**params, "wait": False, "wait_timeout": 0}, check_mode=check_mode
     )
     wanted = permissions(params["namespace"], draining=params["draining"])
-    work = keeper.apply if params["state"] == "present" else keeper.delete
+    work = applier.apply if params["state"] == "present" else applier.delete
     return result_of(work(wanted))

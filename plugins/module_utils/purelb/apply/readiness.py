@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether an object has become what it was applied for, and if not, what is missing.
+"""Whether an applied object is ready, and if not, why.
 
-Pure: the caller fetches the object and decides when to look again.
+Pure: the caller reads the object and decides when to read it again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Object = Dict[str, Any]
 
 
 class Progress(NamedTuple):
-    """An answer with its reason. What is refused will not be done by waiting."""
+    """Whether an object is ready, with the reason; `refused`: it will not become ready."""
 
     done: bool
     reason: str
@@ -22,29 +22,31 @@ class Progress(NamedTuple):
 
 
 def progress(obj: Optional[Object]) -> Progress:
-    """How far an applied object is."""
+    """Returns whether an applied object is ready; kinds without a rule are."""
     if obj is None:
-        return Progress(done=False, reason="it is gone")
-    judge = JUDGES.get(obj["kind"])
-    return judge(obj) if judge else Progress(done=True, reason="there is nothing to wait for")
+        return Progress(done=False, reason="it does not exist")
+    rule = RULES.get(obj["kind"])
+    return rule(obj) if rule else Progress(done=True, reason="nothing to wait for")
 
 
 def acceptance(obj: Optional[Object]) -> Progress:
-    """Whether the program that an object is for has accepted it as it is now."""
+    """Returns whether the condition Ready of the present generation is true."""
     if obj is None:
-        return Progress(done=False, reason="it is gone")
+        return Progress(done=False, reason="it does not exist")
     generation = obj["metadata"].get("generation", 0)
-    for one in obj.get("status", {}).get("conditions") or ():
-        if one["type"] == "Ready" and one.get("observedGeneration", 0) >= generation:
-            text = ": ".join(filter(None, (one.get("reason"), one.get("message"))))
-            return Progress(one["status"] == "True", text, refused=one["status"] == "False")
+    for condition in obj.get("status", {}).get("conditions") or ():
+        if condition["type"] == "Ready" and condition.get("observedGeneration", 0) >= generation:
+            text = ": ".join(filter(None, (condition.get("reason"), condition.get("message"))))
+            status = condition["status"]
+            return Progress(status == "True", text, refused=status == "False")
     return Progress(
-        done=False, reason="there is no condition Ready of its present state; is the allocator up?"
+        done=False,
+        reason="it has no condition Ready for its present generation; is the allocator up?",
     )
 
 
 def conditions(obj: Object) -> List[str]:
-    """The conditions that an object reports, in one line each."""
+    """Returns the conditions of an object, one text each."""
     return [
         f"{c['type']}={c['status']}" + (f" ({c['message']})" if c.get("message") else "")
         for c in obj.get("status", {}).get("conditions") or ()
@@ -52,7 +54,7 @@ def conditions(obj: Object) -> List[str]:
 
 
 def pod_problems(pod: Object) -> Iterator[str]:
-    """Why a Pod is not ready: containers that wait, and a Pod that has no node."""
+    """Yields why a Pod is not ready: it is not scheduled, or a container waits or is not ready."""
     name = pod["metadata"]["name"]
     status = pod.get("status", {})
     for condition in status.get("conditions") or ():
@@ -109,9 +111,9 @@ def _deployment(obj: Object) -> Progress:
 
 def _rollout(obj: Object, *, desired: int, updated: int, available: int, present: int) -> Progress:
     if obj.get("status", {}).get("observedGeneration", 0) < obj["metadata"].get("generation", 0):
-        return Progress(done=False, reason="its controller has not seen the change yet")
+        return Progress(done=False, reason="its controller has not observed the change yet")
     if updated < desired:
-        return Progress(done=False, reason=f"{updated} of {desired} Pods are of the new version")
+        return Progress(done=False, reason=f"{updated} of {desired} Pods run the new version")
     if present > desired:
         return Progress(done=False, reason=f"{present - desired} old Pods are still there")
     if available < desired:
@@ -119,7 +121,7 @@ def _rollout(obj: Object, *, desired: int, updated: int, available: int, present
     return Progress(done=True, reason=f"{available} of {desired} Pods are available")
 
 
-JUDGES: Dict[str, Callable[[Object], Progress]] = {
+RULES: Dict[str, Callable[[Object], Progress]] = {
     "CustomResourceDefinition": _definition,
     "Namespace": _namespace,
     "DaemonSet": _daemon_set,

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The certificate of the conversion: made once, kept, and renewed in time."""
+"""The certificate of the conversion webhook: created once, kept, and renewed in time."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def certificates(data, field):
 
 
 @pytest.fixture
-def with_left(monkeypatch):
-    """A certificate with so many years left."""
+def certificate_valid_for(monkeypatch):
+    """Returns a function that creates a certificate valid for a number of years."""
 
     def make(years):
         with monkeypatch.context() as patched:
@@ -36,7 +36,7 @@ def with_left(monkeypatch):
 
 
 @pytest.mark.parametrize("found", [None, {}], ids=str)
-def test_one_is_made_where_there_is_none(found):
+def test_a_missing_certificate_is_created(found):
     data = conversion_certificate(found, host=HOST)
     (own,), (authority,) = (certificates(data, field) for field in ("tls.crt", "ca.crt"))
     own.verify_directly_issued_by(authority)
@@ -47,14 +47,14 @@ def test_one_is_made_where_there_is_none(found):
     assert sorted(data) == ["ca.crt", "tls.crt", "tls.key"]
 
 
-def test_one_that_is_good_is_kept():
+def test_a_valid_certificate_is_kept():
     data = conversion_certificate(None, host=HOST)
     assert conversion_certificate(data, host=HOST) == data
 
 
 @pytest.mark.parametrize(("years", "is_kept"), [(1.1, True), (0.9, False)], ids=["before", "in"])
-def test_it_is_renewed_in_its_last_year_and_the_former_authority_stays(with_left, years, is_kept):
-    old = with_left(years)
+def test_renewal_in_the_last_year_keeps_the_former_authority(certificate_valid_for, years, is_kept):
+    old = certificate_valid_for(years)
     new = conversion_certificate(old, host=HOST)
     assert (new == old) is is_kept
     if not is_kept:
@@ -64,8 +64,8 @@ def test_it_is_renewed_in_its_last_year_and_the_former_authority_stays(with_left
         assert conversion_certificate(new, host=HOST) == new
 
 
-def test_an_authority_that_has_ended_goes(with_left):
-    old = with_left(0)
+def test_an_expired_authority_is_dropped(certificate_valid_for):
+    old = certificate_valid_for(0)
     assert len(certificates(conversion_certificate(old, host=HOST), "ca.crt")) == 1
 
 
@@ -73,7 +73,7 @@ def test_an_authority_that_has_ended_goes(with_left):
     ("field", "text"),
     [("tls.crt", ""), ("tls.key", ""), ("ca.crt", ""), ("ca.crt", "eA=="), ("tls.key", "eA==")],
 )
-def test_one_that_lacks_a_part_is_made_anew(field, text):
+def test_an_incomplete_secret_is_replaced(field, text):
     data = conversion_certificate(None, host=HOST)
     again = conversion_certificate({**data, field: text}, host=HOST)
     assert again["tls.crt"] != data["tls.crt"]
@@ -81,17 +81,17 @@ def test_one_that_lacks_a_part_is_made_anew(field, text):
 
 
 @pytest.mark.parametrize("field", ["tls.crt", "tls.key", "ca.crt"])
-def test_parts_of_two_do_not_fit(field):
-    one, other = (conversion_certificate(None, host=HOST) for _number in range(2))
-    assert conversion_certificate({**one, field: other[field]}, host=HOST) != one
+def test_parts_of_two_certificates_are_replaced(field):
+    first, second = (conversion_certificate(None, host=HOST) for _number in range(2))
+    assert conversion_certificate({**first, field: second[field]}, host=HOST) != first
 
 
-def test_one_for_another_host_is_made_anew():
+def test_a_certificate_for_another_host_is_replaced():
     data = conversion_certificate(None, host="purelb-conversion.other.svc")
     assert conversion_certificate(data, host=HOST) != data
 
 
-def test_without_the_package_the_message_names_it(monkeypatch):
+def test_a_missing_package_is_an_error_that_names_it(monkeypatch):
     monkeypatch.setattr(made, "IMPORT_ERROR", ImportError("x"))
     with pytest.raises(AnsibleFilterError, match="cryptography: install it"):
         conversion_certificate(None, host=HOST)

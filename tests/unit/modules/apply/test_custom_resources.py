@@ -50,7 +50,7 @@ def agent(cluster: Any, *, check_mode: bool = False, **given: Any) -> Any:
 
 
 @FAMILIES
-def test_a_group_is_made_and_then_left_alone(cluster: Any, family: str, pool: Any):
+def test_a_group_is_created_once(cluster: Any, family: str, pool: Any):
     made = group(cluster, local={family: pool}, labels={"tier": "gold"})
     assert (made["action"], made["changed"], made["warnings"]) == ("created", True, [])
     assert made["object"]["spec"] == {"local": {family: pool}}
@@ -73,7 +73,7 @@ def test_check_mode_writes_nothing(cluster: Any):
     assert cluster.writes == []
 
 
-def test_an_error_names_the_option_and_nothing_is_asked(cluster: Any):
+def test_an_error_names_the_option_and_sends_no_request(cluster: Any):
     with pytest.raises(ObjectError) as error:
         group(cluster, remote={"v6pools": [V6, {**V6, "pool": "fd00:1::/120"}]})
     assert str(error.value).startswith("ServiceGroup purelb-system/one: remote.v6pools[1]: pool")
@@ -85,7 +85,7 @@ def test_an_error_names_the_option_and_nothing_is_asked(cluster: Any):
 @FAMILIES
 def test_an_overlap_with_another_group_is_a_warning(cluster: Any, family: str, pool: Any):
     group(cluster, name="other", local={family: pool})
-    # The object that is about to change is no other one, and what cannot be read is passed over.
+    # The group itself does not count, and invalid groups are skipped.
     group(cluster, remote={family: pool})
     cluster.stored["servicegroups", "purelb-system", "bad"] = {"metadata": {"name": "bad"}}
     (warning,) = group(cluster, local={family: pool})["warnings"]
@@ -93,7 +93,7 @@ def test_an_overlap_with_another_group_is_a_warning(cluster: Any, family: str, p
     assert "ServiceGroup other overlap" in warning
 
 
-def test_addresses_that_others_give_out_overlap_with_nothing(cluster: Any):
+def test_an_external_group_overlaps_with_nothing(cluster: Any):
     result = group(cluster, external={"provider": "ours", "announce": "local", "socket": None})
     assert result["warnings"] == []
     assert result["object"]["spec"] == {"external": {"provider": "ours", "announce": "local"}}
@@ -116,35 +116,35 @@ def test_removal_needs_only_a_name(cluster: Any, manage: Any):
 
 
 def condition(cluster: Any, *, generation: int = 1, status: str = "True") -> None:
-    """What the allocator says, from when the group is applied on."""
+    """Set the condition that the allocator writes when a group is applied."""
     apply = cluster.apply
 
-    def judge(kind: Any, body: Any, **rest: Any) -> Any:
+    def with_condition(kind: Any, body: Any, **rest: Any) -> Any:
         ready = {"type": "Ready", "status": status, "observedGeneration": 1}
         ready |= {"reason": "Overlap", "message": "choose other addresses"}
         status_ = {"conditions": [{"type": "Other", "status": "True"}, ready]}
         metadata = {**body["metadata"], "generation": generation}
         return apply(kind, {**body, "metadata": metadata, "status": status_}, **rest)
 
-    cluster.apply = judge
+    cluster.apply = with_condition
 
 
-def test_waiting_ends_when_the_allocator_has_accepted(cluster: Any):
+def test_waiting_ends_when_the_group_is_accepted(cluster: Any):
     condition(cluster)
     assert group(cluster, local={"v4pool": V4}, wait=True)["object"]["status"]["conditions"]
 
 
-def test_waiting_ends_with_the_reason_of_a_refusal(cluster: Any):
+def test_a_refused_group_is_an_error_with_its_reason(cluster: Any):
     condition(cluster, status="False")
     with pytest.raises(ClusterError, match="is not accepted: Overlap: choose other addresses"):
         group(cluster, local={"v4pool": V4}, wait=True)
 
 
-def test_what_was_said_of_an_earlier_state_does_not_count(cluster: Any):
+def test_the_condition_of_an_earlier_generation_does_not_count(cluster: Any):
     condition(cluster, generation=2)
-    with pytest.raises(ClusterError, match="not accepted after 0 s: there is no condition Ready"):
+    with pytest.raises(ClusterError, match="not accepted after 0 s: it has no condition Ready"):
         group(cluster, local={"v4pool": V4}, wait=True)
 
 
-def test_nothing_is_waited_for_in_check_mode(cluster: Any):
+def test_check_mode_does_not_wait(cluster: Any):
     assert group(cluster, local={"v4pool": V4}, wait=True, check_mode=True)["changed"]

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Definitions that come, change their stored version, and go only if nobody loses anything."""
+"""Definitions are installed, migrated to another storage version, and removed without losses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OURS = {"app.kubernetes.io/managed-by": "purelb.purelb"}
 
 
 def definition(*versions: str, labels: Any = None) -> dict[str, Any]:
-    """The last version is the stored one."""
+    """Returns a definition whose last version is the storage version."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -28,10 +28,10 @@ def definition(*versions: str, labels: Any = None) -> dict[str, Any]:
             "group": "purelb.io",
             "scope": "Namespaced",
             "names": {"kind": "ServiceGroup", "plural": "servicegroups"},
-            # v1 is not served, as the cluster of these tests knows nothing of it.
+            # v1 is not served, as the fake cluster does not serve it.
             "versions": [
-                {"name": one, "served": one == "v2", "storage": one == versions[-1]}
-                for one in versions
+                {"name": name, "served": name == "v2", "storage": name == versions[-1]}
+                for name in versions
             ],
         },
     }
@@ -55,7 +55,7 @@ def cluster(purelb_cluster: Any) -> Any:
         before = cluster.get(kind, namespace=None, name=NAME) or {}
         established = {"conditions": [{"type": "Established", "status": "True"}]}
         stored = before.get("status", {}).get("storedVersions", [])
-        storage = next(one["name"] for one in body["spec"]["versions"] if one["storage"])
+        storage = next(each["name"] for each in body["spec"]["versions"] if each["storage"])
         versions = stored if storage in stored else [*stored, storage]
         status = {**established, "storedVersions": versions}
         return apply(kind, {**body, "status": status}, dry_run=dry_run, force=force)
@@ -80,7 +80,7 @@ def manage(cluster: Any, *wanted: Any, check_mode: bool = False, **params: Any) 
     return definitions.manage(cluster, {**defaults, **params}, check_mode)
 
 
-def test_the_second_time_nothing_changes(cluster: Any):
+def test_a_second_run_changes_nothing(cluster: Any):
     assert manage(cluster, definition("v2"))["changed"]
     again = manage(cluster, definition("v2"))
     assert not again["changed"]
@@ -88,7 +88,7 @@ def test_the_second_time_nothing_changes(cluster: Any):
     assert again["diff"] == []
 
 
-def test_objects_are_written_anew_and_old_versions_forgotten(cluster: Any):
+def test_objects_are_rewritten_and_old_versions_removed(cluster: Any):
     installed(cluster, "v1", "v2", stored=["v1", "v2"])
     has_group(cluster, "a")
     has_group(cluster, "b")
@@ -101,7 +101,7 @@ def test_objects_are_written_anew_and_old_versions_forgotten(cluster: Any):
     assert result["diff"][0]["after"] == {"storedVersions": ["v2"]}
 
 
-def test_an_upgrade_that_stores_another_version_migrates_after_it(cluster: Any):
+def test_a_new_storage_version_migrates_after_the_apply(cluster: Any):
     installed(cluster, "v2", "v1", stored=["v1"])
     has_group(cluster, "a")
     result = manage(cluster, definition("v1", "v2"))
@@ -110,7 +110,7 @@ def test_an_upgrade_that_stores_another_version_migrates_after_it(cluster: Any):
 
 
 @pytest.mark.parametrize("check_mode", [True, False])
-def test_what_nothing_would_convert_is_not_made_unreadable(cluster: Any, check_mode: Any):
+def test_a_definition_that_would_drop_fields_is_refused(cluster: Any, check_mode: Any):
     installed(cluster, "v2", "v1", stored=["v1"])
     has_group(cluster, "a")
     wanted = definition("v1", "v2")
@@ -122,13 +122,13 @@ def test_what_nothing_would_convert_is_not_made_unreadable(cluster: Any, check_m
     assert manage(cluster, wanted, check_mode=check_mode)["changed"]
 
 
-def test_a_version_is_forgotten_before_it_is_taken_away(cluster: Any):
+def test_a_version_leaves_stored_versions_before_it_is_removed(cluster: Any):
     installed(cluster, "v1", "v2", stored=["v1", "v2"])
     manage(cluster, definition("v2"))
     assert cluster.writes == [f"patch {NAME} status", f"apply {NAME}"]
 
 
-def test_migration_is_foretold_in_check_mode(cluster: Any):
+def test_check_mode_reports_the_migration(cluster: Any):
     installed(cluster, "v1", "v2", stored=["v1", "v2"])
     has_group(cluster, "a")
     result = manage(cluster, definition("v1", "v2"), check_mode=True)
@@ -137,12 +137,12 @@ def test_migration_is_foretold_in_check_mode(cluster: Any):
     assert result["migrated"] == [{"name": NAME, "objects": 1}]
 
 
-def test_migration_can_be_left_to_a_later_run(cluster: Any):
+def test_migration_can_be_switched_off(cluster: Any):
     installed(cluster, "v1", "v2", stored=["v1", "v2"])
     assert manage(cluster, definition("v1", "v2"), migrate=False)["migrated"] == []
 
 
-def test_an_object_that_went_meanwhile_is_no_error(cluster: Any):
+def test_an_object_deleted_meanwhile_is_no_error(cluster: Any):
     installed(cluster, "v1", "v2", stored=["v1", "v2"])
     has_group(cluster, "a")
     patch = cluster.patch
@@ -156,7 +156,7 @@ def test_an_object_that_went_meanwhile_is_no_error(cluster: Any):
     assert manage(cluster, definition("v1", "v2"))["changed"]
 
 
-def test_a_definition_that_changed_meanwhile_says_to_run_again(cluster: Any):
+def test_a_definition_changed_meanwhile_is_an_error(cluster: Any):
     installed(cluster, "v1", "v2", stored=["v1", "v2"])
 
     def conflict(*_args: Any, **_rest: Any) -> Any:
@@ -167,7 +167,7 @@ def test_a_definition_that_changed_meanwhile_says_to_run_again(cluster: Any):
         manage(cluster, definition("v1", "v2"))
 
 
-def test_definitions_with_objects_stay_and_the_objects_are_counted_and_named(cluster: Any):
+def test_definitions_with_objects_are_not_removed(cluster: Any):
     installed(cluster, "v2")
     for number in range(12):
         has_group(cluster, f"g{number:02}")
@@ -179,7 +179,7 @@ def test_definitions_with_objects_stay_and_the_objects_are_counted_and_named(clu
     assert cluster.writes == []
 
 
-def test_definitions_go_with_their_objects_if_asked_for(cluster: Any):
+def test_remove_objects_removes_definitions_with_objects(cluster: Any):
     installed(cluster, "v2")
     has_group(cluster, "a")
     result = manage(cluster, definition("v2"), state="absent", remove_objects=True)
@@ -187,7 +187,7 @@ def test_definitions_go_with_their_objects_if_asked_for(cluster: Any):
     assert result["changed"]
 
 
-def test_objects_go_without_whoever_converted_them(cluster: Any):
+def test_removal_switches_the_conversion_off_first(cluster: Any):
     installed(cluster, "v1", "v2", stored=["v1", "v2"])
     there = cluster.stored["customresourcedefinitions", None, NAME]
     there["spec"]["conversion"] = {"strategy": "Webhook", "webhook": {}}
@@ -197,7 +197,7 @@ def test_objects_go_without_whoever_converted_them(cluster: Any):
     assert cluster.writes == [f"patch {NAME}", f"delete {NAME}"]
 
 
-def test_what_is_gone_stays_gone_without_a_change(cluster: Any):
+def test_removing_a_missing_definition_changes_nothing(cluster: Any):
     assert not manage(cluster, definition("v2"), state="absent")["changed"]
 
 
@@ -211,11 +211,11 @@ def test_the_definition_of_another_installation_stays(cluster: Any):
     assert f"{NAME} stays: it has other labels, so another installation made it" in warning
 
 
-def test_only_definitions_are_taken(cluster: Any, config_map: Any):
+def test_other_kinds_are_refused(cluster: Any, config_map: Any):
     with pytest.raises(ObjectError, match=r"definitions\[0\]: kind: must be Custom"):
         manage(cluster, config_map)
 
 
-def test_an_empty_list_says_how_to_get_those_of_the_collection(cluster: Any):
-    with pytest.raises(ClusterError, match="leave the option out"):
+def test_an_empty_list_is_an_error_that_names_the_default(cluster: Any):
+    with pytest.raises(ClusterError, match="omit the option"):
         manage(cluster)

@@ -27,7 +27,7 @@ def actions(result: dict[str, Any]) -> dict[str, str]:
     return {entry["name"]: entry["action"] for entry in result["results"]}
 
 
-def test_a_folder_and_its_files_are_made(tmp_path: Path):
+def test_a_folder_and_its_files_are_created(tmp_path: Path):
     place = tmp_path / "a" / "b"
     result = manage(place, {"one.yaml": "1\n", "two.yaml": "2\n"}, "three.yaml")
     assert actions(result) == {"one.yaml": "created", "two.yaml": "created", "three.yaml": "absent"}
@@ -38,7 +38,7 @@ def test_a_folder_and_its_files_are_made(tmp_path: Path):
     assert result["changed"]
 
 
-def test_the_second_time_nothing_changes(tmp_path: Path):
+def test_a_second_run_changes_nothing(tmp_path: Path):
     manage(tmp_path, {"one.yaml": "ä\n"}, "two.yaml")
     before = (tmp_path / "one.yaml").stat().st_mtime_ns
     result = manage(tmp_path, {"one.yaml": "ä\n"}, "two.yaml")
@@ -46,7 +46,7 @@ def test_the_second_time_nothing_changes(tmp_path: Path):
     assert (tmp_path / "one.yaml").stat().st_mtime_ns == before
 
 
-def test_what_is_there_is_changed_and_removed_and_shown(tmp_path: Path):
+def test_existing_files_are_changed_and_removed_with_a_diff(tmp_path: Path):
     for name in ("changed", "removed", "other"):
         (tmp_path / name).write_text(f"old {name}")
     result = manage(tmp_path, {"changed": "new"}, "removed")
@@ -62,7 +62,7 @@ def test_what_is_there_is_changed_and_removed_and_shown(tmp_path: Path):
     ]
 
 
-def test_check_mode_says_the_same_and_writes_nothing(tmp_path: Path):
+def test_check_mode_returns_the_same_and_writes_nothing(tmp_path: Path):
     (tmp_path / "removed").write_text("old")
     result = manage(tmp_path, {"made": "new"}, "removed", check_mode=True)
     assert actions(result) == {"made": "created", "removed": "deleted"}
@@ -71,32 +71,32 @@ def test_check_mode_says_the_same_and_writes_nothing(tmp_path: Path):
     assert not (tmp_path / "none").exists()
 
 
-def test_an_object_is_written_as_the_json_that_it_was(tmp_path: Path):
+def test_an_object_is_written_as_json(tmp_path: Path):
     dashboard = ROOT / "roles/purelb_install/files/monitoring/dashboard.json"
     manage(tmp_path, {"dashboard.json": json.loads(dashboard.read_text())})
     assert (tmp_path / "dashboard.json").read_text() == dashboard.read_text()
 
 
-def test_what_is_no_text_is_replaced(tmp_path: Path):
+def test_a_binary_file_is_replaced(tmp_path: Path):
     (tmp_path / "made").write_bytes(b"\xff\xfe")
     assert actions(manage(tmp_path, {"made": "new"})) == {"made": "changed"}
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/etc/passwd", "../up", "a\0b"])
 @pytest.mark.parametrize("option", ["files", "absent"])
-def test_a_name_that_leaves_the_folder_is_refused(tmp_path: Path, name: str, option: str):
+def test_a_name_outside_the_folder_is_refused(tmp_path: Path, name: str, option: str):
     files, absent = ({name: ""}, ()) if option == "files" else ({}, (name,))
     with pytest.raises(ObjectError, match=f"{option}: .*without a path"):
         manage(tmp_path, files, *absent)
 
 
-def test_a_name_in_both_is_refused(tmp_path: Path):
-    with pytest.raises(ObjectError, match="absent: 'one': is in files, too"):
+def test_a_name_in_files_and_absent_is_refused(tmp_path: Path):
+    with pytest.raises(ObjectError, match="absent: 'one': is also in files"):
         manage(tmp_path, {"one": ""}, "one")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_cannot_be_written_is_named(tmp_path: Path):
+def test_a_failed_write_names_the_file(tmp_path: Path):
     (tmp_path / "file").write_text("")
     with pytest.raises(folder.FolderError, match=r"file: File exists: give a folder"):
         manage(tmp_path / "file", {"made": ""})

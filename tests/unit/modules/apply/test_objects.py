@@ -47,14 +47,14 @@ def actions(result: Object) -> list[str]:
     return [entry["action"] for entry in result["results"]]
 
 
-def test_what_is_missing_is_created_in_order(cluster: Any, namespace: Object, config_map: Object):
+def test_missing_objects_are_created_in_order(cluster: Any, namespace: Object, config_map: Object):
     result = manage(cluster, namespace, config_map)
     assert actions(result) == ["created", "created"]
     assert cluster.writes == ["apply lab", "apply settings"]
     assert result["changed"]
 
 
-def test_the_second_time_nothing_changes(cluster: Any, namespace: Object, config_map: Object):
+def test_a_second_run_changes_nothing(cluster: Any, namespace: Object, config_map: Object):
     manage(cluster, namespace, config_map)
     result = manage(cluster, namespace, config_map)
     assert actions(result) == ["unchanged", "unchanged"]
@@ -75,7 +75,7 @@ def test_check_mode_writes_nothing(cluster: Any, namespace: Object, config_map: 
     assert cluster.writes == []
 
 
-def test_conflicts_are_forced_only_if_asked_for(cluster: Any, namespace: Object):
+def test_conflicts_are_forced_only_with_the_option(cluster: Any, namespace: Object):
     manage(cluster, namespace)
     assert not cluster.forced
     manage(cluster, namespace, force_conflicts=True)
@@ -87,20 +87,20 @@ def test_a_missing_namespace_is_an_error_outside_check_mode(cluster: Any, config
         manage(cluster, config_map)
 
 
-def test_an_unknown_kind_says_what_to_apply_first(cluster: Any):
+def test_an_unknown_kind_is_an_error_with_a_remediation(cluster: Any):
     with pytest.raises(ClusterError, match="apply its CustomResourceDefinition first"):
         manage(cluster, CUSTOM)
 
 
 class TestInitial:
-    def test_what_is_missing_comes_after_the_namespace_and_before_the_rest(
+    def test_missing_objects_are_created_after_the_namespace(
         self, cluster: Any, namespace: Object, config_map: Object, key: Object
     ):
         result = manage(cluster, namespace, config_map, initial=[key])
         assert cluster.writes == ["apply lab", "apply key", "apply settings"]
         assert actions(result) == ["created", "created", "created"]
 
-    def test_what_is_there_stays_as_it_is(self, cluster: Any, namespace: Object, key: Object):
+    def test_existing_objects_stay_unchanged(self, cluster: Any, namespace: Object, key: Object):
         manage(cluster, namespace, initial=[key])
         other = {**key, "stringData": {"key": "another"}}
         result = manage(cluster, namespace, initial=[other], force_conflicts=True)
@@ -113,21 +113,21 @@ class TestInitial:
         assert actions(result) == ["created", "created", "created"]
         assert cluster.writes == []
 
-    def test_what_it_shows_of_a_secret_is_not_its_value(
+    def test_the_diff_of_a_secret_hides_its_value(
         self, cluster: Any, namespace: Object, key: Object
     ):
         assert "first" not in str(manage(cluster, namespace, initial=[key])["diff"])
 
-    def test_it_does_not_go_with_deletion(self, cluster: Any, key: Object):
-        with pytest.raises(ClusterError, match="initial goes with state=present"):
+    def test_initial_is_refused_with_deletion(self, cluster: Any, key: Object):
+        with pytest.raises(ClusterError, match="initial requires state=present"):
             manage(cluster, initial=[key], state="absent")
 
-    def test_what_is_no_object_is_named_by_its_place(self, cluster: Any, key: Object):
+    def test_an_invalid_object_is_named_by_its_position(self, cluster: Any, key: Object):
         with pytest.raises(ObjectError, match=r"initial\[1\].*kind: missing"):
             manage(cluster, initial=[key, {"apiVersion": "v1"}])
 
 
-def test_objects_without_a_namespace_get_the_one_of_the_call(
+def test_objects_without_a_namespace_get_that_of_the_option(
     cluster: Any, namespace: Object, config_map: Object
 ):
     del config_map["metadata"]["namespace"]
@@ -135,13 +135,13 @@ def test_objects_without_a_namespace_get_the_one_of_the_call(
     assert result["results"][1]["namespace"] == "lab"
 
 
-def test_a_missing_namespace_option_is_asked_for(cluster: Any, config_map: Object):
+def test_a_missing_namespace_is_an_error_that_names_the_option(cluster: Any, config_map: Object):
     del config_map["metadata"]["namespace"]
-    with pytest.raises(ClusterError, match="or the option namespace for all"):
+    with pytest.raises(ClusterError, match="or set the option namespace"):
         manage(cluster, config_map)
 
 
-def test_deletion_goes_backwards(cluster: Any, namespace: Object, config_map: Object):
+def test_objects_are_deleted_in_reverse_order(cluster: Any, namespace: Object, config_map: Object):
     manage(cluster, namespace, config_map)
     cluster.writes.clear()
     result = manage(cluster, namespace, config_map, state="absent")
@@ -149,7 +149,7 @@ def test_deletion_goes_backwards(cluster: Any, namespace: Object, config_map: Ob
     assert actions(result) == ["deleted", "deleted"]
 
 
-def test_what_is_gone_stays_gone_without_a_change(cluster: Any, config_map: Object):
+def test_deleting_a_missing_object_changes_nothing(cluster: Any, config_map: Object):
     result = manage(cluster, config_map, CUSTOM, state="absent")
     assert actions(result) == ["absent", "absent"]
     assert not result["changed"]
@@ -163,7 +163,7 @@ def test_deletion_in_check_mode_writes_nothing(cluster: Any, namespace: Object, 
     assert cluster.writes == []
 
 
-def test_a_time_out_names_the_object_and_what_its_pods_wait_for(cluster: Any, namespace: Object):
+def test_a_timeout_names_the_object_and_the_problems_of_its_pods(cluster: Any, namespace: Object):
     manage(cluster, namespace)
     agent = {
         "apiVersion": "apps/v1",
@@ -182,7 +182,7 @@ def test_a_time_out_names_the_object_and_what_its_pods_wait_for(cluster: Any, na
     assert "Pod a, container main: ErrImagePull: not found" in str(error.value)
 
 
-def test_a_rollout_that_comes_further_may_take_longer_than_one_step_of_it(
+def test_progress_restarts_the_timeout(
     cluster: Any, namespace: Object, monkeypatch: pytest.MonkeyPatch
 ):
     manage(cluster, namespace)
@@ -212,7 +212,7 @@ def test_a_rollout_that_comes_further_may_take_longer_than_one_step_of_it(
     [("v1", "ConfigMap", True), ("v1", "Gone", False), ("x.example/v1", "ConfigMap", False)],
     ids=["served", "no such kind", "no such group"],
 )
-def test_a_kind_that_is_not_served_has_no_objects_and_says_so(
+def test_the_result_states_whether_the_kind_is_served(
     cluster: Any, api_version: str, kind: str, *, served: bool
 ):
     found = read(cluster, api_version=api_version, kind=kind)
@@ -222,9 +222,9 @@ def test_a_kind_that_is_not_served_has_no_objects_and_says_so(
 @pytest.mark.parametrize(
     ("names", "found"),
     [([], ["settings", "tables"]), (["tables"], ["tables"]), (["tables", "gone"], ["tables"])],
-    ids=["all", "one", "one that is not there"],
+    ids=["all", "one", "missing"],
 )
-def test_what_is_read_may_be_named(
+def test_objects_can_be_read_by_name(
     cluster: Any, namespace: Object, config_map: Object, names: list[str], found: list[str]
 ):
     other = {**config_map, "metadata": {**config_map["metadata"], "name": "tables"}}

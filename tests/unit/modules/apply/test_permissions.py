@@ -24,14 +24,14 @@ def allowed(role: dict[str, Any], resource: str) -> set[str]:
 
 
 @BOTH
-def test_no_permission_is_for_everything(draining: Any):
+def test_no_rule_contains_a_wildcard(draining: Any):
     for obj in permissions("lab", draining=draining):
         for rule in obj.get("rules", ()):
             assert "*" not in {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}
 
 
 @BOTH
-def test_each_binding_binds_a_role_and_an_account_that_are_there(draining: Any):
+def test_each_binding_refers_to_an_existing_role_and_account(draining: Any):
     objects = permissions("lab", draining=draining)
     accounts = named(objects, "ServiceAccount")
     for kind in ("Role", "ClusterRole"):
@@ -44,12 +44,12 @@ def test_each_binding_binds_a_role_and_an_account_that_are_there(draining: Any):
             assert subject["namespace"] == "lab"
 
 
-def test_two_installations_share_no_permission_in_the_cluster():
-    one, other = (
+def test_two_installations_share_no_cluster_role():
+    first, second = (
         named(permissions(namespace, draining=True), "ClusterRole").keys()
         for namespace in ("one", "other")
     )
-    assert not one & other
+    assert not first & second
 
 
 def test_only_draining_lets_the_allocator_change_nodes():
@@ -59,6 +59,6 @@ def test_only_draining_lets_the_allocator_change_nodes():
         assert ("watch" in allowed(role, "events")) is draining
 
 
-def test_the_filter_answers_the_same():
+def test_the_filter_returns_the_same_objects():
     answer = FilterModule().filters()["permissions"]("lab", draining=False)
     assert answer == permissions("lab", draining=False)

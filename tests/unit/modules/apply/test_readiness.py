@@ -62,40 +62,40 @@ def definition(*states: tuple[str, str]):
         pytest.param({"kind": "ConfigMap"}, id="a kind without progress"),
     ],
 )
-def test_it_is_done(obj: Any):
+def test_a_ready_object_is_done(obj: Any):
     assert progress(obj).done
 
 
 @pytest.mark.parametrize(
     ("obj", "reason"),
     [
-        pytest.param(None, "it is gone", id="gone"),
-        pytest.param(daemon_set(generation=3), "has not seen the change", id="unobserved"),
-        pytest.param(daemon_set(updatedNumberScheduled=1), "1 of 3 Pods are of the new", id="old"),
+        pytest.param(None, "it does not exist", id="gone"),
+        pytest.param(daemon_set(generation=3), "has not observed the change", id="unobserved"),
+        pytest.param(daemon_set(updatedNumberScheduled=1), "1 of 3 Pods run the new", id="old"),
         pytest.param(daemon_set(numberAvailable=2), "2 of 3 Pods are available", id="unavailable"),
         pytest.param(deployment(replicas=2), "1 old Pods are still there", id="surplus"),
         pytest.param(deployment(availableReplicas=0), "0 of 1 Pods are available", id="no replica"),
         pytest.param(
-            {"kind": "DaemonSet", "metadata": {"generation": 1}}, "has not seen", id="no status"
+            {"kind": "DaemonSet", "metadata": {"generation": 1}}, "has not observed", id="no status"
         ),
         pytest.param(definition(("Established", "False")), "not established", id="definition"),
         pytest.param(definition(), "not established", id="new definition"),
         pytest.param({"kind": "Namespace", "status": {"phase": "Terminating"}}, "Termin", id="ns"),
     ],
 )
-def test_what_is_missing_is_named(obj: Any, reason: str):
+def test_an_unready_object_has_a_reason(obj: Any, reason: str):
     state = progress(obj)
     assert not state.done
     assert reason in state.reason
 
 
-def test_conditions_are_one_line_each():
+def test_conditions_are_one_text_each():
     obj = definition(("Established", "False"))
     obj["status"]["conditions"][0]["message"] = "the kind is taken"
     assert conditions(obj) == ["Established=False (the kind is taken)"]
 
 
-def test_a_pod_says_what_its_containers_wait_for():
+def test_pod_problems_name_waiting_containers():
     waiting = {"reason": "ImagePullBackOff", "message": "no such host"}
     pod = {
         "metadata": {"name": "agent-1"},
@@ -114,7 +114,7 @@ def test_a_pod_says_what_its_containers_wait_for():
     ]
 
 
-def test_a_pod_without_a_node_says_why():
+def test_pod_problems_name_the_scheduling_failure():
     found = {
         "type": "PodScheduled",
         "status": "False",

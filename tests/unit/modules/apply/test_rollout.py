@@ -57,23 +57,22 @@ def leases(*, nodes=NODES, age: float = 3.0, instance: str = "uid-{}"):
     return {report.lease.node: report for report in audit(written, (), wall_time=NOW).leases}
 
 
-def judged(*pods, status=None, known=None):
-    by_node = {one["spec"]["nodeName"]: one for one in map(pod, NODES)}
-    by_node.update({one["spec"]["nodeName"]: one for one in pods})
+def state_of(*pods, status=None, known=None):
+    by_node = {body["spec"]["nodeName"]: body for body in (*map(pod, NODES), *pods)}
     return node_state(
         status or daemon_set(), list(by_node.values()), known or leases(), revision="new"
     )
 
 
-def test_a_rollout_is_complete_when_every_node_has_its_agent_and_its_lease():
-    rollout = judged()
+def test_a_rollout_is_complete_when_every_node_has_agent_and_lease():
+    rollout = state_of()
     assert rollout.complete
     assert rollout.done == ["n1", "n2", "n3"]
     assert rollout.reason == "3 of 3 Pods are available"
 
 
-def test_it_is_not_before_the_last_one_is_available():
-    assert not judged(status=daemon_set(available=2)).complete
+def test_a_rollout_is_incomplete_until_the_last_pod_is_available():
+    assert not state_of(status=daemon_set(available=2)).complete
 
 
 @pytest.mark.parametrize(
@@ -82,8 +81,8 @@ def test_it_is_not_before_the_last_one_is_available():
         pytest.param(
             pod("n2", deletionTimestamp="now"),
             leases(),
-            "the agent of before has not ended (Pod agent-n2)",
-            id="is leaving",
+            "the previous agent has not ended (Pod agent-n2)",
+            id="terminating",
         ),
         pytest.param(
             pod("n2", ready=False), leases(), "agent-n2, container lbnodeagent: runs", id="unready"
@@ -91,37 +90,38 @@ def test_it_is_not_before_the_last_one_is_available():
         pytest.param(
             pod("n2", ready=False, waiting="ErrImagePull"),
             leases(),
-            "agent-n2, container lbnodeagent: ErrImagePull. Give it what it needs to start",
+            "agent-n2, container lbnodeagent: ErrImagePull. "
+            "See: kubectl -n purelb-system describe pod agent-n2.",
             id="no image",
         ),
-        pytest.param(pod("n2"), leases(nodes=["n1", "n3"]), "there is no Lease of it", id="none"),
+        pytest.param(pod("n2"), leases(nodes=["n1", "n3"]), "it has no Lease", id="none"),
         pytest.param(
             pod("n2"),
-            leases(instance="of before"),
-            "its Lease is of another Pod than agent-n2",
-            id="lease of the pod before",
+            leases(instance="previous"),
+            "its Lease belongs to another Pod than agent-n2",
+            id="lease of the previous pod",
         ),
         pytest.param(
             pod("n2"),
             leases(age=60),
-            "its Lease was renewed 60 s ago, and lasts 10 s. Look at: kubectl -n purelb-system "
-            "logs agent-n2. Compare this machine's clock with the node's, too.",
-            id="lease that ended",
+            "its Lease was renewed 60 s ago, and lasts 10 s. See: kubectl -n purelb-system "
+            "logs agent-n2. Also compare the clocks of this machine and the node.",
+            id="expired lease",
         ),
     ],
 )
-def test_a_node_that_does_not_come_back_is_named_with_a_mend(agent, known, words):
+def test_a_stuck_node_is_named_with_a_remediation(agent, known, words):
     others = [pod("n1"), pod("n3", revision="old")]
     status = daemon_set(updated=2, available=2)
-    rollout = judged(agent, *others, status=status, known=known)
+    rollout = state_of(agent, *others, status=status, known=known)
     assert not rollout.complete
-    said = rollout.complaint(180)
-    assert "have not come further for 180 s: " in said
-    assert f"n2: {words}" in said or f"n2: Pod {words}" in said
-    assert "Not touched, with the agents of before: n3. Run again when" in said
+    message = rollout.timeout_message(180)
+    assert "the rollout has made no progress for 180 s: " in message
+    assert f"n2: {words}" in message or f"n2: Pod {words}" in message
+    assert "Still with the previous agent: n3. Run again when" in message
 
 
-def test_a_pod_that_fits_on_no_node_is_told_by_the_node_that_it_is_for():
+def test_an_unscheduled_pod_is_named_by_its_target_node():
     affinity = {
         "nodeAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": {
@@ -148,30 +148,30 @@ def test_a_pod_that_fits_on_no_node_is_told_by_the_node_that_it_is_for():
     }
     status = daemon_set(updated=1, available=2)
     pods = [unplaced, pod("n1", revision="old"), pod("n3", revision="old")]
-    said = node_state(status, pods, leases(), revision="new").complaint(5)
-    assert "n2: Pod agent-n2: Unschedulable: Insufficient cpu. Give it" in said
-    assert "Not touched, with the agents of before: n1, n3." in said
+    message = node_state(status, pods, leases(), revision="new").timeout_message(5)
+    assert "n2: Pod agent-n2: Unschedulable: Insufficient cpu. See: kubectl" in message
+    assert "Still with the previous agent: n1, n3." in message
 
 
-def test_nodes_are_done_one_by_one():
+def test_nodes_complete_one_by_one():
     status = daemon_set(updated=1, available=3)
-    rollout = judged(pod("n1", revision="old"), pod("n3", revision="old"), status=status)
+    rollout = state_of(pod("n1", revision="old"), pod("n3", revision="old"), status=status)
     assert rollout.done == ["n2"]
-    assert rollout.reason == "n1: it has the agent of before"
+    assert rollout.reason == "n1: it runs the previous agent"
     assert [state.begun for state in rollout.nodes] == [False, True, False]
 
 
-def test_before_the_first_node_all_are_named():
+def test_all_nodes_are_named_before_the_first_has_begun():
     status = daemon_set(updated=0)
-    rollout = judged(*(pod(node, revision="old") for node in NODES), status=status)
-    said = rollout.complaint(5)
-    assert "n1: it has the agent of before" in said
-    assert "Not touched" not in said
+    rollout = state_of(*(pod(node, revision="old") for node in NODES), status=status)
+    message = rollout.timeout_message(5)
+    assert "n1: it runs the previous agent" in message
+    assert "Still with" not in message
 
 
-def test_nothing_is_waited_for_in_check_mode():
+def test_check_mode_does_not_wait():
     params = {"known": [], "wait": True, "wait_timeout": 60, "namespace": "lab"}
-    nobody = object()  # it is not even asked
-    answer = rollout_info(nobody, params, check_mode=True)
+    cluster = object()  # not even read
+    answer = rollout_info(cluster, params, check_mode=True)
     assert not answer["complete"]
     assert answer["nodes"] == []
