@@ -1,4 +1,4 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The parts of the lab: a Kubernetes cluster whose nodes are network namespaces of one machine."""
+"""The lab: a Kubernetes cluster whose nodes are network namespaces of one machine."""

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A small client of the API server, as admin or by a token. Standard library only, synchronous.
+"""A small synchronous client of the API server, as admin or with a token; standard library only.
 
-Objects are plain JSON. Where an object goes follows from its apiVersion and kind, which the API
-server itself is asked about once; nothing here knows a resource by name.
+Objects are plain JSON. The path of an object follows from its apiVersion and kind by the API
+server's discovery; no resource is known by name.
 """
 
 import http.client
@@ -27,28 +27,28 @@ NOT_FOUND = 404
 
 
 class ApiError(LabError):
-    """The API server's refusal."""
+    """The API server answered a request with an error."""
 
     def __init__(self, status: int, text: str) -> None:
-        """Keep the status; the text is the server's own message where it sent one."""
+        """Keep the HTTP status; the text is the server's message, if it sent one."""
         self.status = status
-        # By field: (field, message) for each of them that was found wrong.
+        # (field, message) of each invalid field.
         self.causes: list[tuple[str, str]] = []
         try:
             answer = json.loads(text)
             text = answer["message"]
             found = (answer.get("details") or {}).get("causes") or ()
-            self.causes = [(one.get("field", ""), one["message"]) for one in found]
+            self.causes = [(cause.get("field", ""), cause["message"]) for cause in found]
         except (ValueError, KeyError, TypeError):
             text = text[:500]
         super().__init__(f"API server: {status}: {text}")
 
 
 class Api:
-    """One connection for each call: calls may come from any thread, before and after an outage."""
+    """A client that opens a connection per call, so it works in any thread and after an outage."""
 
     def __init__(self, pki: Path, address: str, *, token: str = "") -> None:
-        """Take the authority from the lab's folder; without a token be the admin."""
+        """Read the certificates from the lab's folder; without a token, act as the admin."""
         self._pki, self._address = pki, address
         self._tls = ssl.create_default_context(cafile=str(pki / "ca.crt"))
         self._headers = {"Accept": "application/json"}
@@ -59,13 +59,16 @@ class Api:
         self._resources: dict[str, dict[str, Json]] = {}
 
     def with_token(self, token: str) -> "Api":
-        """Return a client that is whoever the token says."""
+        """Return a client that authenticates with a token."""
         return Api(self._pki, self._address, token=token)
 
     def call(
         self, method: str, path: str, body: Any = None, *, kind: str = "", timeout: float = 30
     ) -> Any:
-        """Make one request; the answer is parsed JSON, or text where it is none."""
+        """Send a request; return the parsed JSON of the answer, or its text if it is not JSON.
+
+        Raises ApiError for an HTTP status of 400 or more.
+        """
         connection = http.client.HTTPSConnection(
             self._address, API_PORT, timeout=timeout, context=self._tls
         )
@@ -92,7 +95,7 @@ class Api:
         return found
 
     def find(self, path: str) -> Any:
-        """Read an object; None if there is none."""
+        """Read an object; return None if it does not exist."""
         try:
             return self.get(path)
         except ApiError as error:
@@ -101,27 +104,27 @@ class Api:
             raise
 
     def exists(self, path: str) -> bool:
-        """Whether there is such an object."""
+        """Whether an object exists."""
         return self.find(path) is not None
 
     def create(self, thing: Mapping[str, Any]) -> Json:
-        """Create an object where its kind belongs."""
+        """Create an object; return it as stored."""
         made: Json = self.call("POST", self.collection_of(thing), thing)
         return made
 
     def apply(self, thing: Mapping[str, Any], *, manager: str = "lab") -> Json:
-        """Create or change an object by server-side apply."""
+        """Create or change an object by server-side apply; return it as stored."""
         path = f"{self.path_of(thing)}?fieldManager={manager}&force=true"
         applied: Json = self.call("PATCH", path, thing, kind=_APPLY)
         return applied
 
     def merge_patch(self, path: str, patch: Mapping[str, Any]) -> Json:
-        """Change fields of an object; None removes one."""
+        """Change fields of an object (None removes one); return it as stored."""
         patched: Json = self.call("PATCH", path, patch, kind=_MERGE)
         return patched
 
     def delete(self, path: str, **options: Any) -> bool:
-        """Delete an object, or all of a list; tell whether there was one."""
+        """Delete an object, or all objects of a list; return whether it existed."""
         try:
             self.call("DELETE", path, options or None)
         except ApiError as error:
@@ -138,20 +141,20 @@ class Api:
         what: str = "",
         seconds: float = 30,
     ) -> Any:
-        """Poll an object (None while there is none) until the condition holds; return it."""
+        """Poll an object (None while it does not exist) until the condition holds; return it."""
         deadline = time.monotonic() + seconds
         while True:
             seen = self.find(path)
             if condition(seen):
                 return seen
             if time.monotonic() > deadline:
-                hope = what or f"{path} as hoped for"
+                expected = what or f"{path} in the expected state"
                 state = json.dumps(seen.get("status") if isinstance(seen, dict) else seen)
-                raise LabError(f"no {hope} after {seconds:.0f} s; its status: {state[:600]}")
+                raise LabError(f"no {expected} after {seconds:.0f} s; its status: {state[:600]}")
             time.sleep(0.05)
 
     def is_ready(self) -> bool:
-        """Whether the API server answers and says that it is ready."""
+        """Whether the API server answers that it is ready."""
         try:
             return bool(self.call("GET", "/readyz", timeout=2) == "ok")
         except (OSError, http.client.HTTPException, ApiError):
@@ -176,5 +179,5 @@ class Api:
             main = {r["kind"]: r for r in known if "/" not in r["name"]}
             self._resources[root] = main
         if kind not in self._resources[root]:
-            raise LabError(f"the API server knows no {kind} in {root}: is its CRD there?")
+            raise LabError(f"the API server knows no {kind} in {root}: is its CRD installed?")
         return self._resources[root][kind]

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What can go wrong, in two kinds.
+"""The lab's errors, of two kinds.
 
-`Problem` is something that the person at the keyboard can set right: one line that says what to do.
-`StepFailed` is a step that should have worked: it names the step, the reason and the log to read.
+`Problem` can be fixed by the user: its message is one line that says how. `StepFailed` is a step
+that should have worked: its message names the step, the reason and the log file.
 """
 
 from pathlib import Path
@@ -13,22 +13,22 @@ LOG_LINES = 8  # enough to hold a Go component's last error without its flag dum
 
 
 class LabError(Exception):
-    """Anything that the lab reports by itself; never shown with a traceback."""
+    """An error that the lab reports itself, without a traceback."""
 
     exit_code = 1
 
 
-class Problem(LabError):  # noqa: N818 - the word that its message reads with
+class Problem(LabError):  # noqa: N818 - the user's problem, not the lab's error
     """Bad input or a missing precondition: the message is one line that says what to do."""
 
     exit_code = 2
 
 
-class StepFailed(LabError):  # noqa: N818 - a sentence: the step failed
-    """A step did not do its work."""
+class StepFailed(LabError):  # noqa: N818 - reads as a sentence
+    """A step failed for a reason that the user did not cause."""
 
     def __init__(self, step: str, why: str, *, log: Path | None = None) -> None:
-        """Keep the step's name; the text carries the log's last lines, read now, before `down`."""
+        """Build the message, with the last lines of the log; `down` may remove the log later."""
         self.step = step
         super().__init__("\n".join([f"{step} failed: {why.strip()}", *_tail(log)]))
 

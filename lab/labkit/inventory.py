@@ -3,7 +3,7 @@
 
 """An Ansible inventory of the lab's hosts.
 
-A host of the lab shares the machine's files and processes, so a local connection will do; only the
+A host of the lab shares the machine's files and processes, so connections are local; only the
 Python that runs a module is started in the host's network namespace.
 """
 
@@ -39,11 +39,11 @@ def _variables(at: Places, host: Host) -> dict[str, str | bool]:
     variables: dict[str, str | bool] = {
         "ansible_connection": "local",
         "ansible_python_interpreter": str(_python(at, host)),
-        # Whoever has a lab is root.
+        # A lab's user is root already.
         "ansible_become": False,
     }
     if host.is_node:
-        # A node's containerd has its socket in a mount namespace of its own; this is the same file.
+        # The path of the socket outside the node's mount namespace.
         socket = at.run / host.name / BINDS["/run/containerd"] / Path(SOCKET).name
         client = [str(programs(at).ctr), "--address", str(socket)]
         variables["purelb_install_ctr"] = shlex.join(client)
@@ -51,7 +51,7 @@ def _variables(at: Places, host: Host) -> dict[str, str | bool]:
 
 
 def _python(at: Places, host: Host) -> Path:
-    """Write a program that is Python in a host's network namespace; it goes with the lab."""
+    """Write a script to the run folder that starts Python in a host's network namespace."""
     path = at.run / f"python-{host.name}"
     command = shlex.join(inside(host.netns, [sys.executable]))
     path.write_text(f'#!/bin/sh\nexec {command} "$@"\n')

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The running lab as tests and the demo use it: hosts, faults, commands in hosts, the API.
+"""The facade of a running lab, for tests, the demo and the commands: hosts, faults, API, images.
 
-`Lab.load()` gives the lab that is up. Nothing here starts or ends a lab; see up.py and down.py.
+`Lab.load()` returns the lab that is up; `cluster.lifecycle` starts and ends one.
 """
 
 import subprocess
@@ -13,18 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from labkit.api import Api
-from labkit.cluster import containers, daemons, faults, routing, state
+from labkit.cluster import containers, daemons, faults, node_images, routing, state
 from labkit.cluster.containers import Container
 from labkit.errors import Problem
 from labkit.host import cgroups
 from labkit.host.places import Places, places
-from labkit.host.processes import Process
 from labkit.net.namespaces import inside, ip_json
 from labkit.topology import Host, Topology
 
 
 class Lab:
-    """The lab that is up. Stateless: every answer is the machine's own, of this moment."""
+    """The lab that is up. It keeps no state: every call reads the machine."""
 
     def __init__(self, at: Places, topology: Topology) -> None:
         """Use `Lab.load()`."""
@@ -33,7 +32,7 @@ class Lab:
 
     @staticmethod
     def load() -> "Lab":
-        """Return the running lab, or say how to start one."""
+        """Return the running lab. Raises Problem if there is none."""
         at = places()
         topology = state.load_topology(at)
         if topology is None or not (at.run / "ready").exists():
@@ -42,12 +41,12 @@ class Lab:
 
     @property
     def kubeconfig(self) -> Path:
-        """The admin's kubeconfig."""
+        """The path of the admin's kubeconfig."""
         return self.at.kubeconfig
 
     @property
     def audit_log(self) -> Path:
-        """One JSON line for each request of a ServiceAccount outside kube-system."""
+        """The path of the audit log: a JSON line per request of a non-system ServiceAccount."""
         return self.at.audit_log
 
     @property
@@ -68,15 +67,15 @@ class Lab:
     def run_in(
         self, host: str, argv: Sequence[str], *, check: bool = True, timeout: float = 60
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command in a host's network namespace and wait for it; output is captured."""
+        """Run a command in a host's network namespace, wait for it and capture its output."""
         command = inside(self.topology.host(host).netns, argv)
         return subprocess.run(command, text=True, capture_output=True, check=check, timeout=timeout)
 
     def popen_in(self, host: str, argv: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
-        """Start a command in a host's network namespace; options are those of Popen."""
+        """Start a command in a host's network namespace; the options are those of Popen."""
         command = inside(self.topology.host(host).netns, argv)
         process = subprocess.Popen(command, **options)
-        # What it measures is the lab, not how much of a processor its starter leaves it.
+        # A measuring client must not compete with the test that starts it for processor time.
         cgroups.join(self.at.cgroup, cgroups.CLIENTS, process.pid)
         return process
 
@@ -86,7 +85,7 @@ class Lab:
         return links
 
     def holders(self, vip: str) -> set[str]:
-        """Return the nodes that have an address on any interface but lo."""
+        """Return the names of the nodes with this address on an interface other than lo."""
         return {name for name in self.nodes if self._has(name, vip)}
 
     def _has(self, node: str, vip: str) -> bool:
@@ -102,28 +101,28 @@ class Lab:
         return containers.find_program(self.at, self.topology.node(node), program).pid
 
     def load_image(self, archive: Path, *nodes: str) -> None:
-        """Import an image archive into all nodes, or the named ones."""
+        """Import an image archive into all nodes, or the named ones, that lack its image."""
         chosen = [self.topology.node(n) for n in nodes] or list(self.topology.nodes)
-        containers.load(self.at, archive, chosen)
+        node_images.load(self.at, archive, chosen)
 
     def ctr(self, node: str, *arguments: str) -> str:
-        """Run the client of a node's containerd; return what it printed."""
-        return containers.ctr(self.at, self.topology.node(node), *arguments)
+        """Run the client of a node's containerd; return its output."""
+        return node_images.ctr(self.at, self.topology.node(node), *arguments)
 
     def cut(self, node: str) -> None:
-        """Unplug all cables of a host at the switch."""
+        """Set the switch ports of a host down."""
         faults.set_ports(self.topology, node, up=False)
 
     def mend(self, node: str) -> None:
-        """Plug the cables in again."""
+        """Set the switch ports of a host up."""
         faults.set_ports(self.topology, node, up=True)
 
     def partition(self, node: str) -> None:
-        """Drop what the node and the API server send each other, open connections included."""
+        """Drop all packets between a node and the API server, also of open connections."""
         faults.partition(self.topology, node)
 
     def heal(self, node: str) -> None:
-        """End a partition; no error when there is none."""
+        """End a partition, if there is one."""
         faults.heal(self.topology, node)
 
     def stop_api(self) -> None:
@@ -136,25 +135,28 @@ class Lab:
         faults.wait_for_api(self.at, self.api, seconds=seconds)
 
     def start_routing(self) -> None:
-        """Let the nodes tell the router by BGP what is on their kube-lb0; wait for all sessions."""
+        """Start BGP between router and nodes, which advertise the addresses on their kube-lb0.
+
+        Returns when all sessions are established.
+        """
         routing.start(self.at, self.topology)
 
     def stop_routing(self) -> None:
-        """End that, and remove the routes; no error when there is none."""
+        """Stop BGP, if it runs, and remove its routes."""
         routing.stop(self.at, self.topology)
 
     def show_routing(self) -> str:
-        """Return the router's BGP sessions and the routes that it has from them."""
+        """Return a text with the router's BGP sessions and routes."""
         return routing.show(self.at, self.topology)
 
     def next_hops(self, prefix: str) -> set[str]:
-        """Return the nodes by which the router reaches exactly this prefix, as BGP told it."""
+        """Return the nodes that are next hops of the router's BGP route to exactly this prefix."""
         return routing.next_hops(self.topology, prefix)
 
-    def kill(self, host: str, what: str, signal: str = "KILL") -> Process:
-        """Signal a component, a container's program or a program in a pod; return who it was."""
-        return faults.kill(self.at, self.topology, host, what, signal=signal)
+    def kill(self, host: str, what: str, signal: str = "KILL") -> int:
+        """Signal a component, a container or a program in a pod; return its pid."""
+        return faults.kill(self.at, self.topology, host, what, signal=signal).pid
 
-    def start(self, host: str, what: str) -> Process:
-        """Start a component again that was killed."""
-        return daemons.start_again(self.at, self.topology.host(host), what).process
+    def start(self, host: str, what: str) -> int:
+        """Restart a component that was killed; return its pid."""
+        return daemons.start_again(self.at, self.topology.host(host), what).process.pid

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which hosts the lab has, on which lans, with which names and addresses. Pure: no I/O, no state.
+"""The lab's hosts, lans, names and addresses. Pure: no I/O, no state.
 
-Every address is a function of the lan's and the host's number, so that a test can tell from an
-address where it belongs: 172.28.<lan>.<host> and fd28:0:0:<lan>::<host>, MACs likewise. Only what
-lies in the machine's own namespace differs from lab to lab: names, and the addresses of one link.
+Every address follows from the numbers of lan and host: 172.28.<lan>.<host> and
+fd28:0:0:<lan>::<host>, MAC addresses likewise. Labs of different numbers differ only in names that
+exist in the machine's own namespace, and in the addresses of the one link there.
 """
 
 import re
@@ -15,9 +15,9 @@ from typing import Any
 
 from labkit.errors import Problem
 
-MAX_NODES = 200  # hosts .11 to .210, which leaves the rest of a /24 to VIP pools
-MAX_LANS = 9
-MAX_LABS = 16  # at once on one machine
+MAX_NODES = 200  # hosts .11 to .210; the rest of the /24 is for VIP pools
+
+MAX_LABS = 16  # on one machine at the same time
 FIRST_NODE = 10
 API_PORT = 6443
 
@@ -29,7 +29,7 @@ _PLACE = re.compile(r"(?P<node>n[1-9]\d*)=(?P<lans>lan[1-9](?:,lan[1-9])*)")
 
 @dataclass(frozen=True)
 class Interface:
-    """A cable's end in a host; `port` is the name of its other end, at the switch."""
+    """An interface of a host; `port` is the other end of its cable, at the switch."""
 
     name: str
     lan: str
@@ -41,7 +41,7 @@ class Interface:
 
 @dataclass(frozen=True)
 class Host:
-    """A network namespace with cables; a node also has a number, and pod subnets from it."""
+    """A network namespace with interfaces; a node also has a number, and pod subnets from it."""
 
     name: str
     netns: str
@@ -55,7 +55,7 @@ class Host:
 
     @property
     def v4(self) -> str:
-        """The address on the first lan: the node's InternalIP."""
+        """The IPv4 address on the first lan: the node's InternalIP."""
         return self.interfaces[0].v4
 
     @property
@@ -65,22 +65,22 @@ class Host:
 
     @property
     def pods_v4(self) -> str:
-        """The addresses of this node's pods."""
+        """The IPv4 subnet of this node's pods."""
         return f"10.244.{self.number}.0/24"
 
     @property
     def pods_v6(self) -> str:
-        """The IPv6 addresses of this node's pods."""
+        """The IPv6 subnet of this node's pods."""
         return f"fd00:244:0:{self.number:x}::/64"
 
     def on(self, lan: str) -> Interface | None:
-        """Return the interface on that lan, if there is one."""
+        """Return the interface on a lan; None if there is none."""
         return next((i for i in self.interfaces if i.lan == lan), None)
 
 
 @dataclass(frozen=True)
 class Topology:
-    """The whole plan of the lab of this number."""
+    """The complete plan of one lab."""
 
     number: int
     lans: tuple[str, ...]
@@ -88,23 +88,23 @@ class Topology:
 
     @property
     def switch(self) -> str:
-        """The namespace with the bridges, one for each lan."""
+        """The namespace with the bridges, one per lan."""
         return f"{prefix_of(self.number)}switch"
 
     @property
     def host_link(self) -> str:
-        """The one link in the machine's own namespace."""
+        """The name of the one link in the machine's own namespace."""
         return f"{prefix_of(self.number)}host"
 
     @property
     def link_v4(self) -> tuple[str, str]:
-        """The addresses of that link, with their length: the machine's, the control host's."""
-        first = 4 * self.number + 1  # a /30 for each lab
+        """Addresses with prefix length of that link: the machine's end, the control host's end."""
+        first = 4 * self.number + 1  # a /30 per lab
         return f"172.28.255.{first}/30", f"172.28.255.{first + 1}/30"
 
     @property
     def link_v6(self) -> tuple[str, str]:
-        """The IPv6 addresses of that link."""
+        """The IPv6 addresses of that link, like `link_v4`."""
         first = 4 * self.number + 1
         return f"fd28:0:0:ff::{first:x}/126", f"fd28:0:0:ff::{first + 1:x}/126"
 
@@ -115,7 +115,7 @@ class Topology:
 
     @property
     def api_v6(self) -> str:
-        """Its IPv6 address."""
+        """The API server's IPv6 address for clients outside the lab."""
         return self.link_v6[1].partition("/")[0]
 
     @property
@@ -125,11 +125,11 @@ class Topology:
 
     @property
     def namespaces(self) -> tuple[str, ...]:
-        """Every network namespace that the lab makes under its own name."""
+        """The names of all network namespaces of the lab."""
         return (self.switch, *(h.netns for h in self.hosts))
 
     def host(self, name: str) -> Host:
-        """Find a host by name."""
+        """Return a host by name. Raises Problem if there is none."""
         for host in self.hosts:
             if host.name == name:
                 return host
@@ -137,7 +137,7 @@ class Topology:
         raise Problem(f"there is no host {name!r} in this lab: use one of {known}")
 
     def node(self, name: str) -> Host:
-        """Find a node by name."""
+        """Return a node by name. Raises Problem if there is none."""
         for node in self.nodes:
             if node.name == name:
                 return node
@@ -145,12 +145,12 @@ class Topology:
         raise Problem(f"there is no node {name!r} in this lab: use one of {known}")
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data for the state file."""
+        """Return the topology as JSON data for the state file."""
         return asdict(self)
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> "Topology":
-        """Read what `to_json` wrote."""
+        """Return the topology that `to_json` returned as data."""
         hosts = (
             Host(
                 name=h["name"],
@@ -164,7 +164,7 @@ class Topology:
 
 
 def prefix_of(number: int) -> str:
-    """Return what the names begin with that a lab takes on the machine."""
+    """Return the prefix of the names that a lab uses on the machine."""
     return f"lab{number or ''}-"
 
 
@@ -174,12 +174,12 @@ def v4_of(lan: str, number: int) -> str:
 
 
 def v6_of(lan: str, number: int) -> str:
-    """Return the IPv6 address of host `number` on a lan; it ends in the same digits as the v4."""
+    """Return the IPv6 address of host `number` on a lan; its last digits are those of the IPv4."""
     return f"fd28:0:0:{lan.removeprefix('lan')}::{number}"
 
 
 def parse_placements(texts: Iterable[str], *, nodes: int) -> dict[str, tuple[str, ...]]:
-    """Read `n3=lan2` or `n2=lan1,lan2`; the first lan is the one with the default route."""
+    """Parse `n3=lan2` or `n2=lan1,lan2` into {node: lans}; the first lan has the default route."""
     placed: dict[str, tuple[str, ...]] = {}
     for text in texts:
         match = _PLACE.fullmatch(text)
@@ -195,7 +195,7 @@ def parse_placements(texts: Iterable[str], *, nodes: int) -> dict[str, tuple[str
 
 
 def plan(*, nodes: int, number: int = 0, placements: Iterable[str] = ()) -> Topology:
-    """Lay out control, router and client, and `nodes` nodes, on lan1 unless placed elsewhere."""
+    """Return the topology: control, router, client and nodes, on lan1 unless placed elsewhere."""
     if not 1 <= nodes <= MAX_NODES:
         raise Problem(f"--nodes {nodes}: a lab has 1 to {MAX_NODES} nodes")
     placed = parse_placements(placements, nodes=nodes)

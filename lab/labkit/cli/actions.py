@@ -1,11 +1,15 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What each command does: it gets the parsed arguments and returns an exit code."""
+"""The commands: each gets the parsed arguments and returns an exit code.
+
+Commands that need a running lab call methods of `Lab`, the others functions of `lifecycle`.
+"""
 
 import argparse
 import os
 import subprocess
+from collections.abc import Callable
 
 from labkit import inventory as inventory_module
 from labkit.cli import logs
@@ -17,6 +21,23 @@ from labkit.images import buildah
 from labkit.images.programs import programs
 from labkit.lab import Lab
 from labkit.net.namespaces import inside
+
+Action = Callable[[argparse.Namespace], int]
+
+
+def on_lab(method: Callable[..., object], *names: str) -> Action:
+    """Return a command that calls a method of the running lab with the named arguments.
+
+    It prints what the method returns, unless that is None.
+    """
+
+    def act(args: argparse.Namespace) -> int:
+        result = method(Lab.load(), *(getattr(args, name) for name in names))
+        if result is not None:
+            print(result)
+        return 0
+
+    return act
 
 
 def setup(_args: argparse.Namespace) -> int:
@@ -71,15 +92,9 @@ def inventory(_args: argparse.Namespace) -> int:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Run `lab exec`."""
+    """Run `lab exec`, and `lab client`, whose host is always the client."""
     host = Lab.load().topology.host(args.host)
     return subprocess.run(inside(host.netns, _words(args.argv)), check=False).returncode
-
-
-def client(args: argparse.Namespace) -> int:
-    """Run `lab client`."""
-    args.host = "client"
-    return execute(args)
 
 
 def kubectl(args: argparse.Namespace) -> int:
@@ -98,31 +113,7 @@ def load(args: argparse.Namespace) -> int:
     """Run `lab load`."""
     lab = Lab.load()
     lab.load_image(args.archive, *args.node)
-    print(f"loaded {args.archive.name} on {', '.join(args.node or lab.nodes)}")
-    return 0
-
-
-def cut(args: argparse.Namespace) -> int:
-    """Run `lab cut`."""
-    Lab.load().cut(args.host)
-    return 0
-
-
-def mend(args: argparse.Namespace) -> int:
-    """Run `lab mend`."""
-    Lab.load().mend(args.host)
-    return 0
-
-
-def partition(args: argparse.Namespace) -> int:
-    """Run `lab partition`."""
-    Lab.load().partition(args.node)
-    return 0
-
-
-def heal(args: argparse.Namespace) -> int:
-    """Run `lab heal`."""
-    Lab.load().heal(args.node)
+    print(f"{args.archive.name} is on {', '.join(args.node or lab.nodes)}")
     return 0
 
 
@@ -138,26 +129,8 @@ def api(args: argparse.Namespace) -> int:
 
 def routing(args: argparse.Namespace) -> int:
     """Run `lab routing`."""
-    lab = Lab.load()
-    if args.what == "start":
-        lab.start_routing()
-    elif args.what == "stop":
-        lab.stop_routing()
-    else:
-        print(lab.show_routing())
-    return 0
-
-
-def kill(args: argparse.Namespace) -> int:
-    """Run `lab kill`."""
-    print(Lab.load().kill(args.host, args.what, args.signal).pid)
-    return 0
-
-
-def start(args: argparse.Namespace) -> int:
-    """Run `lab start`."""
-    print(Lab.load().start(args.host, args.what).pid)
-    return 0
+    methods = {"start": Lab.start_routing, "stop": Lab.stop_routing, "show": Lab.show_routing}
+    return on_lab(methods[args.what])(args)
 
 
 def soak(args: argparse.Namespace) -> int:
@@ -171,7 +144,7 @@ def show_logs(args: argparse.Namespace) -> int:
 
 
 def keep_links(_args: argparse.Namespace) -> int:
-    """Run the daemon that puts links back."""
+    """Run the daemon that restores deleted links."""
     from labkit.cluster import keeper, state  # noqa: PLC0415 - no other command needs it
 
     topology = state.load_topology(places())

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Find and show logs: the components' and the pods'."""
+"""Find and show the logs of components and pods."""
 
 import subprocess
 from pathlib import Path
@@ -11,7 +11,7 @@ from labkit.host.places import Places
 
 
 def find(at: Places) -> dict[str, Path]:
-    """Return the logs by name: `n1.kubelet`, or `n1/namespace/pod/container/0` for a pod's."""
+    """Return the log files by name: `n1.kubelet`, or `n1/namespace/pod/container/0` of a pod."""
     found = {p.stem: p for p in sorted((at.run / "logs").glob("*.[lj]*"))}
     for path in sorted(at.run.glob("*/pods/*/*/*.log")):
         node = path.relative_to(at.run).parts[0]
@@ -21,7 +21,7 @@ def find(at: Places) -> dict[str, Path]:
 
 
 def show(at: Places, name: str | None, *, follow: bool, lines: int) -> int:
-    """List the logs, or print the end of those whose name contains a word."""
+    """List the logs, or print the end of those whose names contain `name`; return an exit code."""
     known = find(at)
     if not known:
         raise Problem("there are no logs: no lab is up; start one with 'lab up'")

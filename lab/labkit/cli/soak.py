@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Go up and down again and again: the proof that the lab is dependable and leaves nothing behind.
+"""Start and end a lab many times, to prove that it starts reliably and leaves nothing behind.
 
-After each `down` the machine must look as before the first `up`, by what the lab says of itself
-and by a look at the machine that does not ask whose a thing is. No other lab may come or go then.
+After each `down` the machine must look as before the first `up`: the lab finds nothing of its own,
+and a snapshot of the machine is unchanged. No other lab may start or end meanwhile.
 """
 
 import statistics
@@ -29,7 +29,7 @@ _WATCHED = (
 
 
 def soak(at: Places, *, times: int, nodes: int) -> bool:
-    """Do it so many times; tell whether no run failed or left something."""
+    """Run that many rounds; return whether each was clean."""
     wanted = topology.plan(number=at.number, nodes=nodes)
     with state.locked(at.lock, "soak"):
         if state.load_topology(at):
@@ -48,7 +48,7 @@ def soak(at: Places, *, times: int, nodes: int) -> bool:
 
 
 def snapshot() -> frozenset[str]:
-    """Return what a lab could leave on the machine, whoever owns it now."""
+    """Return everything of the kinds that a lab could leave on the machine, whatever its owner."""
     seen = [f"link {p.name}" for p in Path("/sys/class/net").iterdir()]
     seen += [f"netns {p.name}" for p in NETNS_DIR.glob("*")]
     mounts = Path("/proc/self/mounts").read_text()

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The cluster's own certificate authority: who may be whom.
+"""The cluster's certificate authority and certificates.
 
-Every client of the API proves its name by a certificate of this authority, as in a cluster made
-by kubeadm: there are no static tokens. Keys live as long as the run folder.
+Every client of the API authenticates with a certificate of this authority, as in a cluster made
+by kubeadm; there are no static tokens. Keys exist as long as the run folder.
 """
 
 import base64
@@ -17,22 +17,22 @@ from labkit.errors import StepFailed
 from labkit.topology import Host, Topology
 
 _DAYS = "30"  # longer than any lab lives, short enough that a leaked key is soon worthless
-# Made as if an hour ago, as kubeadm does it: a node whose clock is behind trusts them, too.
+# Backdated by an hour, as by kubeadm: a node whose clock is slow accepts them too.
 _AGE = "-1h"
 
 
 @dataclass(frozen=True)
 class Identity:
-    """Subject and uses of one certificate."""
+    """Subject and usages of one certificate."""
 
     file: str
     name: str
     group: str = ""
-    hosts: tuple[str, ...] = ()  # alternative names, of a server
+    hosts: tuple[str, ...] = ()  # subject alternative names of a server
 
     @property
     def section(self) -> str:
-        """Return the openssl configuration of its extensions."""
+        """The section of the openssl configuration with the certificate's extensions."""
         uses = "clientAuth,serverAuth" if self.hosts else "clientAuth"
         lines = [f"[{self.file}]", "basicConstraints=CA:FALSE", f"extendedKeyUsage={uses}"]
         if self.hosts:
@@ -41,7 +41,7 @@ class Identity:
 
     @property
     def subject(self) -> str:
-        """Return what openssl calls the subject."""
+        """The subject in openssl's notation."""
         return f"/O={self.group}/CN={self.name}" if self.group else f"/CN={self.name}"
 
 
@@ -50,7 +50,7 @@ def _alt_name(host: str) -> str:
 
 
 def identities(topology: Topology) -> list[Identity]:
-    """List the servers and clients of the cluster, with the names that Kubernetes expects."""
+    """Return the identities of the cluster's servers and clients, the API server's first."""
     control = topology.host("control")
     service = ("kubernetes", "kubernetes.default", "kubernetes.default.svc")
     api = Identity(
@@ -86,7 +86,7 @@ def _kubelet(node: Host) -> Identity:
 
 
 def make(topology: Topology, folder: Path) -> None:
-    """Write ca, one pair for each identity, and the ServiceAccounts' signing key."""
+    """Write the CA, a key pair for each identity, and the key that signs ServiceAccount tokens."""
     folder.mkdir(mode=0o700)
     everyone = identities(topology)
     ca = "[ca]\nbasicConstraints=critical,CA:TRUE\nkeyUsage=critical,keyCertSign,cRLSign"
@@ -123,7 +123,7 @@ def _openssl(folder: Path, *argv: str) -> None:
 
 
 def kubeconfig(folder: Path, identity: str, server: str) -> str:
-    """Return a kubeconfig that stands by itself: certificates are inside."""
+    """Return a kubeconfig with embedded certificates."""
 
     def embedded(name: str) -> str:
         return base64.b64encode((folder / name).read_bytes()).decode()

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The control host's components and their command lines. Pure but for the audit policy's file.
+"""The command lines of the control host's components. Pure: no I/O.
 
-Flags that are not here keep their defaults: the cluster should behave as people's clusters do.
+All other flags keep their defaults, so that the cluster behaves like a user's.
 """
 
 from pathlib import Path
@@ -13,12 +13,12 @@ from labkit.topology import Topology
 
 ETCD = "http://127.0.0.1:2379"
 
-# A crashed node is seen after about 20 s instead of 50 s, so that a test of it ends soon; still
-# four renewals of a kubelet's Lease (see nodes.py), or a busy machine would look like a crash.
+# A crashed node is detected after about 20 s instead of 50 s, which shortens tests. The period has
+# room for four renewals of a kubelet's Lease (nodes.py): a busy machine does not look crashed.
 NODE_GRACE = "20s"
-TOLERATION = "20"  # seconds a pod stays on a dead node; 300 by default
+TOLERATION = "20"  # seconds that a pod stays on a dead node; the default is 300
 
-# Who asks how often is what tests count; the cluster's own controllers would drown it.
+# For tests that count requests; those of the cluster's own controllers are left out.
 AUDIT_POLICY = """\
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -31,7 +31,7 @@ rules:
 
 
 def etcd(run: Path) -> list[str]:
-    """Return the command line of the store; nothing in it outlives the lab, so it need not sync."""
+    """Return the command line of etcd; it never syncs, as its data ends with the lab."""
     peers = "http://127.0.0.1:2380"
     return [
         "etcd",
@@ -68,7 +68,7 @@ def apiserver(topology: Topology, run: Path) -> list[str]:
         f"--kubelet-client-certificate={pki}/kubelet-client.crt",
         f"--kubelet-client-key={pki}/kubelet-client.key",
         "--kubelet-preferred-address-types=InternalIP",
-        # Webhooks are called at a Pod's address: this host has routes to Pods, but no kube-proxy.
+        # Calls webhooks at Pod addresses: this host has routes to Pods, but no kube-proxy.
         "--enable-aggregator-routing=true",
         f"--default-not-ready-toleration-seconds={TOLERATION}",
         f"--default-unreachable-toleration-seconds={TOLERATION}",
@@ -79,7 +79,7 @@ def apiserver(topology: Topology, run: Path) -> list[str]:
 
 
 def controller_manager(run: Path) -> list[str]:
-    """Return the command line of the controllers, garbage collection among them."""
+    """Return the command line of the controller manager."""
     return [
         "kube-controller-manager",
         f"--kubeconfig={run}/kube-controller-manager.kubeconfig",
@@ -88,7 +88,7 @@ def controller_manager(run: Path) -> list[str]:
         "--use-service-account-credentials=true",
         "--leader-elect=false",
         f"--node-monitor-grace-period={NODE_GRACE}",
-        # It starts by asking for a token for each controller: 3 s at the default rate of 20/s.
+        # At its start it requests a token per controller: 3 s at the default rate of 20/s.
         "--kube-api-qps=200",
         "--kube-api-burst=400",
     ]

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Start a component on a host, and start it again as it was.
+"""Start components on hosts, and restart them with the same command line.
 
-A node's programs join the mount namespace that the node's holder made. When the holder is gone,
-any other program of the node still has that namespace open.
+A node's programs join the mount namespace that its holder process made. If the holder has ended,
+they join that of any other program of the node.
 """
 
 from pathlib import Path
@@ -22,12 +22,12 @@ HOLDER = "mounts"
 
 
 def log_of(at: Places, key: str) -> Path:
-    """Return the log file of a daemon."""
+    """Return the path of a daemon's log."""
     return at.run / "logs" / f"{key}.log"
 
 
 def start_holder(at: Places, host: Host) -> Daemon:
-    """Start the process that dresses and keeps a node's mount namespace."""
+    """Start the process that sets up a node's mount namespace and keeps it open."""
     argv = ["unshare", "--mount", "--", "sh", str(at.run / host.name / "mounts.sh")]
     return _start(at, host, HOLDER, argv, in_mounts=False)
 
@@ -38,7 +38,7 @@ def start(at: Places, host: Host, name: str, argv: list[str], *, in_mounts: bool
 
 
 def start_again(at: Places, host: Host, name: str) -> Daemon:
-    """Start a component that has ended, with the command line it had."""
+    """Restart a component that has ended. Raises Problem if it runs."""
     daemon = find(at, host, name)
     if daemon.process.is_alive:
         raise Problem(f"{name} runs on {host.name} already (pid {daemon.process.pid})")
@@ -48,7 +48,7 @@ def start_again(at: Places, host: Host, name: str) -> Daemon:
 
 
 def find(at: Places, host: Host, name: str) -> Daemon:
-    """Return the record of a component."""
+    """Return the record of a component. Raises Problem if the host has none of that name."""
     known = {d.name: d for d in state.load_daemons(at).values() if d.host == host.name}
     if name not in known:
         raise Problem(f"{host.name} has no component {name!r}: it has {', '.join(known) or 'none'}")
@@ -68,10 +68,10 @@ def _start(at: Places, host: Host, name: str, argv: list[str], *, in_mounts: boo
 
 
 def mount_keeper(at: Places, host: Host) -> int:
-    """Return a living process inside the node's mount namespace."""
+    """Return the pid of a process in the node's mount namespace."""
     keeper = _find_keeper(at, host)
     if keeper is None:
-        raise Problem(f"nothing of {host.name} runs any more: take the lab down and up again")
+        raise Problem(f"no process of {host.name} runs any more: take the lab down and up again")
     return keeper
 
 
@@ -86,7 +86,7 @@ def _find_keeper(at: Places, host: Host) -> int | None:
 
 
 def check_alive(at: Places, daemon: Daemon) -> None:
-    """Fail with the daemon's own last words when it has ended."""
+    """Raise StepFailed, with the end of the daemon's log, if it has ended."""
     if not daemon.process.is_alive:
         why = f"{daemon.name} of {daemon.host} ended"
         raise StepFailed(daemon.name, why, log=log_of(at, daemon.key))

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Take a lab down: find what is its own, end it, and leave nothing behind.
+"""Take a lab down: find everything of it and remove it.
 
-Nothing here relies on `up` having come to its end, nor on any file in the run folder: processes
-are found by mark, namespace, cgroup and parent, namespaces and links by record or by mark.
+This works after an interrupted `up` and without the files of the run folder: processes are found by
+mark, namespace, cgroup and parent, namespaces and links by record or mark.
 """
 
 import shutil
@@ -21,11 +21,11 @@ from labkit.net import network
 from labkit.net.namespaces import ip_batch, path_of
 from labkit.topology import prefix_of
 
-_ROUNDS = 20  # a dying program may have started another between the look and the kill
+_ROUNDS = 20  # a program may start another between the search and the kill
 
 
 def take_down(at: Places) -> bool:
-    """End everything of this lab; tell whether there was anything."""
+    """Remove everything of this lab; return whether there was anything."""
     names = own_namespaces(at)
     found = at.run.exists() or bool(names)
     found |= _end_processes(at, names)
@@ -41,9 +41,9 @@ def take_down(at: Places) -> bool:
 
 
 def own_namespaces(at: Places) -> list[str]:
-    """List this lab's namespaces that exist: marked as its own, or recorded by `up` and unmarked.
+    """Return this lab's existing namespaces: those with its mark, and recorded ones without a mark.
 
-    A recorded name may have become another lab's, after this one was killed.
+    A recorded name may belong to another lab by now, if this one was killed.
     """
     topology = state.load_topology(at)
     recorded = topology.namespaces if topology else ()
@@ -57,7 +57,7 @@ def own_namespaces(at: Places) -> list[str]:
 
 
 def leftovers(at: Places) -> list[str]:
-    """Say what of a lab is on the machine: empty after `down`."""
+    """Return descriptions of everything of a lab on the machine; empty after `down`."""
     names = own_namespaces(at)
     inodes = frozenset(inode(path_of(n)) for n in names) - {0}
     left = [f"namespace {name}" for name in names]
@@ -88,13 +88,13 @@ def _mounts(at: Places) -> list[str]:
 
 
 def _unmount(at: Places) -> None:
-    """Undo mounts in the machine's own namespace; only an old kernel or a bug leaves one."""
+    """Remove mounts in the machine's own namespace; only an old kernel or a bug leaves one."""
     for point in reversed(_mounts(at)):
         subprocess.run(["umount", "--lazy", point], capture_output=True, check=False)
 
 
 def _remove_files(folder: Path) -> None:
-    """Remove the run folder; mounts of a namespace that is just dying may hold it a moment."""
+    """Remove the run folder; retries for 5 s, as mounts of an ending namespace may keep it busy."""
     deadline = time.monotonic() + 5
     while folder.exists():
         try:

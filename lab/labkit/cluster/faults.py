@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Faults that a test makes and ends: a cut cable, a partition from the API, a killed program.
+"""Faults that a test starts and ends: a cut cable, a partition from the API, a killed program.
 
-Each one is a fact of the kernel (a port that is down, a packet filter, a signal), so that what is
-tested sees what it would see in a machine room.
+Each is made in the kernel (a port that is down, a packet filter, a signal), so the programs under
+test see what they would see in a data centre.
 """
 
 import signal as signals
@@ -19,21 +19,21 @@ from labkit.net.namespaces import inside, ip_batch
 from labkit.topology import Host, Topology
 
 _TABLE = "inet lab_partition"
-_GONE = 30.0  # seconds for a killed program to leave the kernel; long, as the machine may be busy
+_GONE = 30.0  # seconds until a killed program must have ended; long, as the machine may be busy
 
 
 def set_ports(topology: Topology, host: str, *, up: bool) -> None:
-    """Set the switch's end of a host's cables up or down: the host sees its carrier go."""
+    """Set the switch's end of a host's cables up or down; the host's interfaces lose carrier."""
     word = "up" if up else "down"
     ports = [i.port for i in topology.host(host).interfaces]
     ip_batch([f"link set {port} {word}" for port in ports], namespace=topology.switch)
 
 
 def partition_rules(node: Host) -> str:
-    """Return the packet filter of the control host that makes it deaf and mute to a node.
+    """Return the packet filter on the control host that drops all packets from and to a node.
 
-    By address in both directions, the pods' addresses too; and by the node's MAC addresses, as a
-    VIP on the node may be a source address as well.
+    It matches the addresses of the node and its pods in both directions, and the node's MAC
+    addresses, because the node may also use a VIP as source address.
     """
     v4 = ", ".join([*(i.v4 for i in node.interfaces), node.pods_v4])
     v6 = ", ".join([*(i.v6 for i in node.interfaces), node.pods_v6])
@@ -56,14 +56,14 @@ table {_TABLE}_{node.name} {{
 
 
 def partition(topology: Topology, node: str) -> None:
-    """Load the filter; a second time is no error."""
+    """Load the packet filter, or replace it."""
     host = topology.node(node)
     table = f"{_TABLE}_{host.name}"
     _nft(topology, f"table {table}\ndelete table {table}\n{partition_rules(host)}")
 
 
 def heal(topology: Topology, node: str) -> None:
-    """Remove the filter; no error when there is none."""
+    """Remove the packet filter, if there is one."""
     table = f"{_TABLE}_{topology.node(node).name}"
     _nft(topology, f"table {table}\ndelete table {table}\n")
 
@@ -81,13 +81,13 @@ def _nft(topology: Topology, text: str) -> None:
 
 
 def kill(at: Places, topology: Topology, host: str, what: str, *, signal: str = "KILL") -> Process:
-    """Signal a component or a program in a pod; after KILL wait until it is gone."""
+    """Signal a component or a program in a pod; after KILL wait until it has ended."""
     number = _signal(signal)
     process = _find(at, topology.host(host), what)
     if not process.send(number):
         raise Problem(f"{what} does not run on {host}: start it with 'lab start {host} {what}'")
     if number == signals.SIGKILL and not wait_until(lambda: not process.is_alive, seconds=_GONE):
-        raise StepFailed(what, f"killed, but not gone after {_GONE:.0f} s (pid {process.pid})")
+        raise StepFailed(what, f"killed, but still there after {_GONE:.0f} s (pid {process.pid})")
     return process
 
 
@@ -105,7 +105,7 @@ def _find(at: Places, host: Host, what: str) -> Process:
     if what in components:
         return components[what].process
     if not host.is_node:
-        return daemons.find(at, host, what).process  # says what there is
+        return daemons.find(at, host, what).process  # raises, and lists the components
     return containers.find_program(at, host, what)
 
 

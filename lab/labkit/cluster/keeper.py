@@ -1,11 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Puts a node's kube-lb0 back when somebody deletes it.
+"""A daemon of the lab that recreates a node's kube-lb0 after it was deleted.
 
-Agents make and delete a link of that name as type dummy. Where the kernel has no such type the
-lab's stand-in must come back by itself, as an agent could not make it. Runs as a daemon of the
-lab and wakes up on link events only.
+Agents create and delete a link of that name with type dummy. On a kernel without that type an
+agent cannot create it, so the lab recreates its substitute. Only link events wake the daemon.
 """
 
 import contextlib
@@ -29,7 +28,7 @@ def command() -> list[str]:
 
 
 def run(topology: Topology) -> None:
-    """Watch every node's links, for ever."""
+    """Watch every node's links and recreate kube-lb0; never returns."""
     with selectors.DefaultSelector() as watch:
         for node in topology.nodes:
             watch.register(_events_of(node), selectors.EVENT_READ, node)
@@ -41,7 +40,7 @@ def run(topology: Topology) -> None:
 
 
 def put_back(node: Host) -> None:
-    """Make the link unless it is there."""
+    """Create the link unless it exists."""
     if not ip_json(node.netns, "link", "show", "dev", DUMMY):
         ip_batch(dummy_commands(), namespace=node.netns, force=True)
 
@@ -55,7 +54,7 @@ def _events_of(node: Host) -> socket.socket:
 
 
 def _drain(events: object) -> None:
-    # Also an overrun ends here: the link itself is looked at either way.
+    # An overrun of the buffer does not matter: the caller looks for the link itself.
     assert isinstance(events, socket.socket)  # noqa: S101 - for the type checker
     with contextlib.suppress(OSError):
         while events.recv(65536):

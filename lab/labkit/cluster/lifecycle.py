@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What `lab setup`, `up`, `down` and `status` do, and in which order.
+"""The sequence of steps of `lab up`, `down` and `status`.
 
-`up` leaves a whole lab or none: whatever interrupts it, it takes down what it began; what a killed
-one left is taken down by the next `up` or `down`.
+`up` leaves a complete lab or none: if it is interrupted, it takes down what it has started. What a
+killed `up` leaves is taken down by the next `up` or `down`.
 """
 
 import os
@@ -26,14 +26,14 @@ from labkit.topology import Topology
 Handler = Callable[[int, FrameType | None], None] | signal.Handlers
 
 
-class Interrupted(LabError):  # noqa: N818 - nobody erred
-    """A signal asked to stop."""
+class Interrupted(LabError):  # noqa: N818 - not an error
+    """A signal interrupted the command."""
 
     exit_code = 130
 
 
 def up(at: Places, *, nodes: int, placements: Sequence[str]) -> None:
-    """Start a lab, unless just this one is up."""
+    """Start a lab, unless one with the same topology is up."""
     wanted = topology.plan(number=at.number, nodes=nodes, placements=placements)
     with state.locked(at.lock, "up"):
         if _is_up(at, wanted):
@@ -58,14 +58,14 @@ def _is_up(at: Places, wanted: Topology) -> bool:
 
 def start(at: Places, wanted: Topology, *, watch: Stopwatch) -> None:
     """Bring a lab up; take it down again when that fails or is interrupted."""
-    # Also short-lived commands carry the mark: one may outlive an `up` that was killed.
+    # Short-lived commands inherit the mark too: one may outlive an `up` that was killed.
     os.environ[MARK] = str(at.run)
     try:
         with _interruptible():
             bring_up(at, wanted, watch=watch)
     except BaseException:
         with _uninterruptible():
-            watch.stage("taking down what was begun")
+            watch.stage("taking down what was started")
             down.take_down(at)
         raise
 
@@ -83,7 +83,7 @@ def _interruptible() -> Iterator[None]:
 
 @contextmanager
 def _uninterruptible() -> Iterator[None]:
-    """Let cleaning up come to its end."""
+    """Ignore signals while the clean-up runs."""
     with _handled(signal.SIG_IGN):
         yield
 
@@ -100,7 +100,7 @@ def _handled(handler: Handler) -> Iterator[None]:
 
 
 def take_down(at: Places) -> None:
-    """End the lab, whatever state it is in."""
+    """End the lab, whatever its state."""
     with state.locked(at.lock, "down"):
         watch = Stopwatch()
         was_up = down.take_down(at)
@@ -109,7 +109,7 @@ def take_down(at: Places) -> None:
 
 
 def _print_nodes(api: Api, plan: Topology) -> bool:
-    """Print what the API server says of the nodes; tell whether all are Ready."""
+    """Print the state of each node by the API server; return whether all are Ready."""
     if not api.is_ready():
         print("the API server does not answer, or is not ready")
         return False
@@ -120,7 +120,7 @@ def _print_nodes(api: Api, plan: Topology) -> bool:
 
 
 def status(at: Places) -> bool:
-    """Print what runs; tell whether all is well."""
+    """Print hosts, daemons and nodes; return whether all run and are Ready."""
     plan = state.load_topology(at)
     if plan is None:
         print("no lab is up: start one with 'lab up'")
@@ -136,5 +136,5 @@ def status(at: Places) -> bool:
     done = (at.run / "ready").exists()
     if done:
         healthy &= _print_nodes(Api(at.run / "pki", plan.api_v4), plan)
-    print(f"kubeconfig: {at.kubeconfig}" if done else "'lab up' has not come to its end")
+    print(f"kubeconfig: {at.kubeconfig}" if done else "'lab up' has not finished")
     return healthy and done

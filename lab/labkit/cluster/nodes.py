@@ -3,8 +3,9 @@
 
 """A node's files and command lines: mount namespace, containerd, CNI, kubelet, kube-proxy.
 
-All that these programs write under /run, /var/lib and /var/log goes to folders of the node, by
-overlays in a mount namespace that kubelet and containerd share. The machine sees none of it.
+Whatever these programs write under /run, /var/lib and /var/log goes to folders of the node, by
+overlays in a mount namespace that kubelet and containerd share. The machine's folders stay as they
+are.
 """
 
 import json
@@ -14,8 +15,8 @@ from labkit import topology as plan
 from labkit.images.bases import PAUSE
 from labkit.topology import Host
 
-# Path inside the node's mount namespace -> folder of the node. Each is a plain directory, because
-# overlayfs does not take another overlay as its upper layer, which containerd's snapshots need.
+# Path inside the node's mount namespace -> folder of the node. These are bind mounts, because
+# containerd's snapshots are overlays, and an overlay cannot be the upper layer of another.
 BINDS = {
     "/run/containerd": "run",
     "/var/lib/containerd": "images",
@@ -65,10 +66,10 @@ def write_files(host: Host, folder: Path, *, pki: Path, cgroup: str) -> None:
 
 
 def mount_script(folder: Path) -> str:
-    """Return the script that dresses a fresh mount namespace and then keeps it.
+    """Return the script that sets up a new mount namespace and then keeps it open.
 
-    The mounts are shared among the node's own processes (pods must see the kubelet's token
-    volumes), never with the machine.
+    The mounts are shared among the node's processes (pods must see the kubelet's token volumes),
+    but never with the machine.
     """
     lines = ["set -e", "mount --make-rprivate /"]
     for path, name in OVERLAYS.items():
@@ -81,7 +82,7 @@ def mount_script(folder: Path) -> str:
 
 
 def cni(host: Host) -> dict[str, object]:
-    """Return the CNI configuration: a bridge, and addresses of both families."""
+    """Return the CNI configuration: a bridge and addresses of both families."""
     ipam = {
         "type": "host-local",
         "ranges": [[{"subnet": host.pods_v4}], [{"subnet": host.pods_v6}]],
@@ -116,14 +117,14 @@ def kubelet_config(host: Host, *, pki: Path, cgroup: str) -> dict[str, object]:
         "localStorageCapacityIsolation": False,
         "makeIPTablesUtilChains": False,
         "resolvConf": "",
-        # The machine's disk and memory are not the node's business: never evict, never collect.
+        # The node does not own the machine's disk and memory: never evict pods or collect images.
         "imageGCHighThresholdPercent": 100,
         "evictionHard": {
             "memory.available": "1Mi",
             "nodefs.available": "0%",
             "imagefs.available": "0%",
         },
-        # Four renewals (one each 5 s) fit into the controller's grace period (control.py).
+        # Four renewals, every 5 s, fit into the controller's grace period (control.py).
         "nodeLeaseDurationSeconds": 20,
     }
 
@@ -153,7 +154,7 @@ def kube_proxy(host: Host, run: Path) -> list[str]:
         "--proxy-mode=nftables",
         f"--hostname-override={host.name}",
         f"--cluster-cidr={plan.POD_V4},{plan.POD_V6}",
-        # Connection tracking limits belong to the machine: leave them alone.
+        # Connection tracking limits are the machine's: do not change them.
         "--conntrack-max-per-core=0",
         "--conntrack-tcp-timeout-established=0",
         "--conntrack-tcp-timeout-close-wait=0",

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What must be true before the lab starts; each check ends in one line that says what to do."""
+"""Checks before the lab starts; each raises a Problem of one line that says what to do."""
 
 import ipaddress
 import json
@@ -18,10 +18,10 @@ from labkit.images.programs import programs
 from labkit.net.namespaces import path_of
 from labkit.topology import Topology
 
-MIN_FREE_UP = 2  # GiB; a lab of four nodes with images was seen to take 1
+MIN_FREE_UP = 2  # GiB; a lab of four nodes with images took 1
 MIN_FREE_SETUP = 12  # GiB; Go's module and build caches, the binaries, the base images
 
-# Debian package -> a file of it.
+# Debian package -> one of its files.
 PACKAGES = {
     "iproute2": "/sbin/ip",
     "nftables": "/usr/sbin/nft",
@@ -40,13 +40,13 @@ PACKAGES = {
     "chromium": "/usr/bin/chromium",
     "prometheus": "/usr/bin/promtool",
 }
-# Overlays of the nodes cover these, and an overlay cannot lie in itself (nodes.py).
+# The nodes' overlays cover these, and an overlay cannot contain its own layers (nodes.py).
 _COVERED = ("/run", "/var/run", "/var/lib", "/var/log")
-_ELSE = "set LAB_NUMBER to a number that no lab has"
+_ELSE = "set LAB_NUMBER to a number that no lab uses"
 
 
 def check_root(uid: int | None = None) -> None:
-    """Refuse anybody but root."""
+    """Refuse to run unless the user is root."""
     if (os.geteuid() if uid is None else uid) != 0:
         raise Problem("the lab makes network namespaces and mounts: run it as root")
 
@@ -58,7 +58,7 @@ def check_go() -> None:
 
 
 def check_disk(folder: Path, *, gib: int, free: int | None = None) -> None:
-    """Refuse a disk that would run full on the way."""
+    """Refuse a disk with less free space than needed."""
     while not folder.exists():
         folder = folder.parent
     have = shutil.disk_usage(folder).free if free is None else free
@@ -67,12 +67,12 @@ def check_disk(folder: Path, *, gib: int, free: int | None = None) -> None:
 
 
 def missing_packages() -> list[str]:
-    """Name the Debian packages that are not installed."""
+    """Return the names of the Debian packages that are not installed."""
     return [name for name, file in PACKAGES.items() if not Path(file).exists()]
 
 
 def check_folder(at: Places) -> None:
-    """Refuse a run folder where a node could not have its own."""
+    """Refuse a run folder that the nodes' overlays cannot use."""
     for path in _COVERED:
         if at.run.is_relative_to(path):
             raise Problem(f"{at.cache} is under {path}: set PURELB_LAB_CACHE to a folder elsewhere")
@@ -81,7 +81,7 @@ def check_folder(at: Places) -> None:
 
 
 def check_up(at: Places, topology: Topology) -> None:
-    """Check all that `up` needs; an earlier lab of ours is gone by now."""
+    """Check everything that `up` needs; an earlier lab of this number must have been taken down."""
     check_folder(at)
     check_disk(at.run, gib=MIN_FREE_UP)
     if missing := missing_packages():
@@ -94,7 +94,7 @@ def check_up(at: Places, topology: Topology) -> None:
 
 
 def check_names(at: Places, topology: Topology) -> None:
-    """Refuse when a name or address that the lab needs is somebody else's."""
+    """Refuse if a name or address that the lab needs is in use."""
     for other in remnants(at):
         raise Problem(
             f"the lab of {other.owner} is up with the number {at.number}: take it down with"
@@ -103,19 +103,19 @@ def check_names(at: Places, topology: Topology) -> None:
     for name in topology.namespaces:
         if path_of(name).exists():
             raise Problem(
-                f"network namespace {name} exists and is no lab's: remove it with"
+                f"network namespace {name} exists and belongs to no lab: remove it with"
                 f" 'ip netns del {name}', or {_ELSE}"
             )
     if Path("/sys/class/net", topology.host_link).exists():
         raise Problem(
-            f"link {topology.host_link} exists and is no lab's: remove it with"
+            f"link {topology.host_link} exists and belongs to no lab: remove it with"
             f" 'ip link del {topology.host_link}', or {_ELSE}"
         )
     check_subnets(topology, _addresses())
 
 
 def check_subnets(topology: Topology, addresses: list[tuple[str, str]]) -> None:
-    """Refuse when a (link, address/length) of the machine overlaps the host link's subnets."""
+    """Refuse if a (link, address/length) of the machine overlaps the host link's subnets."""
     pairs = (topology.link_v4, topology.link_v6)
     needed = [ipaddress.ip_interface(address).network for address, _control in pairs]
     for link, text in addresses:
@@ -138,7 +138,7 @@ def _addresses() -> list[tuple[str, str]]:
 
 
 def check_kernel() -> None:
-    """Make one of each link type in a namespace that is gone again with this command."""
+    """Refuse a kernel that cannot make each link type; tried in a temporary namespace."""
     script = (
         "link add lab-try0 type veth peer name lab-try1\n"
         "link add lab-try2 type bridge\n"

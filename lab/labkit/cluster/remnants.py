@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who has the names that a lab of our number takes on the machine: a living lab, or a dead one.
+"""What other labs of our number, living or dead, have in the machine's namespace.
 
-A lab of another checkout whose processes were killed cannot take itself down. What it left in the
-machine's namespace is removed by whoever needs the names; its files are never touched. What does
-not carry a lab's mark is somebody's own and is left alone, too.
+A lab of another checkout whose processes were killed cannot take itself down. The next lab of that
+number removes its namespaces and links, but never its files. Namespaces and links without a lab's
+mark are never removed.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from labkit.topology import prefix_of
 
 @dataclass(frozen=True)
 class Remnant:
-    """Namespaces and links with the mark of one lab, which is its run folder."""
+    """The namespaces and links with the mark of one lab; the mark is its run folder."""
 
     owner: Path
     namespaces: tuple[str, ...]
@@ -29,12 +29,12 @@ class Remnant:
 
     @property
     def names(self) -> str:
-        """All of it, for a reader."""
+        """The names of all of them, as a text."""
         return ", ".join([*self.namespaces, *(f"link {name}" for name in self.links)])
 
     @property
     def is_dead(self) -> bool:
-        """Whether no process of that lab lives, and no command is at work on it."""
+        """Whether no process of that lab and no command on it runs."""
         inodes = frozenset(inode(path_of(name)) for name in self.namespaces) - {0}
         cgroup = cgroup_of(self.owner)
         if state.is_locked(lock_of(self.owner)):
@@ -54,11 +54,11 @@ def remnants(at: Places) -> list[Remnant]:
 
 
 def _with(owned: dict[str, str], owner: str) -> tuple[str, ...]:
-    return tuple(sorted(name for name, one in owned.items() if one == owner))
+    return tuple(sorted(name for name, mark in owned.items() if mark == owner))
 
 
 def remove_dead(at: Places) -> None:
-    """Remove what killed labs of our number left, and say so."""
+    """Remove what killed labs of our number left, and print it."""
     for remnant in remnants(at):
         if remnant.is_dead:
             _remove(remnant)
@@ -66,7 +66,7 @@ def remove_dead(at: Places) -> None:
 
 
 def _remove(remnant: Remnant) -> None:
-    # A link goes with its other end's namespace, too, but that takes the kernel a moment.
+    # Deleting the namespace of a link's other end would delete the link too, but only later.
     if remnant.links:
         ip_batch([f"link del {name}" for name in remnant.links])
     if remnant.namespaces:

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Real BGP between the nodes and the router: FRR's zebra and bgpd on each of them.
+"""BGP between the nodes and the router: FRR's zebra and bgpd on each of them.
 
-A node tells the router the prefixes on its kube-lb0, as they stand there, and hears nothing. The
-router's kernel gets a route to each, with every node that tells it as a next hop (ECMP).
+A node advertises the prefixes on its kube-lb0 to the router and accepts no routes. The router's
+kernel gets a route to each prefix, with every node that advertises it as a next hop (ECMP).
 """
 
 import json
@@ -23,27 +23,30 @@ from labkit.net.namespaces import inside, ip_batch, ip_json
 from labkit.net.network import DUMMY
 from labkit.topology import Host, Interface, Topology
 
-PROGRAMS = ("zebra", "bgpd")  # in the order of their start: bgpd looks for zebra every 10 s only
-AS = 64512  # one for all: so the router tells no node what it heard from another
-SECONDS = 20.0  # until all sessions are up; 1.3 s were seen
+PROGRAMS = ("zebra", "bgpd")  # in this order: bgpd looks for zebra only every 10 s
+AS = 64512  # of all hosts (iBGP), so the router advertises no node's routes to another node
+SECONDS = 20.0  # limit until all sessions are established; 1.3 s is usual
 _FRR = Path("/usr/lib/frr")
 _USER = "frr"  # zebra refuses to run as root
-# FRR writes here, whatever its options say, so each host mounts a folder of its own here. Sockets
-# have short names by it, too: the kernel takes 108 characters, and a checkout may lie deep.
+# FRR writes here, whatever its options, so each host mounts its own folder here. That also keeps
+# the paths of sockets below the kernel's limit of 108 characters, wherever the checkout is.
 _HERE = "/var/tmp"  # noqa: S108 - private to a daemon's mount namespace
 
-# Before their use: bgpd looks only 5 s later at a map that is defined after it.
+# Defined before their use: otherwise bgpd applies them only 5 s later.
 _ROUTE_MAPS = (
     "route-map told permit 10",
     f" match interface {DUMMY}",
-    # By link-local next hops nobody could tell the nodes apart.
+    # Global next hops identify the nodes in the routing table; link-local ones do not.
     "route-map heard permit 10",
     " set ipv6 next-hop prefer-global",
 )
 
 
 def start(at: Places, topology: Topology) -> None:
-    """Start FRR on the router and the nodes, anew if it runs; then all have peered or none runs."""
+    """Start or restart FRR on the router and the nodes; wait until all sessions are established.
+
+    Stops FRR again if that fails.
+    """
     stop(at, topology)
     try:
         _start(at, topology)
@@ -65,7 +68,7 @@ def _start(at: Places, topology: Topology) -> None:
 
 
 def stop(at: Places, topology: Topology) -> None:
-    """End FRR on all hosts and remove the routes that it made; no error when it does not run."""
+    """Stop FRR on all hosts, if it runs, and remove its routes."""
     ours = _daemons(at)
     if left := end(d.process for d in ours):
         pids = " ".join(str(p.pid) for p in left)
@@ -73,13 +76,13 @@ def stop(at: Places, topology: Topology) -> None:
     for daemon in ours:
         state.forget_daemon(at, daemon)
     for host in _hosts(topology):
-        # All routes of zebra hang on next hop objects, and nobody else makes any here.
+        # All routes of zebra use next hop objects, and nothing else creates any here.
         ip_batch(["nexthop flush"], namespace=host.netns)
         shutil.rmtree(_folder(at, host), ignore_errors=True)
 
 
 def show(at: Places, topology: Topology) -> str:
-    """Return the router's sessions and the routes that its kernel has from them, for a reader."""
+    """Return a text with the router's sessions and its kernel's BGP routes."""
     parts = [_ask(at, topology, "show bgp summary").strip(), "Routes in the router's kernel:"]
     for family in ("-4", "-6"):
         argv = ["ip", family, "route", "show", "proto", "bgp"]
@@ -89,7 +92,7 @@ def show(at: Places, topology: Topology) -> str:
 
 
 def next_hops(topology: Topology, prefix: str) -> set[str]:
-    """Name the nodes by which the router's kernel reaches exactly this prefix, as BGP told it."""
+    """Return the nodes that are next hops of the kernel's BGP route to exactly this prefix."""
     family = "-6" if ":" in prefix else "-4"
     argv = (family, "route", "show", "exact", prefix, "proto", "bgp")
     routes = ip_json(topology.host("router").netns, *argv)
@@ -106,7 +109,7 @@ def bgpd_config(topology: Topology, host: Host) -> str:
         f"router bgp {AS}",
         f" bgp router-id {host.v4}",
         " no bgp default ipv4-unicast",
-        " timers bgp 1 3",  # seconds: a node that is cut off is soon no next hop
+        " timers bgp 1 3",  # seconds; removes a node that is cut off soon
     ]
     for address in (a for peer in peers for a in (peer.v4, peer.v6)):
         lines += [
@@ -128,7 +131,7 @@ def _family(name: str, host: Host, peers: list[str]) -> Iterator[str]:
 
 
 def _peers(topology: Topology, host: Host) -> list[Interface]:
-    """Return the far ends: a node's is the router on the node's first lan."""
+    """Return the peers' interfaces: a node's only peer is the router on its first lan."""
     if host.is_node:
         lan = host.interfaces[0].lan
         return [i for i in topology.host("router").interfaces if i.lan == lan]
@@ -155,7 +158,7 @@ def _write_files(topology: Topology, host: Host, folder: Path) -> None:
 
 
 def _command(folder: Path, program: str) -> list[str]:
-    """Return the command line of a program that has the folder at _HERE."""
+    """Return the command line of a program with its folder mounted at _HERE."""
     argv = [
         *(str(_FRR / program), "--log", "stdout", "--vty_port", "0", "--vty_socket", _HERE),
         *("--config_file", f"{_HERE}/{program}.conf", "--pid_file", f"{_HERE}/{program}.pid"),
@@ -182,10 +185,10 @@ def _have_peered(at: Places, topology: Topology) -> bool:
 
 
 def _ask(at: Places, topology: Topology, question: str) -> str:
-    """Return what the router's bgpd answers."""
+    """Return the answer of the router's bgpd."""
     bgpd = state.load_daemons(at).get("router.bgpd")
     if bgpd is None or not bgpd.process.is_alive:
-        raise Problem("no routing runs here: start it with 'lab routing start'")
+        raise Problem("BGP does not run: start it with 'lab routing start'")
     vtysh = ["vtysh", "--vty_socket", _HERE, "-d", "bgpd", "-c", question]
     mounts = ["nsenter", f"--mount=/proc/{bgpd.process.pid}/ns/mnt", "--", *vtysh]
     command = inside(topology.host("router").netns, mounts)

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""`lab setup`: what the lab needs of the machine, fetched and built once.
+"""`lab setup`: installs Debian packages and builds programs and base images, once.
 
-Everything but Debian packages goes to the cache. A second run finds all in place and says so.
+Everything except the packages goes to the cache. A second run builds nothing.
 """
 
 import os
@@ -18,12 +18,12 @@ from labkit.host.progress import run_step
 from labkit.images import bases, kernel, programs
 from labkit.images.builds import Build
 
-# Debian starts these as it installs them; the lab runs the programs itself, inside its hosts.
+# Debian starts these services on installation; the lab runs the programs itself, in its hosts.
 _SERVICES = ("frr", "prometheus")
 
 
 def setup(at: Places) -> None:
-    """Install, build, report; one at a time."""
+    """Install and build what is missing. Raises Problem if another setup runs."""
     with state.locked(at.cache / "setup.lock", "setup"):
         _setup(at)
 
@@ -47,7 +47,7 @@ def _setup(at: Places) -> None:
 
 
 def prune(builds: Sequence[Build]) -> None:
-    """Remove what earlier states of the sources built."""
+    """Remove builds of other versions of the sources."""
     wanted = {b.folder for b in builds}
     for parent in {b.folder.parent for b in builds}:
         for old in set(parent.iterdir()) - wanted:
@@ -55,7 +55,7 @@ def prune(builds: Sequence[Build]) -> None:
 
 
 def install_packages(at: Places) -> None:
-    """Install the missing Debian packages, one by one: a failure then names the culprit."""
+    """Install the missing Debian packages one by one, so that a failure names the package."""
     missing = preflight.missing_packages()
     if not missing:
         return
@@ -72,6 +72,6 @@ def install_packages(at: Places) -> None:
 
 
 def _end_service(name: str, log: Path) -> None:
-    """Stop a service that came with a package just installed, now and at the next boot."""
+    """Stop and disable a service of a package that was just installed."""
     run_step(f"stop {name}", ["invoke-rc.d", name, "stop"], log=log)
     run_step(f"disable {name}", ["update-rc.d", name, "disable"], log=log)

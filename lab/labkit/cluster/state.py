@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a running lab has written down: its topology, and one record for each daemon.
+"""The state files of a running lab: its topology, and one record per daemon.
 
-A record is written whole (new file, then rename) and is a help, not the truth: `down` also finds
-what has no record. One file for each daemon, so that writers in parallel do not meet.
+Records are written atomically (new file, then rename), in one file per daemon, so parallel writers
+do not conflict. `down` does not depend on them: it also finds processes without a record.
 """
 
 import fcntl
@@ -24,34 +24,34 @@ from labkit.topology import Topology
 
 @dataclass(frozen=True)
 class Daemon:
-    """A component that the lab started, and how to start it again."""
+    """A component that the lab started, with what is needed to restart it."""
 
     name: str
     host: str
     argv: list[str]
-    in_mounts: bool  # whether it lives in the node's mount namespace
+    in_mounts: bool  # whether it runs in the node's mount namespace
     process: Process
 
     @property
     def key(self) -> str:
-        """Name of its record and log."""
+        """The name of its record and log."""
         return f"{self.host}.{self.name}"
 
 
 def write(path: Path, data: Any) -> None:
-    """Write JSON so that a reader sees the old file or the new one."""
+    """Write JSON atomically: a reader sees the old file or the new one."""
     new = path.with_name(f".{path.name}.{os.getpid()}")
     new.write_text(json.dumps(data, indent=1))
     new.rename(path)
 
 
 def save_topology(at: Places, topology: Topology) -> None:
-    """Record the plan before anything of it exists."""
+    """Record the topology, before any of it is created."""
     write(at.run / "lab.json", topology.to_json())
 
 
 def load_topology(at: Places) -> Topology | None:
-    """Read the plan of the lab that is up, or was."""
+    """Return the recorded topology; None if there is none or it cannot be read."""
     try:
         return Topology.from_json(json.loads((at.run / "lab.json").read_text()))
     except (OSError, ValueError, KeyError, TypeError):
@@ -59,17 +59,17 @@ def load_topology(at: Places) -> Topology | None:
 
 
 def save_daemon(at: Places, daemon: Daemon) -> None:
-    """Record a daemon that was started."""
+    """Write the record of a started daemon."""
     write(at.run / "daemons" / f"{daemon.key}.json", asdict(daemon))
 
 
 def forget_daemon(at: Places, daemon: Daemon) -> None:
-    """Remove the record of a daemon that was ended for good."""
+    """Remove the record of a daemon that will not be restarted."""
     (at.run / "daemons" / f"{daemon.key}.json").unlink(missing_ok=True)
 
 
 def load_daemons(at: Places) -> dict[str, Daemon]:
-    """Read all records that can be read, by key."""
+    """Return all readable records by key."""
     found = {}
     for path in sorted((at.run / "daemons").glob("[!.]*.json")):
         try:
@@ -82,12 +82,12 @@ def load_daemons(at: Places) -> dict[str, Daemon]:
 
 
 def mark_ready(at: Places) -> None:
-    """Note that `up` came to its end."""
+    """Record that `up` has finished."""
     write(at.run / "ready", {"pid": os.getpid()})
 
 
 def is_ready(at: Places) -> bool:
-    """Whether `up` came to its end and every daemon still runs."""
+    """Whether `up` has finished and every daemon still runs."""
     daemons = load_daemons(at)
     return (
         (at.run / "ready").exists()
@@ -98,7 +98,7 @@ def is_ready(at: Places) -> bool:
 
 
 def is_locked(lock: Path) -> bool:
-    """Whether a command is at work there."""
+    """Whether a command holds the lock."""
     try:
         with lock.open() as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -111,7 +111,10 @@ def is_locked(lock: Path) -> bool:
 
 @contextmanager
 def locked(lock: Path, what: str) -> Iterator[None]:
-    """Let one command at a time do its work; the kernel lets go when the holder dies."""
+    """Hold the lock of a lab; the kernel releases it if the process ends.
+
+    Raises Problem if another command holds it.
+    """
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("a+") as file:
         try:
@@ -119,7 +122,7 @@ def locked(lock: Path, what: str) -> Iterator[None]:
         except BlockingIOError as error:
             file.seek(0)
             holder = file.read().strip() or "another command"
-            raise Problem(f"{holder} is at work here: wait for it, or end it") from error
+            raise Problem(f"{holder} is running: wait for it, or end it") from error
         file.truncate(0)
         file.write(f"'lab {what}' (pid {os.getpid()})")
         file.flush()

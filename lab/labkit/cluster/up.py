@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Bring a lab up: namespaces and certificates first, then the components in an order that waits.
+"""Bring a lab up: namespaces and certificates first, then the components.
 
-On two cores the order is what makes it fast: containerd starts while the API server does, and the
-kubelets only when it is ready, so that none of them sits in a back-off.
+The order makes it fast on two cores: containerd starts together with the API server, and the
+kubelets start when the API server is ready, so that none of them waits in a backoff.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,7 +13,15 @@ from pathlib import Path
 
 from labkit import topology as plan
 from labkit.api import Api, ApiError, Json
-from labkit.cluster import certificates, containers, control, daemons, keeper, nodes, state
+from labkit.cluster import (
+    certificates,
+    control,
+    daemons,
+    keeper,
+    node_images,
+    nodes,
+    state,
+)
 from labkit.cluster.state import Daemon
 from labkit.errors import StepFailed
 from labkit.host import cgroups
@@ -25,11 +33,11 @@ from labkit.images.programs import Programs, programs
 from labkit.net import network
 from labkit.topology import Host, Topology
 
-_SLOW = 90.0  # seconds; several times what a busy machine was seen to need
+_SLOW = 90.0  # seconds; several times what a busy machine needs
 
 
 def bring_up(at: Places, topology: Topology, *, watch: Stopwatch) -> None:
-    """Start the lab; the caller takes down what an exception leaves."""
+    """Start the lab; after an exception, the caller must take it down."""
     for name in ("logs", "daemons"):
         (at.run / name).mkdir(parents=True)
     state.save_topology(at, topology)
@@ -99,13 +107,13 @@ def _start_runtimes(at: Places, topology: Topology, have: Programs) -> None:
         mounted = at.run / node.name / "mounted"
         if not wait_until(mounted.exists, seconds=10):
             log = daemons.log_of(at, f"{node.name}.{daemons.HOLDER}")
-            raise StepFailed(f"mounts of {node.name}", "they are not made in 10 s", log=log)
+            raise StepFailed(f"mounts of {node.name}", "not made within 10 s", log=log)
         program, *arguments = nodes.containerd(at.run / node.name)
         argv = [str(have.containerd.with_name(program)), *arguments]
         daemons.start(at, node, "containerd", argv, in_mounts=True)
     for node in topology.nodes:
-        containers.wait_for_runtime(at, node)
-    containers.load(at, bases.archive(at, bases.PAUSE), topology.nodes)
+        node_images.wait_for_runtime(at, node)
+    node_images.load(at, bases.archive(at, bases.PAUSE), topology.nodes)
 
 
 def _start_node(at: Places, node: Host, have: Programs) -> Iterable[Daemon]:
@@ -127,7 +135,7 @@ def _wait(what: str, test: Callable[[], bool], at: Places, needed: list[Daemon])
 
 
 def _all_ready(api: Api, topology: Topology) -> bool:
-    """Whether pods can be made: every node Ready, and the default ServiceAccount there."""
+    """Whether pods can be created: every node is Ready and the default ServiceAccount exists."""
     try:
         account = "/api/v1/namespaces/default/serviceaccounts/default"
         return ready_nodes(api) == {n.name for n in topology.nodes} and api.exists(account)
@@ -136,7 +144,7 @@ def _all_ready(api: Api, topology: Topology) -> bool:
 
 
 def ready_nodes(api: Api) -> set[str]:
-    """Name the nodes that are Ready."""
+    """Return the names of the nodes that are Ready."""
     return {n["metadata"]["name"] for n in api.items("/api/v1/nodes") if _is_ready(n)}
 
 

@@ -1,15 +1,15 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The lab's control groups: one parent in each hierarchy, a folder of it for each node.
+"""The lab's control groups: one parent in each hierarchy, with a group for each node.
 
-Kubelets put their pods below it, so that a lab's containers are told from any other's by path.
-Works with version 1 (a hierarchy for each controller) and version 2 (one for all).
+Kubelets put their pods below these groups, so a lab's containers are recognised by their path.
+Works with version 1 (a hierarchy per controller) and version 2 (one hierarchy).
 
-Hosts are to be machines of their own, so that a lab has a larger share of the processors than what
-runs beside it, and in it a node's pods, and clients that measure them, than all its daemons.
-Without that all its pods together weigh as much as one session, and do not answer for seconds when
-a few others are busy.
+The hosts stand for machines of their own, so a lab gets a larger share of the processors than other
+programs, and in the lab pods and measuring clients get a larger share than its daemons. Without
+that, all pods of a lab together would weigh as much as one other group, and would not answer for
+seconds while a few others are busy.
 """
 
 import contextlib
@@ -22,21 +22,21 @@ from labkit.errors import StepFailed
 from labkit.host.processes import POLL
 
 _ROOT = Path("/sys/fs/cgroup")
-# What is usual as a share of processor time, by version, and how much more it is here.
+# The default share of processor time, by version, and the factors for the lab and its groups.
 _SHARES = {"cpu.shares": 1024, "cpu.weight": 100}
 _OF_THE_MACHINE, _OF_THE_LAB = 16, 4
 DAEMONS, CLIENTS = "daemons", "clients"
 
 
 def hierarchies() -> list[Path]:
-    """Return the top of each hierarchy of this machine."""
+    """Return the root of each hierarchy of this machine."""
     if (_ROOT / "cgroup.controllers").exists():
         return [_ROOT]
     return [top for top in _ROOT.iterdir() if (top / "cgroup.procs").exists()]
 
 
 def make(parent: str, nodes: Sequence[str]) -> None:
-    """Make the groups that the kubelets expect to find, and those of daemons and clients."""
+    """Create the groups of the nodes, which kubelets expect, and those of daemons and clients."""
     for top in hierarchies():
         for name in (*nodes, DAEMONS, CLIENTS):
             (top / parent / name).mkdir(parents=True, exist_ok=True)
@@ -52,16 +52,16 @@ def _weigh(group: Path, times: int) -> None:
 
 
 def join(parent: str, name: str, pid: int) -> None:
-    """Let a process have its part of the lab's share of the processors."""
+    """Move a process into one of the lab's groups."""
     for top in hierarchies():
         if any((top / parent / file).exists() for file in _SHARES):
-            # Who has ended already is told to whoever waits for it.
+            # If the process has ended already, its parent finds out.
             with contextlib.suppress(ProcessLookupError):
                 (top / parent / name / "cgroup.procs").write_text(str(pid))
 
 
 def groups(parent: str) -> list[Path]:
-    """List the groups that exist, the deepest first."""
+    """Return the existing groups, the deepest first."""
     tops = [top / parent for top in hierarchies()]
     return [
         Path(folder) for top in tops if top.is_dir() for folder, _, _ in os.walk(top, topdown=False)
@@ -69,7 +69,7 @@ def groups(parent: str) -> list[Path]:
 
 
 def remove(parent: str) -> None:
-    """Remove all of them; a group is busy while its last process is being reaped."""
+    """Remove all groups; retries for 5 s, as a group is busy until its last process is reaped."""
     deadline = time.monotonic() + 5
     while left := groups(parent):
         for folder in left:

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Processes by (pid, start time), so that a reused pid is never signalled.
+"""Processes, identified by (pid, start time), so that a reused pid is never signalled.
 
-A daemon of the lab carries a mark in its environment. Together with its network namespace, its
-cgroup and its parents that finds every process of a lab, also when no record of it was written.
+The lab's daemons carry a mark in their environment. Mark, network namespace, cgroup and parent find
+every process of a lab, also without a record of it.
 """
 
 import os
@@ -16,29 +16,29 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MARK = "PURELB_LAB_MEMBER"
-POLL = 0.02  # seconds; short against everything that is waited for here, cheap against the CPU
+POLL = 0.02  # seconds; short compared with all waits of the lab, and cheap
 
 
 @dataclass(frozen=True)
 class Process:
-    """One life of a pid."""
+    """A process: a pid and its start time in clock ticks since boot."""
 
     pid: int
     start: int
 
     @staticmethod
     def of(pid: int) -> "Process | None":
-        """Take hold of a living process."""
+        """Return the process that has this pid now; None if there is none."""
         start = _start_time(pid)
         return None if start is None else Process(pid, start)
 
     @property
     def is_alive(self) -> bool:
-        """Whether this very process still runs (a zombie without other threads does not)."""
+        """Whether this process still runs; a zombie counts only if other threads of it run."""
         return _start_time(self.pid) == self.start
 
     def send(self, number: int) -> bool:
-        """Send a signal; tell whether there was somebody to receive it."""
+        """Send a signal; return whether the process was alive to receive it."""
         if not self.is_alive:
             return False
         try:
@@ -49,7 +49,7 @@ class Process:
 
 
 def _stat(pid: int) -> list[str]:
-    # The command name may contain spaces and brackets, so the fields are counted from its end.
+    # The command name may contain spaces and brackets: parse the fields after its end.
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -58,24 +58,24 @@ def _stat(pid: int) -> list[str]:
 
 def _start_time(pid: int) -> int | None:
     fields = _stat(pid)
-    # A killed program's first thread may be a zombie while others still hold its files and ports.
+    # The first thread of a killed program may be a zombie while others hold its files and ports.
     is_gone = not fields or fields[0] == "X" or (fields[0] == "Z" and int(fields[17]) <= 1)
     return None if is_gone else int(fields[19])
 
 
 def parent_of(pid: int) -> int:
-    """Return the parent's pid; 0 for a process that is gone."""
+    """Return the parent's pid; 0 if the process has ended."""
     fields = _stat(pid)
     return int(fields[1]) if fields else 0
 
 
 def pids() -> Iterator[int]:
-    """List the processes of the machine."""
+    """Yield the pids of all processes."""
     return (int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit())
 
 
 def command_of(pid: int) -> str:
-    """Return the command line, with spaces between its words."""
+    """Return the command line, joined by spaces; empty if the process has ended."""
     try:
         raw = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
@@ -84,12 +84,12 @@ def command_of(pid: int) -> str:
 
 
 def netns_of(pid: int) -> int:
-    """Return the inode of the network namespace; 0 for a process that is gone."""
+    """Return the inode of the network namespace; 0 if the process has ended."""
     return inode(Path(f"/proc/{pid}/ns/net"))
 
 
 def inode(path: Path) -> int:
-    """Return a file's inode; 0 when there is no such file."""
+    """Return a file's inode; 0 if it does not exist."""
     try:
         return path.stat().st_ino
     except OSError:
@@ -97,7 +97,7 @@ def inode(path: Path) -> int:
 
 
 def descendants(roots: Iterable[int]) -> set[int]:
-    """Return the children of the roots, their children and so on, without the roots."""
+    """Return all descendants of the roots, without the roots."""
     known = set(roots)
     parents = {pid: parent_of(pid) for pid in pids()}
     found: set[int] = set()
@@ -110,7 +110,7 @@ def descendants(roots: Iterable[int]) -> set[int]:
 
 
 def ancestors(pid: int) -> set[int]:
-    """Return the process and all above it."""
+    """Return the process and all its ancestors."""
     line = set()
     while pid > 0:
         line.add(pid)
@@ -119,7 +119,7 @@ def ancestors(pid: int) -> set[int]:
 
 
 def members(*, mark: str, netns: frozenset[int], cgroup: str) -> set[Process]:
-    """Find every process of a lab, except the caller and the shells above it."""
+    """Return every process of a lab, except the caller and its ancestors."""
 
     def belongs(pid: int) -> bool:
         return (
@@ -141,7 +141,7 @@ def _reads(pid: int, name: str, text: str) -> bool:
 
 
 def spawn(argv: list[str], *, log: Path, mark: str, cwd: Path) -> Process:
-    """Start a daemon of its own session, which a Ctrl-C at the terminal does not reach."""
+    """Start a daemon in a session of its own, which Ctrl-C at the terminal does not reach."""
     with log.open("ab") as out:
         child = subprocess.Popen(
             argv,
@@ -152,13 +152,13 @@ def spawn(argv: list[str], *, log: Path, mark: str, cwd: Path) -> Process:
             cwd=cwd,
             env=os.environ | {MARK: mark},
         )
-    # Never waited for: an ended child stays a zombie of ours, which counts as dead.
+    # Keeps Popen from waiting: an ended child stays a zombie, which counts as dead.
     child.returncode = 0
     return Process.of(child.pid) or Process(child.pid, -1)
 
 
 def end(processes: Iterable[Process], *, seconds: float = 5.0) -> set[Process]:
-    """Kill them and wait until they are gone; return those that would not go."""
+    """Kill processes and wait until they have ended; return those that have not in time."""
     left = set(processes)
     for process in left:
         process.send(signal.SIGKILL)
@@ -171,7 +171,7 @@ def end(processes: Iterable[Process], *, seconds: float = 5.0) -> set[Process]:
 
 
 def wait_until(condition: Callable[[], bool], *, seconds: float, every: float = POLL) -> bool:
-    """Poll a condition; tell whether it came true in time."""
+    """Poll a condition; return whether it became true in time."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:

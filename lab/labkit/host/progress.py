@@ -1,10 +1,7 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a long step tells while it runs: that it began, how long it may take, that it is done.
-
-On a terminal the seconds count up in place; in a log file a line now and then is enough.
-"""
+"""Progress output of long steps: a counter of seconds on a terminal, a line every 15 s in a log."""
 
 import subprocess
 import sys
@@ -14,14 +11,14 @@ from pathlib import Path
 
 from labkit.errors import StepFailed
 
-_QUIET = 15.0  # seconds between two lines in a log file
+_INTERVAL = 15.0  # seconds between two lines in a log file
 
 
 class Stopwatch:
-    """Prints stages with the milliseconds since it was made."""
+    """Prints stages with the milliseconds since its creation."""
 
     def __init__(self, *, quiet: bool = False) -> None:
-        """Start at zero; a quiet one only measures."""
+        """Start at zero; a quiet stopwatch prints nothing."""
         self._start = time.monotonic()
         self._quiet = quiet
 
@@ -31,7 +28,7 @@ class Stopwatch:
         return time.monotonic() - self._start
 
     def stage(self, text: str) -> None:
-        """Say what is reached."""
+        """Print a stage that has been reached."""
         if not self._quiet:
             print(f"{self.seconds * 1000:6.0f} ms  {text}", flush=True)
 
@@ -44,7 +41,10 @@ def run_step(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
 ) -> None:
-    """Run a command that takes long; its output goes to the log, its progress to the screen."""
+    """Run a long command; its output goes to the log, its progress to the screen.
+
+    Raises StepFailed if it ends with another exit code than 0.
+    """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as out:
         child = subprocess.Popen(
@@ -65,7 +65,7 @@ def _watch(child: subprocess.Popen[bytes], name: str) -> None:
     is_terminal = sys.stdout.isatty()
     while True:
         try:
-            child.wait(1 if is_terminal else _QUIET)
+            child.wait(1 if is_terminal else _INTERVAL)
         except subprocess.TimeoutExpired:
             shown = time.monotonic() - start
             line = f"  {name}: {shown:.0f} s"

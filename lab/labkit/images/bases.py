@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The images that setup makes: pause, and two Debian bases with Python, without any registry.
+"""The images that setup makes: pause, and two Debian bases with Python.
 
-debootstrap makes one tree; the base is that tree without what a container never reads, the build
-base adds pip and venv. Both are archives for `lab load`, and are known to `lab image build`.
+debootstrap makes one tree. The base is that tree without files that a container never reads; the
+build base has pip and venv too. Both are archives for `lab load`, and bases for `lab image build`.
 """
 
 import shutil
@@ -76,7 +76,7 @@ def base_build(at: Places, tag: str) -> Build:
 
 
 def builds(at: Places) -> list[Build]:
-    """Return all image builds in the order of their needs."""
+    """Return all image builds in the order of their dependencies."""
     return [pause_build(at), tree_build(at), base_build(at, PYTHON), base_build(at, PYTHON_BUILD)]
 
 

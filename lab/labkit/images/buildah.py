@@ -3,9 +3,9 @@
 
 """Build images from Dockerfiles with buildah, on the lab's bases, without a registry.
 
-buildah runs in a mount namespace of its own, with overlays over the folders it would write to, so
-that its storage is the only trace, and that lies in the cache. What the build needs from this
-machine to reach a package index (authority, pip's settings) is mounted, never copied.
+buildah runs in a mount namespace of its own, with overlays over the folders that it writes to, so
+that it leaves nothing but its storage, which is in the cache. What a build needs from this machine
+to reach a package index (CA bundle, pip's settings) is mounted, never copied.
 """
 
 import json
@@ -35,11 +35,11 @@ shift; exec "$@"
 
 @dataclass(frozen=True)
 class Image:
-    """What was built."""
+    """A built image."""
 
     tag: str
     id: str
-    size: str  # as buildah prints it
+    size: str  # as printed by buildah
 
 
 def build(
@@ -51,7 +51,7 @@ def build(
     arguments: Sequence[str] = (),
     output: Path | None = None,
 ) -> Image:
-    """Build an image; write it as a docker-archive where an output is named."""
+    """Build an image; save it as a docker-archive if `output` is given."""
     if not file.is_file():
         raise Problem(f"there is no Dockerfile {file}: name one with --file")
     if not context.is_dir():
@@ -67,7 +67,7 @@ def build(
 
 
 def save(at: Places, tag: str, output: Path) -> None:
-    """Write an image as a docker-archive, which appears whole."""
+    """Save an image as a docker-archive, atomically."""
     output = output.absolute()
     output.parent.mkdir(parents=True, exist_ok=True)
     part = output.with_name(f".{output.name}.part")
@@ -77,7 +77,7 @@ def save(at: Places, tag: str, output: Path) -> None:
 
 
 def find(at: Places, tag: str) -> Image:
-    """Return id and size of an image."""
+    """Return id and size of an image. Raises Problem if there is none."""
     for image in json.loads(_buildah(at, "images", "--json")):
         if tag in (image.get("names") or []):
             return Image(tag=tag, id=image["id"], size=image["size"])
@@ -85,7 +85,7 @@ def find(at: Places, tag: str) -> Image:
 
 
 def ensure_bases(at: Places) -> None:
-    """Make the bases known to buildah, once for each state of them."""
+    """Import the bases into buildah's storage, once for each version of them."""
     for tag in bases.BASES:
         archive = bases.base_build(at, tag).folder / "image.tar"
         if not archive.exists():
@@ -97,7 +97,7 @@ def ensure_bases(at: Places) -> None:
 
 
 def mounts(at: Places, environment: Mapping[str, str]) -> list[str]:
-    """Return the options that let a RUN step reach the package index as this machine does."""
+    """Return the options that give RUN steps this machine's access to the package index."""
     options = []
     bundle = next((environment[v] for v in _CA_VARIABLES if environment.get(v)), "")
     if bundle and Path(bundle).is_file():
@@ -112,7 +112,7 @@ def mounts(at: Places, environment: Mapping[str, str]) -> list[str]:
 
 
 def pip_config(environment: Mapping[str, str]) -> str:
-    """Return pip's configuration file with the settings that this machine has in variables."""
+    """Return a pip configuration file with the settings of this machine's PIP_* variables."""
     lines = ["[global]", f"cert = {_CA_IN_IMAGE}", "disable-pip-version-check = true"]
     for option in _PIP_OPTIONS:
         value = environment.get(f"PIP_{option}")
@@ -122,7 +122,7 @@ def pip_config(environment: Mapping[str, str]) -> str:
 
 
 def _policy(at: Places) -> list[str]:
-    """Return the option that trusts archives of this machine; there is nobody to sign them."""
+    """Return the option that accepts unsigned archives."""
     path = at.cache / "storage" / "policy.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text('{"default": [{"type": "insecureAcceptAnything"}]}\n')

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Things that are built once and kept, named by the hash of what goes into them.
+"""Builds that are cached under the hash of their inputs.
 
-A build works in a scratch folder that is renamed at its end, so a half-finished one never counts.
+A build works in a scratch folder that is renamed at the end, so an unfinished build never counts.
 """
 
 import os
@@ -13,32 +13,32 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-Make = Callable[[Path, Path], None]  # gets the scratch folder and the log
+Make = Callable[[Path, Path], None]  # called with the scratch folder and the log
 
 _SOURCES = {".go", ".mod", ".sum", ".py", ".Dockerfile"}
 
 
 @dataclass(frozen=True)
 class Build:
-    """One artefact: a folder whose name carries the hash of its inputs."""
+    """An artefact: a folder whose name contains the hash of its inputs."""
 
     name: str
-    seconds: int  # to expect on two cores, cold
+    seconds: int  # expected duration on two cores with empty caches
     folder: Path
     make: Make
 
     @property
     def is_done(self) -> bool:
-        """Whether the artefact is there, from just these inputs."""
+        """Whether the artefact of these inputs exists."""
         return self.folder.is_dir()
 
     def ensure(self, *, logs: Path) -> None:
-        """Build it unless it is there."""
+        """Build the artefact unless it exists."""
         if self.is_done:
             return
         print(f"{self.name}: building, about {self.seconds} s the first time", flush=True)
         start = time.monotonic()
-        # By pid: what a killed setup started may still be writing to its own.
+        # Unique by pid: a child of a killed setup may still be writing to an old scratch folder.
         scratch = self.folder.with_name(f"{self.folder.name}.part-{os.getpid()}")
         scratch.mkdir(parents=True)
         log = logs / f"build-{self.name}.log"
@@ -49,7 +49,7 @@ class Build:
 
 
 def content_hash(paths: Iterable[Path], *extra: str) -> str:
-    """Hash names and contents of source files, and whatever else decides about the result."""
+    """Return the hash of the names and contents of source files and of the extra texts."""
     digest = sha256()
     for path in sorted(p for root in paths for p in _files(root)):
         digest.update(f"{path.name}\0{sha256(path.read_bytes()).hexdigest()}\0".encode())

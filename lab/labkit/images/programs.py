@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The Go programs of the lab: the Kubernetes binary, containerd, pause. Where they are, how built.
+"""The paths and builds of the lab's Go programs: the Kubernetes binary, containerd, pause.
 
-Versions are pinned by the go.mod files beside the sources; `go build` runs nowhere but in setup.
+Versions are pinned by the go.mod files beside the sources; only setup runs `go build`.
 """
 
 import os
@@ -30,13 +30,13 @@ class Programs:
     pause: Path
 
     def missing(self) -> list[str]:
-        """Name what is not built yet."""
+        """Return the names of the programs that are not built yet."""
         everything = (self.kubernetes, self.containerd, self.ctr, self.pause)
         return [p.name for p in everything if not p.exists()]
 
 
 def builds(at: Places) -> list[Build]:
-    """Return the Go builds, the longest first."""
+    """Return the Go builds: Kubernetes, containerd, pause."""
     return [
         _build(at, "kubernetes", 330, _make_kubernetes),
         _build(at, "containerd", 60, _make_containerd),
@@ -45,7 +45,7 @@ def builds(at: Places) -> list[Build]:
 
 
 def programs(at: Places) -> Programs:
-    """Return where the programs are or will be."""
+    """Return the paths of the programs, built or not."""
     kubernetes, containerd, pause = (b.folder for b in builds(at))
     return Programs(
         kubernetes=kubernetes / "hyper",

@@ -3,8 +3,8 @@
 
 """Network namespaces: enter one with a thread, or run a command in one.
 
-Commands enter with nsenter or setns, never with `ip netns exec`, which hides the cgroup mounts
-from what it starts.
+Commands enter with nsenter or setns, not with `ip netns exec`, which hides the cgroup mounts from
+the program that it starts.
 """
 
 import ctypes
@@ -24,13 +24,13 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def path_of(name: str) -> Path:
-    """Return the file that stands for a namespace."""
+    """Return the file of a namespace."""
     return NETNS_DIR / name
 
 
 @contextmanager
 def netns(name: str) -> Iterator[None]:
-    """Put the calling thread inside; sockets made here stay there."""
+    """Move the calling thread into a namespace; sockets created inside stay in it."""
     own = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
     try:
         _enter(path_of(name))
@@ -59,12 +59,12 @@ def _set(descriptor: int, name: str) -> None:
 
 
 def inside(name: str, argv: Sequence[str]) -> list[str]:
-    """Return the command that runs argv in a namespace; it keeps its pid through the exec."""
+    """Return the command line that runs argv in a namespace; the pid stays the same."""
     return ["nsenter", f"--net={path_of(name)}", "--", *argv]
 
 
 def ip_batch(commands: Sequence[str], *, namespace: str | None = None, force: bool = False) -> None:
-    """Run many `ip` commands in one process; `force` goes on after one that fails."""
+    """Run many `ip` commands in one process; with `force`, continue after a failure."""
     argv = ["ip", *(["-n", namespace] if namespace else []), *(["-force"] if force else [])]
     text = "\n".join(commands) + "\n"
     done = subprocess.run(
@@ -76,7 +76,7 @@ def ip_batch(commands: Sequence[str], *, namespace: str | None = None, force: bo
 
 
 def ip_json(namespace: str, *argv: str) -> Any:
-    """Return the parsed answer of `ip -json` in a namespace; empty when it fails."""
+    """Return the parsed output of `ip -json` in a namespace; an empty list if it fails."""
     done = subprocess.run(
         ["ip", "-n", namespace, "-json", *argv], text=True, capture_output=True, check=False
     )
@@ -84,7 +84,7 @@ def ip_json(namespace: str, *argv: str) -> Any:
 
 
 def set_sysctls(namespace: str, values: dict[str, str]) -> None:
-    """Write net.* settings of a namespace; one that this kernel does not have is skipped."""
+    """Write net.* settings of a namespace, except those that this kernel does not have."""
     with netns(namespace):
         for key, value in values.items():
             path = Path("/proc/sys") / key.replace(".", "/")

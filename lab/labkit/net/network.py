@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Switch, cables, addresses and routes of a topology: what to tell `ip`, and telling it.
+"""Switch, cables, addresses and routes of a topology: the `ip` commands, and running them.
 
-The machine's own namespace gets one link, to the control host, for reaching the API. Everything
-else is inside namespaces that `down` removes whole, so there is no undoing step by step.
+The machine's own namespace gets one link, to the control host, to reach the API. Everything else is
+inside namespaces, which `down` removes as a whole.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from labkit.topology import Host, Interface, Topology
 DUMMY = "kube-lb0"
 GATEWAY = 1  # the router's number on every lan
 
-# Strict reverse paths would drop what a node with two lans sends by one and gets by the other.
+# Reverse path filters would drop traffic that a node sends on one lan and receives on another.
 _SYSCTLS = {
     "net.ipv4.conf.all.rp_filter": "0",
     "net.ipv4.conf.default.rp_filter": "0",
@@ -26,8 +26,8 @@ _SYSCTLS = {
     "net.ipv4.ping_group_range": "0 2147483647",
 }
 _FORWARD = {"net.ipv4.ip_forward": "1", "net.ipv6.conf.all.forwarding": "1"}
-# The router's job is to route, also between two hosts of one lan, without telling them so.
-# With several next hops it chooses by ports too: else one client would only ever see one node.
+# The router also routes between two hosts of one lan, without sending redirects. It chooses among
+# next hops by ports too; otherwise a client would reach only one node.
 _ROUTER = {
     "net.ipv4.conf.all.send_redirects": "0",
     "net.ipv4.conf.default.send_redirects": "0",
@@ -37,7 +37,7 @@ _ROUTER = {
 
 
 def build(topology: Topology, *, owner: Path) -> None:
-    """Make all namespaces and links; `owner` marks them, for a `down` without a state file."""
+    """Create all namespaces and links, marked with `owner`, for a `down` without a state file."""
     names = topology.namespaces
     ip_batch([f"netns add {name}" for name in names])
     for name in names:
@@ -58,7 +58,7 @@ def build(topology: Topology, *, owner: Path) -> None:
 
 
 def uplink_commands(topology: Topology, owner: Path) -> list[str]:
-    """Return the machine's end of the one link out of the lab."""
+    """Return the commands for the machine's end of the one link out of the lab."""
     link, control = topology.host_link, topology.host("control").netns
     return [
         f"link add {link} type veth peer name uplink netns {control}",
@@ -70,7 +70,7 @@ def uplink_commands(topology: Topology, owner: Path) -> list[str]:
 
 
 def switch_commands(topology: Topology) -> list[str]:
-    """Return the bridges and cables; a switch that learns nothing about multicast or loops."""
+    """Return the commands for bridges and cables; without STP and multicast snooping."""
     commands = []
     for lan in topology.lans:
         commands += [
@@ -98,7 +98,7 @@ def sysctls(host: Host) -> dict[str, str]:
 
 
 def host_commands(topology: Topology, host: Host) -> list[str]:
-    """Return addresses, routes and, on a node, the stand-in for a dummy link."""
+    """Return the commands for addresses, routes and, on a node, the substitute for a dummy link."""
     commands = []
     for i in host.interfaces:
         commands += [
@@ -120,12 +120,12 @@ def host_commands(topology: Topology, host: Host) -> list[str]:
 
 
 def dummy_commands() -> list[str]:
-    """Return the commands for a link as quiet as a dummy, for kernels without that type."""
+    """Return the commands for a link that behaves like a dummy, for kernels without that type."""
     return [f"link add {DUMMY} type ifb", f"link set {DUMMY} up"]
 
 
 def pod_routes(topology: Topology, host: Host) -> list[str]:
-    """Return routes to the other nodes' pods; the default route covers what is not on a lan."""
+    """Return the commands for routes to the pods of nodes on a common lan."""
     commands = []
     for node in topology.nodes:
         via = None if node == host else _reach(host, node)
@@ -143,20 +143,20 @@ def _reach(host: Host, node: Host) -> Interface | None:
 
 
 def links_of(owner: Path) -> Iterator[str]:
-    """Find the links that this lab made in the machine's own namespace."""
+    """Yield the names of this lab's links in the machine's own namespace."""
     for folder in Path("/sys/class/net").iterdir():
         if owner_of_link(folder.name) == str(owner):
             yield folder.name
 
 
 def owner_of(namespace: str) -> str:
-    """Return the mark of the lab that a namespace carries; empty where it carries none."""
+    """Return a namespace's mark, the run folder of its lab; empty if it has none."""
     links = ip_json(namespace, "link", "show", "dev", "lo")
     return str(links[0].get("ifalias", "")) if links else ""
 
 
 def owner_of_link(name: str) -> str:
-    """Return the mark of the lab that a link of the machine carries; empty where there is none."""
+    """Return the mark of a link of the machine; empty if it has none."""
     try:
         return Path("/sys/class/net", name, "ifalias").read_text().strip()
     except OSError:

@@ -1,4 +1,4 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Clients that measure: who answers, and when."""
+"""Measuring clients: which addresses answer, and when."""

@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A client that pings many addresses at a fixed pace, and remembers when each of them answered.
+"""A client that pings many addresses at a fixed rate and records when each of them answered.
 
-Cheap enough for hundreds of addresses, where `Prober` would make thousands of connections a second.
-The pings go by the host's own neighbour table, so an address is reached only when the host has
-learned where it is now. As with `Prober` a process of its own in the host's network namespace does
-the work (this file, run as a script), and times are of the monotonic clock.
+It is cheap enough for hundreds of addresses, for which `Prober` would open thousands of connections
+a second. The pings use the host's neighbour table, so an address answers only after the host has
+learned its new MAC address. A process in the host's network namespace does the work (this file, run
+as a script); times are of the monotonic clock.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from labkit.lab import Lab
 
 Times = Mapping[str, Sequence[float]]
-# Pings to an address that nobody has wait in the kernel for its neighbour, on the sender's account.
+# Pings to an absent address wait in the kernel for neighbour discovery and fill the send buffer.
 _BUFFER = 64 << 20
 _ECHO = {socket.AF_INET: 8, socket.AF_INET6: 128}
 _PROTOCOL = {socket.AF_INET: socket.IPPROTO_ICMP, socket.AF_INET6: socket.IPPROTO_ICMPV6}
@@ -37,24 +37,24 @@ _LONGEST_REPLY = 256
 
 
 class Pinger:
-    """Pings each address `every` so many seconds until stopped; a context manager."""
+    """Pings each address at intervals of `every` seconds until stopped; a context manager."""
 
     def __init__(
         self, lab: "Lab", *addresses: str, host: str = "client", every: float = 0.02
     ) -> None:
-        """Ping from a host of the lab."""
+        """Start pinging from a host of the lab."""
         argv = [sys.executable, "-I", str(Path(__file__)), str(every), *addresses]
         pipe = subprocess.PIPE
         self._process = lab.popen_in(host, argv, text=True, stdin=pipe, stdout=pipe)
 
     def __enter__(self) -> Self:
-        """Begin."""
+        """Return the running pinger."""
         return self
 
     def __exit__(
         self,
         kind: type[BaseException] | None,
-        problem: BaseException | None,
+        error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
         """End the process and wait for it."""
@@ -62,14 +62,14 @@ class Pinger:
         self._process.communicate()
 
     def stop(self) -> Times:
-        """End the pings; return when which address answered."""
+        """Stop pinging; return the times of the answers of each address."""
         answer, _errors = self._process.communicate("\n")
         times: Times = json.loads(answer)
         return times
 
 
 def longest_gap(times: Sequence[float], *, since: float, until: float) -> float:
-    """Return the longest time in seconds without an answer between two moments."""
+    """Return the longest time in seconds without an answer between `since` and `until`."""
     moments = [since, *(t for t in times if since < t < until), until]
     return max(later - earlier for earlier, later in pairwise(moments))
 
@@ -83,7 +83,7 @@ def _open(family: socket.AddressFamily) -> socket.socket:
 
 
 class _Pings:
-    """One socket for each family; the kernel gives each its own replies only."""
+    """A ping socket per family; the kernel delivers only its own replies to each."""
 
     def __init__(self, addresses: Sequence[str]) -> None:
         self.times: dict[str, list[float]] = {address: [] for address in addresses}
@@ -95,13 +95,13 @@ class _Pings:
         ]
 
     def send(self) -> None:
-        """Ping each address once; one that cannot be reached now may be at the next time."""
+        """Ping each address once; ignores errors, as the next ping may succeed."""
         for opened, packet, address in self._targets:
             with contextlib.suppress(OSError):
                 opened.sendto(packet, (address, 0))
 
     def receive_until(self, moment: float) -> bool:
-        """Take replies until then; whether to go on, which ends with a line on standard input."""
+        """Record replies until then; return False if a line on standard input asks to stop."""
         while (left := moment - time.monotonic()) > 0:
             readable = [sys.stdin, *self._sockets.values()]
             ready, _writable, _failed = select.select(readable, [], [], left)
@@ -127,6 +127,6 @@ def _ping(every: float, addresses: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    # Whoever reads this may be killed: then end, and say nothing.
+    # End silently if the reader of the output has been killed.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     _ping(float(sys.argv[1]), sys.argv[2:])

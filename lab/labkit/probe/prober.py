@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A client that asks the same addresses again and again, and remembers when it got an answer.
+"""A client that sends HTTP requests to the same addresses continuously and records the answers.
 
-The asking is done by a process of its own in the host's network namespace (this file, run as a
-script: port, pause, addresses); `Prober` starts it and reads what it saw. Times are of the
-monotonic clock, which all processes of a machine share.
+A process in the host's network namespace sends the requests (this file, run as a script: port,
+pause, addresses); `Prober` starts it and reads its records. Times are of the monotonic clock, which
+all processes of a machine share.
 """
 
 import asyncio
@@ -24,17 +24,17 @@ from typing import IO, TYPE_CHECKING, Any, Self
 if TYPE_CHECKING:
     from labkit.lab import Lab
 
-# A request that takes longer has met a dead address; a new one finds the next holder sooner than
-# the kernel's repeated SYN would.
+# Seconds. A longer request went to an address without a holder; a new request finds the next holder
+# sooner than the kernel's retransmitted SYN.
 _TIMEOUT = 0.2
-# Seconds between an answer and the next question to the same address: what is to be noticed lasts
-# several times as long, and more questions would be a load of their own on a small machine.
+# Seconds between an answer and the next request to the same address: short compared with the
+# interruptions to be measured, and long enough not to load a small machine.
 _PAUSE = 0.05
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One request: when it was sent and ended, the body (None if none came), and why none came."""
+    """A request: when it was sent and ended, the body of the answer or None, and the error."""
 
     address: str
     sent: float
@@ -44,7 +44,7 @@ class Answer:
 
 
 class Prober:
-    """Asks `http://<address>:<port>/` for each address until closed; a context manager."""
+    """Requests `http://<address>:<port>/` of each address until closed; a context manager."""
 
     def __init__(
         self,
@@ -54,21 +54,21 @@ class Prober:
         port: int = 80,
         pause: float = _PAUSE,
     ) -> None:
-        """Ask from a host of the lab; pause for so many seconds after each answer."""
+        """Send requests from a host of the lab; pause for `pause` seconds after each answer."""
         argv = [sys.executable, "-I", str(Path(__file__)), str(port), str(pause), *addresses]
         self._process = lab.popen_in(host, argv, stdout=subprocess.PIPE, text=True)
         self._answers: list[Answer] = []
         self._reader = threading.Thread(target=self._read, args=[self._process.stdout], daemon=True)
 
     def __enter__(self) -> Self:
-        """Begin."""
+        """Start reading records."""
         self._reader.start()
         return self
 
     def __exit__(
         self,
         kind: type[BaseException] | None,
-        problem: BaseException | None,
+        error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
         """End the process and wait for it."""
@@ -87,7 +87,7 @@ class Prober:
         return tuple(self._answers)
 
     def wait_for_answer(self, address: str, *, after: float, seconds: float) -> Answer:
-        """Return the first answer to a request sent at `after` or later; TimeoutError if none."""
+        """Return the first answer to a request sent at `after` or later. Raises TimeoutError."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             for answer in self.answers:
@@ -118,18 +118,18 @@ async def _fetch(address: str, port: int) -> str:
 
 async def _ask(address: str, port: int, pause: float) -> None:
     while True:
-        sent, body, error = time.monotonic(), "", "no body"
+        sent, body, reason = time.monotonic(), "", "no body"
         try:
             async with asyncio.timeout(_TIMEOUT):
                 body = await _fetch(address, port)
-        except (OSError, TimeoutError) as problem:
-            error = repr(problem)
+        except (OSError, TimeoutError) as error:
+            reason = repr(error)
         record: dict[str, Any] = {
             "address": address,
             "sent": sent,
             "ended": time.monotonic(),
             "body": body or None,
-            "error": "" if body else error,
+            "error": "" if body else reason,
         }
         print(json.dumps(record), flush=True)
         await asyncio.sleep(pause)
@@ -140,6 +140,6 @@ async def _ask_all(port: int, pause: float, addresses: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    # Whoever reads this may be killed: then end, and say nothing.
+    # End silently if the reader of the output has been killed.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     asyncio.run(_ask_all(int(sys.argv[1]), float(sys.argv[2]), sys.argv[3:]))

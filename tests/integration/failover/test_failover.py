@@ -113,7 +113,7 @@ def test_a_killed_agent_restarts_and_its_address_stays(cluster, vip, family, fig
         start = time.monotonic()
         # A second restart of one container would wait for the kubelet's back-off.
         assert agent_pod(cluster, node)["status"]["containerStatuses"][0]["restartCount"] == 0
-        old = cluster.kill(node, "lbnodeagent").pid
+        old = cluster.kill(node, "lbnodeagent")
         eventually(lambda: agents_ready(cluster), "restart", seconds=CRASH)
         time.sleep(10)  # as long as the Lease of the killed agent could have lasted
         gap = prober.longest_gap(vip, since=start)

@@ -177,7 +177,7 @@ class TokenFile:
     """The token that the kubelet projects into the agent's pod on a node."""
 
     def __init__(self, cluster, node):
-        kubelet = cluster.kill(node, "kubelet", "STOP").pid  # or it would mend the file
+        kubelet = cluster.kill(node, "kubelet", "STOP")  # or it would mend the file
         pod = agent_pod(cluster, node)
         root = Path(f"/proc/{kubelet}/root/var/lib/kubelet/pods/{pod['metadata']['uid']}")
         (self._file,) = root.glob("volumes/kubernetes.io~projected/*/token")

@@ -18,14 +18,14 @@ def source(tmp_path: Path):
     return tmp_path
 
 
-def test_a_hash_stays_while_its_inputs_do(source: Path):
+def test_hash_ignores_files_that_are_not_inputs(source: Path):
     before = content_hash([source], "flag")
     (source / "notes.txt").write_text("changed\n")
     assert content_hash([source], "flag") == before
 
 
 @pytest.mark.parametrize("change", ["content", "name", "extra"])
-def test_a_hash_changes_with_each_input(source: Path, change: str):
+def test_hash_changes_with_each_input(source: Path, change: str):
     before = content_hash([source], "flag")
     if change == "content":
         (source / "main.go").write_text("package other\n")
@@ -34,7 +34,7 @@ def test_a_hash_changes_with_each_input(source: Path, change: str):
     assert content_hash([source], "other" if change == "extra" else "flag") != before
 
 
-def test_a_build_that_fails_half_way_does_not_count_as_done(tmp_path: Path):
+def test_failed_build_is_not_done(tmp_path: Path):
     def fail(scratch: Path, _log: Path) -> None:
         (scratch / "half").touch()
         raise RuntimeError
@@ -45,7 +45,7 @@ def test_a_build_that_fails_half_way_does_not_count_as_done(tmp_path: Path):
     assert not build.is_done
 
 
-def test_a_build_runs_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_finished_build_does_not_run_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     made = []
     build = Build("thing", 1, tmp_path / "thing-1", lambda scratch, _log: made.append(scratch))
     build.ensure(logs=tmp_path)
@@ -54,7 +54,7 @@ def test_a_build_runs_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert capsys.readouterr().out.count("thing") == 2
 
 
-def test_a_version_comes_from_the_pin():
+def test_version_is_read_from_go_mod():
     pins = "require k8s.io/kubernetes v1.2.3\n\nrequire (\n\tk8s.io/api v0.2.3 // indirect\n)\n"
     assert version_of("k8s.io/kubernetes", pins) == "1.2.3"
     assert version_of("k8s.io/api", pins) == "0.2.3"
@@ -62,7 +62,7 @@ def test_a_version_comes_from_the_pin():
         version_of("k8s.io/nothing", pins)
 
 
-def test_pips_settings_of_the_machine_reach_the_build():
+def test_pip_settings_of_the_machine_are_in_the_builds_configuration():
     text = pip_config({"PIP_DEFAULT_TIMEOUT": "180", "PIP_INDEX_URL": ""})
     assert "default-timeout = 180" in text
     assert "index-url" not in text

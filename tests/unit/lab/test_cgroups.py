@@ -12,7 +12,7 @@ GROUPS = ("lab", "lab/n1", "lab/daemons", "lab/clients")
 
 @pytest.fixture(params=[("cpu.shares", 1024), ("cpu.weight", 100)], ids=["v1", "v2"])
 def share(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """The file of a group's share and what is usual in it, in folders like those of the kernel."""
+    """A group hierarchy like the kernel's: its root, the name of the share file, its default."""
     name, usual = request.param
     top = tmp_path if name == "cpu.weight" else tmp_path / "cpu"
     for group in GROUPS:
@@ -24,14 +24,14 @@ def share(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     return top, name, usual
 
 
-def test_hosts_weigh_more_than_the_machine_and_than_daemons(share: tuple[Path, str, int]):
+def test_nodes_and_clients_get_larger_shares_than_daemons(share: tuple[Path, str, int]):
     top, name, usual = share
     cgroups.make("lab", ["n1"])
     weights = [int((top / group / name).read_text()) // usual for group in GROUPS]
     assert weights == [16, 4, 1, 4]
 
 
-def test_a_process_joins_its_group(share: tuple[Path, str, int]):
+def test_process_joins_its_group(share: tuple[Path, str, int]):
     top, _name, _usual = share
     cgroups.make("lab", ["n1"])
     cgroups.join("lab", cgroups.CLIENTS, 7)

@@ -14,7 +14,7 @@ from labkit.images.rootfs import strip
 
 @pytest.fixture
 def tree(tmp_path: Path):
-    """A usr-merged Debian in little: packages a and b, which share a folder."""
+    """A minimal usr-merged Debian with packages a and b, which share a folder."""
     root = tmp_path / "root"
     info = root / "var/lib/dpkg/info"
     info.mkdir(parents=True)
@@ -30,24 +30,24 @@ def tree(tmp_path: Path):
     return root
 
 
-def test_a_stripped_package_is_gone_and_its_neighbour_stays(tree: Path):
+def test_stripped_package_is_removed_and_the_other_stays(tree: Path):
     strip(tree, packages=["a"])
     assert not (tree / "usr/bin/a").exists()
     assert (tree / "bin/b").exists()
 
 
-def test_what_is_left_is_what_dpkg_tells(tree: Path):
+def test_dpkg_status_lists_only_remaining_packages(tree: Path):
     strip(tree, packages=["a"])
     assert (tree / "var/lib/dpkg/status").read_text() == "Package: b\nVersion: 1"
 
 
-def test_documentation_does_not_come_along(tree: Path):
+def test_documentation_is_removed(tree: Path):
     strip(tree, packages=[])
     assert not (tree / "usr/share/doc").exists()
     assert (tree / "var/log").is_dir()
 
 
-def test_an_archive_names_its_layer_by_digest_and_its_image_by_tag(tree: Path, tmp_path: Path):
+def test_archive_has_the_layers_digest_and_the_images_tag(tree: Path, tmp_path: Path):
     layer, archive = tmp_path / "layer.tar", tmp_path / "image.tar"
     pack(tree, layer)
     write_archive(layer, archive, tag="localhost/x:1", config={"Cmd": ["python3"]})

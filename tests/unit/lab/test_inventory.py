@@ -19,7 +19,7 @@ def topology():
     return plan(nodes=2)
 
 
-def test_modules_run_in_the_namespace_of_their_host(tmp_path, topology):
+def test_modules_run_in_the_network_namespace_of_their_host(tmp_path, topology):
     at = Places(cache=tmp_path)
     at.run.mkdir()
     groups = json.loads(inventory(at, topology))

@@ -11,19 +11,19 @@ from labkit.host.places import Places, places
 from labkit.topology import plan
 
 
-def test_only_root_may_go_on():
+def test_user_other_than_root_is_refused():
     preflight.check_root(0)
     with pytest.raises(Problem, match="run it as root"):
         preflight.check_root(1000)
 
 
-def test_a_full_disk_is_refused_with_what_is_needed(tmp_path: Path):
+def test_full_disk_is_refused_with_the_space_needed(tmp_path: Path):
     with pytest.raises(Problem, match=r"1\.0 GiB are free .* needs 2 GiB"):
         preflight.check_disk(tmp_path / "not/yet", gib=2, free=1 << 30)
 
 
 @pytest.mark.parametrize("address", ["172.28.255.9/24", "fd28:0:0:ff::9/64", "172.28.255.6/32"])
-def test_a_subnet_of_somebody_else_is_refused(address: str):
+def test_address_that_overlaps_the_host_links_subnets_is_refused(address: str):
     with pytest.raises(Problem, match=f"eth9 has {address}"):
         preflight.check_subnets(plan(number=1, nodes=1), [("eth9", address)])
 
@@ -32,18 +32,18 @@ def test_a_subnet_of_somebody_else_is_refused(address: str):
     "address",
     ["172.28.1.1/24", "10.0.0.1/8", "fd00::2/24", "172.28.255.1/30", "fd28:0:0:ff::9/126"],
 )
-def test_a_subnet_beside_the_labs_is_none_of_its_business(address: str):
+def test_address_outside_the_host_links_subnets_is_accepted(address: str):
     preflight.check_subnets(plan(number=1, nodes=1), [("eth9", address)])
 
 
 @pytest.mark.parametrize("cache", ["/run/lab", "/var/lib/x/lab", "/var/log/lab", "/srv/a b/lab"])
-def test_a_folder_that_nodes_could_not_use_is_refused(cache: str):
+def test_folder_that_nodes_cannot_use_is_refused(cache: str):
     with pytest.raises(Problem, match="folder"):
         preflight.check_folder(Places(cache=Path(cache)))
 
 
 @pytest.mark.parametrize("number", ["-1", "16", "one", "01", " 1"])
-def test_a_number_that_no_lab_has_is_refused(monkeypatch: pytest.MonkeyPatch, number: str):
+def test_invalid_lab_number_is_refused(monkeypatch: pytest.MonkeyPatch, number: str):
     monkeypatch.setenv("LAB_NUMBER", number)
     with pytest.raises(Problem, match=f"LAB_NUMBER '{number}' .* use 0 to 15"):
         places()
@@ -52,7 +52,7 @@ def test_a_number_that_no_lab_has_is_refused(monkeypatch: pytest.MonkeyPatch, nu
 @pytest.mark.parametrize(
     ("number", "folder"), [(None, "run"), ("", "run"), ("0", "run"), ("1", "run1"), ("15", "run15")]
 )
-def test_a_labs_folder_comes_from_the_environment(
+def test_run_folder_and_lock_follow_from_the_environment(
     monkeypatch: pytest.MonkeyPatch, number: str | None, folder: str
 ):
     monkeypatch.setenv("PURELB_LAB_CACHE", "/srv/cache")
@@ -63,13 +63,13 @@ def test_a_labs_folder_comes_from_the_environment(
     assert (at.run, at.lock) == (Path("/srv/cache", folder), Path(f"/srv/cache/{folder}.lock"))
 
 
-def test_what_is_built_stays_while_another_lab_of_the_checkout_is_up(tmp_path: Path):
+def test_other_labs_of_the_checkout_are_found_by_their_run_folders(tmp_path: Path):
     (tmp_path / "run1").mkdir()
     assert Places(cache=tmp_path).others == [tmp_path / "run1"]
     assert Places(cache=tmp_path, number=1).others == []
 
 
-def test_a_failed_step_shows_the_end_of_its_log(tmp_path: Path):
+def test_failed_step_shows_the_end_of_its_log(tmp_path: Path):
     log = tmp_path / "etcd.log"
     log.write_text("\n".join(f"line {i}" for i in range(100)))
     text = str(StepFailed("etcd", "it ended", log=log))

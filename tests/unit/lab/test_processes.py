@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""When a program of the lab counts as ended: when nothing of it is left in the kernel."""
+"""A process counts as alive as long as one of its threads runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from labkit.host.processes import Process, end, wait_until
 
-# Its first thread ends alone, by the bare system call; another one keeps the port.
+# The first thread ends alone, by the bare system call; another thread keeps the port open.
 HALF_ENDED = """
 import ctypes, platform, socket, threading, time
 port = socket.create_server(("127.0.0.1", 0))
@@ -29,7 +29,7 @@ def state_of(pid):
 
 @pytest.fixture
 def start():
-    """Start Python with a program; all are waited for after the test."""
+    """Starts Python with a program; waits for all of them after the test."""
     started = []
 
     def begin(text):
@@ -44,7 +44,7 @@ def start():
         child.stdout.close()
 
 
-def test_a_zombie_whose_threads_hold_a_port_is_alive_until_they_end(start):
+def test_zombie_with_a_running_thread_is_alive_until_killed(start):
     child = start(HALF_ENDED)
     port = int(child.stdout.readline())
     process = Process.of(child.pid)
@@ -56,7 +56,7 @@ def test_a_zombie_whose_threads_hold_a_port_is_alive_until_they_end(start):
     socket.create_server(("127.0.0.1", port)).close()
 
 
-def test_a_zombie_that_nobody_waits_for_is_dead(start):
+def test_zombie_without_threads_is_dead(start):
     child = start("")
     process = Process.of(child.pid)
     assert wait_until(lambda: state_of(child.pid) == "Z", seconds=5)

@@ -15,7 +15,7 @@ from labkit.host.processes import MARK, wait_until
 from labkit.net.namespaces import inside, ip_batch, path_of
 from labkit.topology import plan
 
-NUMBER = 15  # people begin at 0
+NUMBER = 15  # unlikely to be in use: people start at 0
 LAB = plan(number=NUMBER, nodes=1)
 SPACES = (LAB.switch, LAB.node("n1").netns)
 LINK = LAB.host_link
@@ -23,13 +23,13 @@ LINK = LAB.host_link
 
 @pytest.fixture
 def at(tmp_path: Path):
-    """The folders of the lab that is to go up."""
+    """The folders of the lab that is about to start."""
     return Places(cache=tmp_path / "mine", number=NUMBER)
 
 
 @contextmanager
-def made():
-    """Namespaces and a link in the machine's own namespace; gone again whatever becomes of them."""
+def names_in_use():
+    """Namespaces and a link in the machine's own namespace, removed afterwards."""
     try:
         ip_batch([f"netns add {name}" for name in SPACES])
         ip_batch([f"link add {LINK} type veth peer name uplink netns {SPACES[0]}"])
@@ -40,78 +40,78 @@ def made():
 
 @pytest.fixture
 def other(tmp_path: Path):
-    """What a lab of another checkout has in the machine's namespace; its run folder."""
+    """The run folder of another checkout's lab, which has namespaces and a link here."""
     run = tmp_path / "other/run15"
     run.mkdir(parents=True)
-    with made():
+    with names_in_use():
         for name in SPACES:
             ip_batch([f"link set lo alias {run}"], namespace=name)
         ip_batch([f"link set {LINK} alias {run}"])
         yield run
 
 
-def exist() -> set[str]:
+def existing() -> set[str]:
     spaces = {name for name in SPACES if path_of(name).exists()}
     return spaces | ({LINK} if Path("/sys/class/net", LINK).exists() else set())
 
 
-def test_what_a_killed_lab_left_is_removed_and_named(at: Places, other: Path, capsys):
+def test_remains_of_a_killed_lab_are_removed_and_printed(at: Places, other: Path, capsys):
     remove_dead(at)
-    assert exist() == set()
-    said = capsys.readouterr().out
-    assert said.startswith(f"removed what a killed lab left ({other}): ")
-    assert all(name in said for name in (*SPACES, f"link {LINK}"))
-    assert other.exists()  # the files are the other checkout's
+    assert existing() == set()
+    output = capsys.readouterr().out
+    assert output.startswith(f"removed what a killed lab left ({other}): ")
+    assert all(name in output for name in (*SPACES, f"link {LINK}"))
+    assert other.exists()  # the other checkout's files stay
 
 
-def test_a_living_process_in_one_namespace_protects_all_of_its_lab(at: Places, other: Path):
+def test_lab_with_a_process_in_one_namespace_is_kept(at: Places, other: Path):
     command = inside(SPACES[1], ["sleep", "60"])
     with subprocess.Popen(command) as process:
-        refused_as_long_as(at, other, process)
+        check_kept_while_running(at, other, process)
 
 
-def test_a_living_process_with_the_mark_protects_its_lab(at: Places, other: Path):
+def test_lab_with_a_process_that_has_its_mark_is_kept(at: Places, other: Path):
     with subprocess.Popen(["sleep", "60"], env={MARK: str(other), "PATH": "/bin"}) as process:
-        refused_as_long_as(at, other, process)
+        check_kept_while_running(at, other, process)
 
 
-def refused_as_long_as(at: Places, other: Path, process: subprocess.Popen) -> None:
+def check_kept_while_running(at: Places, other: Path, process: subprocess.Popen) -> None:
     try:
-        # A process counts from the moment at which it is where it is going.
+        # The process counts as soon as it has entered the namespace.
         assert wait_until(lambda: not remnants(at)[0].is_dead, seconds=5)
         remove_dead(at)
-        assert exist() == {*SPACES, LINK}
+        assert existing() == {*SPACES, LINK}
         with pytest.raises(Problem, match=f"lab of {other} is up .*'lab down' there, or set LAB_"):
             preflight.check_names(at, LAB)
     finally:
         process.kill()
     process.wait()
     remove_dead(at)
-    assert exist() == set()
+    assert existing() == set()
 
 
-def test_a_command_at_work_protects_its_lab(at: Places, other: Path):
+def test_lab_with_a_running_command_is_kept(at: Places, other: Path):
     with state.locked(lock_of(other), "up"):
         remove_dead(at)
-        assert exist() == {*SPACES, LINK}
+        assert existing() == {*SPACES, LINK}
 
 
-def test_a_namespace_without_a_mark_is_nobodys_left_over(at: Places):
-    with made():
+def test_namespace_without_a_mark_is_kept_and_refused(at: Places):
+    with names_in_use():
         remove_dead(at)
-        assert exist() == {*SPACES, LINK}
-        with pytest.raises(Problem, match=f"{SPACES[0]} exists and is no lab's: .*ip netns del"):
+        assert existing() == {*SPACES, LINK}
+        with pytest.raises(Problem, match=f"{SPACES[0]} exists and .* no lab: .*ip netns del"):
             preflight.check_names(at, LAB)
 
 
-def test_a_lab_that_lost_its_names_does_not_take_down_who_has_them_now(at: Places, other: Path):
+def test_recorded_names_with_another_labs_mark_are_not_taken_down(at: Places, other: Path):
     at.run.mkdir(parents=True)
     state.save_topology(at, LAB)
     assert down.own_namespaces(at) == []
 
 
-def test_unmarked_namespaces_are_the_labs_that_recorded_them(at: Places):
+def test_unmarked_namespaces_belong_to_the_lab_that_recorded_them(at: Places):
     at.run.mkdir(parents=True)
     state.save_topology(at, LAB)
-    with made():
+    with names_in_use():
         assert set(down.own_namespaces(at)) == set(SPACES)

@@ -19,7 +19,7 @@ DOCS, MOLECULE = "docs/test_pages.py", "role/test_molecule.py"
     ("worker", "number", "lab"),
     [("gw0", None, "0"), ("gw1", None, "1"), ("gw1", "", "1"), ("gw1", "4", "5")],
 )
-def test_each_worker_has_a_lab_of_its_own(
+def test_each_worker_uses_the_lab_of_its_own_number(
     monkeypatch: pytest.MonkeyPatch, worker: str, number: str | None, lab: str
 ):
     monkeypatch.setenv("PYTEST_XDIST_WORKER", worker)
@@ -32,7 +32,7 @@ def test_each_worker_has_a_lab_of_its_own(
 
 
 @pytest.mark.parametrize("number", [None, "4"])
-def test_without_workers_the_lab_is_the_one_that_was_named(
+def test_without_workers_lab_number_is_unchanged(
     monkeypatch: pytest.MonkeyPatch, number: str | None
 ):
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
@@ -50,7 +50,7 @@ def test_without_workers_the_lab_is_the_one_that_was_named(
      ("", ["a", "clocks", "outage-1", "outage-2", "b"])],
     ids=["worker", "alone"],
 )  # fmt: skip
-def test_workers_begin_with_the_longest_files(
+def test_workers_run_the_longest_files_first(
     monkeypatch: pytest.MonkeyPatch, worker: str, order: list[str]
 ):
     monkeypatch.setenv("PYTEST_XDIST_WORKER", worker)
@@ -62,13 +62,13 @@ def test_workers_begin_with_the_longest_files(
     assert [item.name for item in items] == order
 
 
-def test_the_files_that_take_long_are_there():
+def test_files_in_the_table_of_durations_exist():
     folder = ROOT / "tests/integration"
     assert [name for name in scheduling.LONGEST if not (folder / name).is_file()] == []
 
 
 class Worker:
-    """Takes the numbers of the tests that it is to run."""
+    """Records the numbers of the tests that it receives."""
 
     def __init__(self, name: str) -> None:
         self.gateway, self.given = SimpleNamespace(id=name), []
@@ -85,28 +85,26 @@ class Worker:
         ("gw2", [OUTAGE, "a", DOCS, MOLECULE]),
     ],
 )
-def test_files_that_wait_are_the_last_workers_as_long_as_there_are_some(
-    name: str, order: list[str]
-):
+def test_last_worker_takes_waiting_files_first_and_others_busy_files(name: str, order: list[str]):
     tests = [f"tests/integration/{file}::test_it" for file in (DOCS, OUTAGE, MOLECULE, "a")]
     scheduling, worker = Scheduling.__new__(Scheduling), Worker(name)
     scheduling.numnodes = 3
     scheduling.workqueue = OrderedDict((test.partition("::")[0], {test: False}) for test in tests)
     scheduling.assigned_work, scheduling.registered_collections = {}, {worker: tests}
     while scheduling.workqueue:
-        scheduling._assign_work_unit(worker)  # noqa: SLF001 - where xdist asks
+        scheduling._assign_work_unit(worker)  # noqa: SLF001 - called by xdist
     assert [tests[number] for number in worker.given] == [
         f"tests/integration/{file}::test_it" for file in order
     ]
 
 
 class Terminal(list):
-    """Keeps the lines that it is told to write."""
+    """Records the written lines."""
 
     write_line = list.append
 
 
-def test_a_figure_is_shown_once_and_nothing_else_is():
+def test_figure_is_shown_once_without_other_properties():
     terminal = Terminal()
     plugins = SimpleNamespace(get_plugin={"terminalreporter": terminal}.get)
     figures = Figures(SimpleNamespace(pluginmanager=plugins))

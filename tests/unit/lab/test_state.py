@@ -17,7 +17,7 @@ from labkit.topology import plan
 
 @pytest.fixture
 def at(tmp_path: Path):
-    """The folders of a lab that is being brought up."""
+    """The folders of a lab that is starting."""
     (tmp_path / "run/daemons").mkdir(parents=True)
     return Places(cache=tmp_path)
 
@@ -27,24 +27,24 @@ def daemon(start: int) -> Daemon:
     return Daemon(name="etcd", host="control", argv=["etcd"], in_mounts=False, process=process)
 
 
-def test_a_record_comes_back_as_it_was(at: Places):
+def test_saved_daemon_record_loads_unchanged(at: Places):
     state.save_daemon(at, daemon(7))
     assert state.load_daemons(at) == {"control.etcd": daemon(7)}
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"name": "etcd"}', '{"process": 1}'])
-def test_a_record_that_cannot_be_read_is_passed_over(at: Places, text: str):
+def test_unreadable_daemon_record_is_skipped(at: Places, text: str):
     (at.run / "daemons/control.etcd.json").write_text(text)
     assert state.load_daemons(at) == {}
 
 
 @pytest.mark.parametrize("text", ["", "{", "null", "[]", '{"number": 0}'])
-def test_a_topology_that_cannot_be_read_is_none(at: Places, text: str):
+def test_unreadable_topology_loads_as_none(at: Places, text: str):
     (at.run / "lab.json").write_text(text)
     assert state.load_topology(at) is None
 
 
-def test_a_lab_is_ready_only_when_its_very_processes_run(at: Places):
+def test_lab_is_ready_only_while_its_recorded_processes_run(at: Places):
     own = Process.of(os.getpid())
     assert own is not None
     state.save_topology(at, plan(nodes=1))
@@ -52,12 +52,12 @@ def test_a_lab_is_ready_only_when_its_very_processes_run(at: Places):
     assert not state.is_ready(at)
     state.mark_ready(at)
     assert state.is_ready(at)
-    state.save_daemon(at, daemon(own.start + 1))  # the pid of another life
+    state.save_daemon(at, daemon(own.start + 1))  # the same pid, another process
     assert not state.is_ready(at)
 
 
-def test_a_second_command_is_told_who_is_at_work(at: Places):
-    message = rf"'lab up' \(pid {os.getpid()}\) is at work"
+def test_second_command_is_refused_with_the_name_of_the_first(at: Places):
+    message = rf"'lab up' \(pid {os.getpid()}\) is running"
     with (
         state.locked(at.lock, "up"),
         pytest.raises(Problem, match=message),
@@ -66,7 +66,7 @@ def test_a_second_command_is_told_who_is_at_work(at: Places):
         pass
 
 
-def test_logs_of_pods_are_found_by_node_pod_and_container(at: Places):
+def test_pod_logs_are_named_by_node_pod_and_container(at: Places):
     pod = at.run / "n1/pods/default_web-1_0a-1b/web"
     pod.mkdir(parents=True)
     (pod / "0.log").touch()

@@ -10,7 +10,7 @@ from labkit.errors import Problem
 from labkit.topology import MAX_LABS, Topology, parse_placements, plan, prefix_of
 
 
-def test_every_address_tells_its_lan_and_host():
+def test_addresses_contain_the_numbers_of_lan_and_host():
     lab = plan(nodes=3, placements=["n2=lan1,lan2"])
     assert lab.host("router").v4 == "172.28.1.1"
     assert lab.host("control").v6 == "fd28:0:0:1::2"
@@ -20,7 +20,7 @@ def test_every_address_tells_its_lan_and_host():
     ]
 
 
-def test_no_two_interfaces_share_an_address_or_a_name():
+def test_addresses_and_port_names_of_interfaces_are_unique():
     lab = plan(nodes=200, placements=["n7=lan2,lan9"])
     cables = [i for h in lab.hosts for i in h.interfaces]
     for field in ("v4", "v6", "mac", "port"):
@@ -29,7 +29,7 @@ def test_no_two_interfaces_share_an_address_or_a_name():
     assert max(len(i.port) for i in cables) <= 15
 
 
-def test_pod_subnets_are_valid_and_apart_up_to_the_last_node():
+def test_pod_subnets_of_200_nodes_are_valid_and_disjoint():
     nodes = plan(nodes=200).nodes
     v6 = {ipaddress.ip_network(n.pods_v6) for n in nodes}
     v4 = {ipaddress.ip_network(n.pods_v4) for n in nodes}
@@ -37,14 +37,14 @@ def test_pod_subnets_are_valid_and_apart_up_to_the_last_node():
     assert all(n.subnet_of(ipaddress.ip_network("fd00:244::/48")) for n in v6)
 
 
-def test_the_router_is_on_every_lan_and_first_lans_come_first():
+def test_router_is_on_every_lan_and_a_nodes_first_lan_comes_first():
     lab = plan(nodes=2, placements=["n1=lan3,lan1"])
     assert lab.lans == ("lan1", "lan3")
     assert [i.lan for i in lab.host("router").interfaces] == ["lan1", "lan3"]
     assert lab.node("n1").v4 == "172.28.3.11"
 
 
-def test_the_first_lab_has_the_names_and_addresses_that_people_know():
+def test_lab_0_has_names_without_a_number():
     lab = plan(nodes=1)
     assert lab.namespaces == ("lab-switch", "lab-control", "lab-router", "lab-client", "lab-n1")
     assert lab.link_v4 == ("172.28.255.1/30", "172.28.255.2/30")
@@ -52,7 +52,7 @@ def test_the_first_lab_has_the_names_and_addresses_that_people_know():
     assert (lab.host_link, lab.api_v4) == ("lab-host", "172.28.255.2")
 
 
-def test_no_two_labs_share_anything_of_the_machines():
+def test_names_and_host_links_of_labs_are_disjoint():
     labs = [plan(number=number, nodes=200) for number in range(MAX_LABS)]
     names = [name for lab in labs for name in (*lab.namespaces, lab.host_link)]
     assert len(set(names)) == len(names)
@@ -63,17 +63,17 @@ def test_no_two_labs_share_anything_of_the_machines():
         assert len(set().union(*subnets)) == len(labs)
 
 
-def test_no_labs_names_begin_as_another_labs_do():
+def test_no_labs_prefix_is_a_prefix_of_another_labs():
     prefixes = {prefix_of(number) for number in range(MAX_LABS)}
     assert not [(a, b) for a in prefixes for b in prefixes if a != b and a.startswith(b)]
 
 
-def test_inside_all_labs_are_alike():
+def test_labs_of_different_numbers_have_the_same_interfaces():
     first, other = plan(nodes=2), plan(number=1, nodes=2)
     assert [h.interfaces for h in first.hosts] == [h.interfaces for h in other.hosts]
 
 
-def test_a_topology_survives_the_state_file():
+def test_saved_topology_loads_unchanged():
     lab = plan(number=7, nodes=2, placements=["n2=lan1,lan2"])
     assert Topology.from_json(json.loads(json.dumps(lab.to_json()))) == lab
 
@@ -82,7 +82,7 @@ def test_a_topology_survives_the_state_file():
     "text",
     ["n2", "n2=", "n2=lan0", "n2=lan10", "n2=lan1,", "client=lan2", "n0=lan1", "n2=lan1 ,lan2"],
 )
-def test_a_placement_that_is_none_is_refused_with_an_example(text: str):
+def test_malformed_placement_is_refused_with_an_example(text: str):
     with pytest.raises(Problem, match=r"n2=lan1,lan2"):
         parse_placements([text], nodes=3)
 
@@ -96,17 +96,17 @@ def test_a_placement_that_is_none_is_refused_with_an_example(text: str):
     ],
     ids=["no-such-node", "node-twice", "lan-twice"],
 )
-def test_a_placement_that_cannot_be_is_refused(texts: list[str], message: str):
+def test_impossible_placement_is_refused(texts: list[str], message: str):
     with pytest.raises(Problem, match=message):
         parse_placements(texts, nodes=3)
 
 
 @pytest.mark.parametrize("nodes", [0, -1, 201])
-def test_a_number_of_nodes_out_of_range_is_refused(nodes: int):
+def test_number_of_nodes_out_of_range_is_refused(nodes: int):
     with pytest.raises(Problem, match="1 to 200 nodes"):
         plan(nodes=nodes)
 
 
-def test_an_unknown_host_is_refused_with_the_known_ones():
+def test_unknown_host_is_refused_with_the_known_hosts():
     with pytest.raises(Problem, match="control, router, client, n1"):
         plan(nodes=1).host("n9")
