@@ -25,7 +25,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from purelb_agent.kube.client import ApiError
+from purelb_agent.kube.client import ApiError, Json
 from purelb_agent.runtime import clock
 
 
@@ -44,7 +44,7 @@ class Request:
     """'pending', 'answered', 'refused' (ApiError), or 'cancelled' by the client."""
 
 
-Answer = dict[str, Any] | ApiError | Callable[[Request], dict[str, Any]]
+Answer = Json | ApiError | Callable[[Request], Json]
 
 
 @dataclass
@@ -63,7 +63,7 @@ class _Route:
     def __post_init__(self) -> None:
         self.running.set()
 
-    def take(self, request: Request) -> dict[str, Any]:
+    def take(self, request: Request) -> Json:
         if not self.prepared:
             raise AssertionError(f"no answer is prepared for {request.method} {request.path}")
         newest = self.prepared[-1]
@@ -114,7 +114,7 @@ class FakeApi:
         *,
         params: Mapping[str, str] | None = None,
         seconds: float = 10.0,
-    ) -> dict[str, Any]:
+    ) -> Json:
         """As `Kube.request`."""
         request = Request(method, path, body, dict(params or {}), clock.now(), seconds)
         self.requests.append(request)
@@ -139,7 +139,7 @@ class FakeApi:
 
     async def watch(
         self, path: str, params: Mapping[str, str], *, on_open: Callable[[], None]
-    ) -> AsyncGenerator[dict[str, Any], None]:
+    ) -> AsyncGenerator[Json, None]:
         """As `Kube.watch`; opens unless `answer("WATCH", ...)` refuses or `hang` keeps it."""
         request = Request("WATCH", path, None, dict(params), clock.now())
         self.requests.append(request)
@@ -166,7 +166,7 @@ class FakeApi:
             if news in self._news[path]:
                 self._news[path].remove(news)
 
-    def send(self, path: str, event: dict[str, Any]) -> None:
+    def send(self, path: str, event: Json) -> None:
         """Send an event to every open watch of this path."""
         self._put(path, event)
 

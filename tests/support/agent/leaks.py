@@ -17,7 +17,7 @@ from tests.support.agent.virtual_time import TrackingLoop, VirtualTimeLoop
 # Iterations of the loop that closing a transport may take.
 _ROUNDS = 5
 # Real seconds that a server in the test may take to notice that its clients are gone.
-_PATIENCE = 0.5
+PATIENCE = 0.5
 _POLL = 0.005
 
 
@@ -56,7 +56,7 @@ class LeakCheck:
             await asyncio.sleep(0)
         # Not in virtual time, where a sleep would let leaked tasks come to their end.
         if not isinstance(self._loop, VirtualTimeLoop):
-            for _turn in range(int(_PATIENCE / _POLL)):
+            for _turn in range(int(PATIENCE / _POLL)):
                 if not (self._open() or self._pending()):
                     break
                 await asyncio.sleep(_POLL)
