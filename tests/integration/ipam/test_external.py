@@ -15,7 +15,7 @@ import grpc.aio
 import pytest
 from prometheus_client import CollectorRegistry
 
-from purelb.core.allocation.ipam import Request
+from purelb.core.allocation.ipam import IpamRequest
 from purelb.core.model import ExternalSource, NetBoxSource, ServiceGroup, ServiceKey
 from purelb_agent.allocator.metrics import AllocatorMetrics
 from purelb_agent.ipam.external import External
@@ -89,7 +89,7 @@ def group(tmp_path):
 
 
 def wants(service=WEB, families=(4, 6), **more):
-    return Request(service, families=families, **more)
+    return IpamRequest(service, families=families, **more)
 
 
 def texts(leased):
@@ -370,7 +370,7 @@ async def test_who_does_not_lead_neither_takes_nor_gives_back(rpcs, tmp_path, gr
         return False
 
     async with Sources(rpcs, cluster=c1, may_ask=stands_by, secret=tmp_path) as sources:
-        request = Request(WEB, families=(4,))
+        request = IpamRequest(WEB, families=(4,))
         for asked in (sources.allocate(group, request), sources.release(group, WEB, None)):
             with pytest.raises(IpamError, match="does not lead") as refused:
                 await asked
