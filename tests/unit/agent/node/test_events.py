@@ -1,0 +1,203 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Events about the decisions of a node, without the task that sends them."""
+
+from __future__ import annotations
+
+import pytest
+
+from purelb.core.election.claims import claimed
+from purelb.core.model import PoolType
+from purelb.core.node.decisions import decide_vips
+from purelb_agent.kube.store import NodeStore
+from purelb_agent.node.events import NodeEvents
+from tests.support.agent.recorded_events import RecordedEvents
+from tests.support.core.snapshots import DUMMY, VIP4, VIP6, service, world
+
+WEB = service(uid="uid-web")
+GRACE = 5.0
+EACH_VIP = pytest.mark.parametrize("vip", [VIP4, VIP6], ids=["v4", "v6"])
+
+
+@pytest.fixture
+def events():
+    return RecordedEvents()
+
+
+@pytest.fixture
+def store():
+    made = NodeStore("n1", classes=claimed(unclassed=True), drains=True)
+    made.services.records[WEB.key] = WEB
+    made.node_uid = "uid-n1"
+    return made
+
+
+@pytest.fixture
+def node_events(events, store):
+    return NodeEvents(events, store, "n1")
+
+
+def decided(*services, **more):
+    return decide_vips(world(*services, **more))
+
+
+class TestAnnouncedAddresses:
+    def test_gained_addresses_of_a_service_are_one_event(self, node_events, events):
+        made = decided(WEB)
+        node_events.report_announced(made.here, made)
+        text = f"Node n1 announces {VIP4}, {VIP6} on eth0"
+        assert events.take() == [("AnnouncingLocal", text)]
+
+    def test_the_event_is_about_the_service(self, node_events, events):
+        made = decided(WEB)
+        node_events.report_announced(made.here, made)
+        about, _reason, _message, kind = events.records[0]
+        assert (about.kind, about.namespace, about.name, about.uid) == (
+            "Service",
+            "default",
+            "web",
+            "uid-web",
+        )
+        assert kind == "Normal"
+
+    def test_what_stays_is_reported_once(self, node_events, events):
+        for _cycle in range(3):
+            made = decided(WEB)
+            node_events.report_announced(made.here, made)
+        assert len(events.take()) == 1
+
+    @EACH_VIP
+    def test_an_address_on_every_node_is_announced_on_the_dummy_interface(
+        self, node_events, events, vip
+    ):
+        made = decided(service(addresses=[vip], pool_type=PoolType.REMOTE), dummy=DUMMY)
+        node_events.report_announced(made.here, made)
+        text = f"Node n1 announces {vip} on kube-lb0"
+        assert events.take() == [("AnnouncingNonLocal", text)]
+
+    @pytest.mark.parametrize(
+        ("later", "why"),
+        [
+            (decided(WEB, members=["n2"]), "notWinner, n2 has won"),
+            (decided(WEB, leaving=True, members=["n1"]), "leaving, n1 has won"),
+            (decided(WEB, members=[]), "noEligibleNodes"),
+            (decided(), "noService"),
+        ],
+        ids=["another winner", "leaving", "no candidate", "no service"],
+    )
+    def test_a_lost_address_is_reported_with_the_reason(self, node_events, events, later, why):
+        made = decided(WEB)
+        node_events.report_announced(made.here, made)
+        events.take()
+        node_events.report_announced(later.here, later)
+        assert events.take() == [("Withdrawn", f"Node n1 withdrew {VIP4}, {VIP6} ({why})")]
+
+    def test_a_deleted_service_gets_no_event(self, node_events, events, store):
+        made = decided(WEB)
+        node_events.report_announced(made.here, made)
+        events.take()
+        del store.services.records[WEB.key]
+        node_events.report_announced([], decided())
+        assert events.take() == []
+
+    @EACH_VIP
+    def test_each_service_that_shares_an_address_gets_an_event(
+        self, node_events, events, store, vip
+    ):
+        shared = [service(name, [vip], sharing_key="k") for name in ("web", "shop")]
+        store.services.records.update({made.key: made for made in shared})
+        made = decided(*shared)
+        node_events.report_announced(made.here, made)
+        assert sorted(about.name for about, *_rest in events.records) == ["shop", "web"]
+
+
+class TestUnservedAddresses:
+    NOWHERE = decided(service(addresses=[VIP4]), members=[])
+
+    def report(self, node_events, now, *, decisions=NOWHERE, is_cleanup_node=True):
+        node_events.report_unserved(decisions, is_cleanup_node=is_cleanup_node, now=now)
+
+    def test_nothing_is_reported_within_the_grace_period(self, node_events, events):
+        self.report(node_events, 100.0)
+        self.report(node_events, 100.0 + GRACE - 0.1)
+        assert events.records == []
+
+    def test_next_at_is_the_end_of_the_grace_period(self, node_events):
+        assert node_events.next_at is None
+        self.report(node_events, 100.0)
+        assert node_events.next_at == 100.0 + GRACE
+
+    def test_an_address_is_reported_once(self, node_events, events):
+        for now in (100.0, 100.0 + GRACE, 200.0):
+            self.report(node_events, now)
+        (about, reason, message, kind) = events.records[0]
+        assert (about.name, reason, kind) == ("web", "NoEligibleNodes", "Warning")
+        assert message.startswith(f"{VIP4} is announced nowhere: no live node has a subnet")
+        assert len(events.records) == 1
+        assert node_events.next_at is None
+
+    def test_other_nodes_do_not_report_it_even_if_they_become_the_cleanup_node(
+        self, node_events, events
+    ):
+        self.report(node_events, 100.0)
+        self.report(node_events, 100.0 + GRACE, is_cleanup_node=False)
+        self.report(node_events, 200.0)
+        assert events.records == []
+
+    def test_an_address_that_was_served_again_starts_a_new_grace_period(self, node_events, events):
+        self.report(node_events, 100.0)
+        self.report(node_events, 104.0, decisions=decided(WEB))
+        assert node_events.next_at is None
+        self.report(node_events, 105.0)
+        self.report(node_events, 109.0)
+        assert events.records == []
+        self.report(node_events, 110.0)
+        assert len(events.records) == 1
+
+    def test_a_second_gap_is_reported_again(self, node_events, events):
+        for now in (100.0, 105.0):
+            self.report(node_events, now)
+        self.report(node_events, 106.0, decisions=decided(WEB))
+        for now in (107.0, 112.0):
+            self.report(node_events, now)
+        assert len(events.records) == 2
+
+    @EACH_VIP
+    def test_the_address_of_a_node_is_reported_with_its_remedy(self, node_events, events, vip):
+        made = decided(service(addresses=[vip]), known=frozenset({vip}))
+        for now in (100.0, 105.0):
+            self.report(node_events, now, decisions=made)
+        text = "it is the address of a node: take it out of the ServiceGroup's pool"
+        assert events.take() == [("NoEligibleNodes", f"{vip} is announced nowhere: {text}")]
+
+    def test_a_node_that_lost_an_election_reports_nothing(self, node_events, events):
+        for now in (100.0, 200.0):
+            self.report(node_events, now, decisions=decided(WEB, members=["n2"]))
+        assert events.records == []
+
+
+class TestDraining:
+    @pytest.mark.parametrize(
+        ("taint", "done", "reason", "kind"),
+        [
+            ("key", True, "AddressesDrained", "Normal"),
+            ("key", False, "AddressesNotDrained", "Warning"),
+            (None, True, "AddressesRestored", "Normal"),
+            (None, False, "AddressesRestored", "Normal"),
+        ],
+    )
+    def test_the_node_gets_an_event(self, node_events, events, taint, done, reason, kind):
+        node_events.report_draining(taint, done=done)
+        about, *record = events.records[0]
+        assert (about.kind, about.name, about.uid) == ("Node", "n1", "uid-n1")
+        assert (record[0], record[2]) == (reason, kind)
+        assert taint is None or taint in record[1]
+
+
+@EACH_VIP
+def test_a_duplicate_address_is_reported_to_each_of_its_services(node_events, events, store, vip):
+    shared = [service(name, [vip], sharing_key="k") for name in ("web", "shop")]
+    store.services.records.update({made.key: made for made in shared})
+    (decision,) = decided(*shared).here
+    node_events.report_conflict(decision, "02:00:00:00:00:63")
+    assert [reason for reason, _message in events.take()] == ["AddressConflict"] * 2

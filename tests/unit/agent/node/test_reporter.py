@@ -1,0 +1,297 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Annotations and events that the reporter writes, against a fake API."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+
+from purelb.core.election.claims import claimed
+from purelb.core.model import Announcement, PoolType
+from purelb.core.names import ANNOUNCING_ANNOTATIONS
+from purelb.core.node.configuration import NodeConfig, SelectedConfig, SelectorState
+from purelb.core.node.conflicts import DuplicateAddress
+from purelb.core.node.decisions import decide_vips
+from purelb_agent.kube.client import ApiError
+from purelb_agent.kube.store import NodeStore
+from purelb_agent.node.reporter import Reporter
+from tests.support.agent.cancellation import cancel_at_each_await
+from tests.support.agent.fake_api import FakeApi
+from tests.support.agent.recorded_events import RecordedEvents
+from tests.support.core.snapshots import DUMMY, ETH0, VIP4, VIP6, service, world
+
+PATH = "/api/v1/namespaces/default/services/web"
+WEB = service(version="7", uid="uid-web")
+BOTH = {(ETH0.index, VIP4), (ETH0.index, VIP6)}
+V4, V6 = ANNOUNCING_ANNOTATIONS[4], ANNOUNCING_ANNOTATIONS[6]
+FAMILIES = pytest.mark.parametrize(
+    ("vip", "annotation"), [(VIP4, V4), (VIP6, V6)], ids=["v4", "v6"]
+)
+
+
+@pytest.fixture
+def api():
+    made = FakeApi()
+    made.answer("PATCH", PATH, {})
+    return made
+
+
+@pytest.fixture
+def store():
+    made = NodeStore("n1", classes=claimed(unclassed=True), drains=True)
+    made.services.records[WEB.key] = WEB
+    return made
+
+
+@pytest.fixture
+def events():
+    return RecordedEvents()
+
+
+@pytest.fixture
+def reporter(api, store, events):
+    return Reporter(api, store, events, "n1")
+
+
+@pytest.fixture
+async def running(reporter):
+    task = asyncio.create_task(reporter.run())
+    yield reporter
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def decided(*services, **more):
+    return decide_vips(world(*(services or (WEB,)), **more))
+
+
+def written(api):
+    """The annotations of each PATCH."""
+    return [request.body["metadata"]["annotations"] for request in api.sent("PATCH")]
+
+
+def entry(vip, *, node="n1", interface="eth0"):
+    return Announcement(node, interface, vip)
+
+
+def announcing(*entries):
+    """The Service with these entries in its annotations."""
+    current = {v: tuple(e for e in entries if e.address.version == v) for v in (4, 6)}
+    return replace(WEB, announcing=current)
+
+
+class TestAnnotations:
+    async def test_held_addresses_are_written_with_node_and_interface(self, running, api):
+        running.report(decided(), frozenset(BOTH), done=True)
+        await asyncio.sleep(1)
+        assert written(api) == [{V4: f"n1,eth0,{VIP4}", V6: f"n1,eth0,{VIP6}"}]
+
+    async def test_a_write_names_the_version_of_the_service_that_it_changes(self, running, api):
+        running.report(decided(), frozenset(BOTH), done=True)
+        await asyncio.sleep(1)
+        assert api.sent("PATCH")[0].body["metadata"]["resourceVersion"] == "7"
+
+    async def test_nothing_is_written_before_the_first_report(self, running, api):
+        running._wakeup.notify()  # noqa: SLF001 - news without a result
+        await asyncio.sleep(60)
+        assert api.requests == []
+
+    @FAMILIES
+    async def test_an_address_that_is_not_held_is_not_written(self, running, api, vip, annotation):
+        running.report(decided(), frozenset({(ETH0.index, vip)}), done=False)
+        await asyncio.sleep(1)
+        assert written(api) == [{annotation: f"n1,eth0,{vip}"}]
+
+    async def test_an_annotation_that_is_correct_is_not_written_again(self, running, api, store):
+        store.services.records[WEB.key] = announcing(entry(VIP4), entry(VIP6))
+        running.report(decided(), frozenset(BOTH), done=True)
+        await asyncio.sleep(60)
+        assert api.requests == []
+
+    async def test_the_same_result_is_handled_once(self, running, api):
+        made = decided()
+        for _cycle in range(3):
+            running.report(made, frozenset(BOTH), done=True)
+            await asyncio.sleep(1)
+        assert len(api.requests) == 1
+
+    @FAMILIES
+    async def test_a_withdrawn_address_loses_its_annotation(
+        self, running, api, store, vip, annotation
+    ):
+        store.services.records[WEB.key] = announcing(entry(vip))
+        running.report(decided(members=["n2"]), frozenset(), done=True)
+        await asyncio.sleep(1)
+        assert written(api) == [{annotation: None}]
+
+    async def test_a_new_winner_replaces_the_entry_of_a_live_node(self, running, api, store):
+        store.services.records[WEB.key] = announcing(entry(VIP4, node="n2"))
+        running.report(decided(), frozenset({(ETH0.index, VIP4)}), done=True)
+        await asyncio.sleep(1)
+        assert written(api) == [{V4: f"n1,eth0,{VIP4}"}]
+
+    async def test_entries_of_live_nodes_stay_for_an_address_on_every_node(
+        self, running, api, store
+    ):
+        remote = replace(
+            announcing(entry(VIP4, node="n2", interface="kube-lb0")), pool_type=PoolType.REMOTE
+        )
+        store.services.records[WEB.key] = remote
+        decisions = decided(remote, members=["n1", "n2"], dummy=DUMMY)
+        running.report(decisions, frozenset({(DUMMY.index, VIP4)}), done=True)
+        await asyncio.sleep(1)
+        both = f"n1,{DUMMY.name},{VIP4} n2,{DUMMY.name},{VIP4}"
+        assert written(api) == [{V4: both}]
+
+
+class TestEntriesOfDeadNodes:
+    @FAMILIES
+    async def test_the_first_live_node_by_name_removes_them(
+        self, running, api, store, vip, annotation
+    ):
+        store.services.records[WEB.key] = announcing(entry(vip, node="dead"))
+        running.report(decided(members=["n1", "n2"]), frozenset(), done=True)
+        await asyncio.sleep(1)
+        assert written(api) == [{annotation: None}]
+
+    @pytest.mark.parametrize(
+        "more",
+        [{"members": ["a", "n1"]}, {"right": None}, {"members": []}],
+        ids=["not the first", "no right", "no live node"],
+    )
+    async def test_any_other_node_leaves_them(self, running, api, store, more):
+        store.services.records[WEB.key] = announcing(entry(VIP4, node="dead"))
+        running.report(decided(**more), frozenset(), done=True)
+        await asyncio.sleep(60)
+        assert api.requests == []
+
+
+class TestFailures:
+    @pytest.mark.parametrize("status", [409, 404])
+    async def test_a_service_that_changed_or_is_gone_is_retried_without_a_warning(
+        self, running, api, status, caplog
+    ):
+        api.answer("PATCH", PATH, ApiError(status, "no"), times=1)
+        running.report(decided(), frozenset(BOTH), done=True)
+        await asyncio.sleep(10)
+        assert [r.outcome for r in api.sent("PATCH")] == ["refused", "answered"]
+        assert caplog.messages == []
+
+    @pytest.mark.parametrize("status", [0, 403, 500])
+    async def test_a_refused_write_is_retried_every_second_and_logged_once(
+        self, running, api, status, caplog
+    ):
+        api.answer("PATCH", PATH, ApiError(status, "no"), times=3)
+        running.report(decided(), frozenset(BOTH), done=True)
+        await asyncio.sleep(10)
+        began, *retries = [request.at for request in api.sent("PATCH")]
+        assert [moment - began for moment in retries] == [1.0, 2.0, 3.0]
+        assert caplog.messages == ["annotationFailed"]
+
+    async def test_a_new_failure_after_a_success_is_logged_again(self, running, api, caplog):
+        for members in (["n1"], ["n1", "n2"]):
+            api.answer("PATCH", PATH, ApiError(500, "no"), times=1)
+            running.report(decided(members=members), frozenset(BOTH), done=True)
+            await asyncio.sleep(10)
+        assert caplog.messages == ["annotationFailed"] * 2
+
+    async def test_one_refused_service_does_not_keep_others_from_being_written(
+        self, running, api, store
+    ):
+        shop = service("shop", version="3")
+        store.services.records[shop.key] = shop
+        other = PATH.replace("web", "shop")
+        api.answer("PATCH", other, {})
+        api.answer("PATCH", PATH, ApiError(500, "no"))
+        running.report(decided(WEB, shop), frozenset(BOTH), done=True)
+        await asyncio.sleep(0.5)
+        assert [r.outcome for r in api.sent("PATCH", other)] == ["answered"]
+
+    async def test_a_write_that_hangs_is_followed_by_one_of_the_latest_state(self, running, api):
+        api.hang("PATCH", PATH)
+        running.report(decided(), frozenset(BOTH), done=True)
+        await asyncio.sleep(1)
+        running.report(decided(), frozenset({(ETH0.index, VIP6)}), done=True)
+        await asyncio.sleep(5)
+        assert len(api.requests) == 1
+        api.resume("PATCH", PATH)
+        await asyncio.sleep(1)
+        assert written(api)[1] == {V6: f"n1,eth0,{VIP6}"}
+
+    async def test_cancellation_leaves_no_request_and_the_next_run_writes_all(self, store, events):
+        apis = []
+
+        async def write_once():
+            api = FakeApi()
+            apis.append(api)
+            api.answer("PATCH", PATH, {})
+            reporter = Reporter(api, store, events, "n1")
+            reporter.report(decided(), frozenset(BOTH), done=True)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(3):
+                    await reporter.run()
+
+        async for interruption in cancel_at_each_await(write_once):
+            assert apis[-1].under_way == 0, interruption
+        assert len(apis) > 2
+        assert written(apis[-1]) == [{V4: f"n1,eth0,{VIP4}", V6: f"n1,eth0,{VIP6}"}]
+
+
+class TestEvents:
+    async def test_a_gained_and_a_lost_address_are_reported_to_the_service(self, running, events):
+        running.report(decided(), frozenset({(ETH0.index, VIP4)}), done=True)
+        await asyncio.sleep(1)
+        running.report(decided(members=["n2"]), frozenset(), done=True)
+        await asyncio.sleep(1)
+        assert events.reasons == ["AnnouncingLocal", "Withdrawn"]
+
+    @pytest.mark.parametrize(
+        ("done", "reason"), [(True, "AddressesDrained"), (False, "AddressesNotDrained")]
+    )
+    async def test_a_taint_and_its_end_are_reported_to_the_node(
+        self, running, store, events, done, reason
+    ):
+        store.taint = "node.kubernetes.io/unschedulable"
+        running.report(decided(draining=True), frozenset(), done=done)
+        await asyncio.sleep(1)
+        running.report(decided(draining=True), frozenset(), done=not done)
+        await asyncio.sleep(1)
+        store.taint = None
+        running.report(decided(), frozenset(), done=True)
+        await asyncio.sleep(1)
+        assert events.reasons == [reason, "AddressesRestored"]
+
+    async def test_an_unserved_address_is_reported_after_five_seconds_without_other_news(
+        self, running, events
+    ):
+        running.report(decided(known=frozenset({VIP4, VIP6})), frozenset(), done=True)
+        await asyncio.sleep(4.9)
+        assert events.reasons == []
+        await asyncio.sleep(0.2)
+        assert events.reasons == ["NoEligibleNodes"] * 2
+
+    def test_an_invalid_configuration_is_reported(self, reporter, events):
+        config = NodeConfig("bad", "purelb-system", problem="spec.local.localInterface: no")
+        reporter.report_choice(SelectedConfig(SelectorState.INVALID, config))
+        text = "Node n1 announces nothing: spec.local.localInterface: no"
+        assert events.take() == [("InvalidConfiguration", text)]
+
+    @pytest.mark.parametrize("state", [SelectorState.DEFAULT, SelectorState.CONFIGURED])
+    def test_a_valid_configuration_is_not_reported(self, reporter, events, state):
+        reporter.report_choice(SelectedConfig(state, NodeConfig()))
+        reporter.report_choice(SelectedConfig(SelectorState.DESELECTED, None))
+        assert events.records == []
+
+    @FAMILIES
+    def test_a_duplicate_address_is_reported(self, reporter, events, vip, annotation):
+        conflict = DuplicateAddress(vip, ETH0.index, b"\x02\0\0\0\0\x63")
+        reporter.report_conflict(conflict)
+        assert events.records == []  # before the first decisions
+        reporter.report(decided(), frozenset(BOTH), done=True)
+        reporter.report_conflict(conflict)
+        assert events.reasons == ["AddressConflict"]
+        assert "02:00:00:00:00:63 answers for it on eth0" in events.records[0].message
