@@ -39,7 +39,7 @@ class ServiceEvents:
                 kind="Warning",
             )
 
-    def strayed(self, service: Service, addresses: tuple[Address, ...]) -> None:
+    def out_of_pool(self, service: Service, addresses: tuple[Address, ...]) -> None:
         """The Service goes on with addresses that its group does not hold."""
         kept = ", ".join(map(str, addresses))
         self._event(

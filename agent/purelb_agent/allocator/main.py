@@ -35,6 +35,7 @@ from purelb_agent.allocator.eviction_taints import EvictionTainter
 from purelb_agent.allocator.group_status import GroupStatus
 from purelb_agent.allocator.metrics import AllocatorMetrics, ConversionMetrics
 from purelb_agent.allocator.pools import Pools
+from purelb_agent.allocator.service_allocator import ServiceAllocator
 from purelb_agent.allocator.service_writer import ServiceWriter
 from purelb_agent.ipam.port import CALL_SECONDS
 from purelb_agent.ipam.queue import IpamQueue
@@ -103,14 +104,15 @@ class _Leading:
         self._pools = Pools(
             self._status, self._ipam_queue, self._events, metrics.pools, namespace=namespace
         )
-        self.allocating = AllocatorController(
+        allocator = ServiceAllocator(
             ServiceWriter(writer),
             self._ipam_queue,
             self._pools,
             ServiceEvents(self._events),
-            metrics,
+            metrics.services,
             classes=setting.classes,
         )
+        self.controller = AllocatorController(allocator, self._ipam_queue, self._pools, metrics)
 
     def start(self, tasks: Tasks) -> None:
         """Start everything; each list is asked for only now."""
@@ -118,14 +120,14 @@ class _Leading:
         # All namespaces: a group in the wrong one is to be found by its metric.
         groups = f"/apis/{API_GROUP}/{API_VERSION}/servicegroups"
         leases = Lock(self._setting.namespace).collection
-        allocating, kube = self.allocating, self._kube
+        controller, kube = self.controller, self._kube
         tasks.start("watch-groups", Watcher(kube, groups, self._pools).run())
         of_nodes = {"fieldSelector": f"metadata.name!={LEADER_LEASE}"}
-        nodes = Watcher(kube, leases, allocating.leases, params=of_nodes)
+        nodes = Watcher(kube, leases, controller.leases, params=of_nodes)
         tasks.start("watch-leases", nodes.run())
-        services = Watcher(kube, "/api/v1/services", allocating.services)
+        services = Watcher(kube, "/api/v1/services", controller.services)
         tasks.start("watch-services", services.run())
-        tasks.start("allocate", allocating.run())
+        tasks.start("allocate", controller.run())
         tasks.start("group-status", self._status.run())
         tasks.start("ipam queue", self._ipam_queue.run())
         tasks.start("events", self._events.run())
@@ -163,7 +165,7 @@ async def _work(options: argparse.Namespace) -> None:
 
             def is_ready() -> bool:
                 is_leader = elector.elected.is_set()
-                return leading.allocating.is_ready if is_leader else elector.has_looked
+                return leading.controller.is_ready if is_leader else elector.has_looked
 
             async with Probes(registry, port=options.metrics_port, is_ready=is_ready):
                 log.info("started", version=__version__, identity=identity)
@@ -178,7 +180,7 @@ async def _work(options: argparse.Namespace) -> None:
                     if not stop.is_set():
                         leading.start(tasks)
                         await tasks.run_until(stop)
-                        await leading.allocating.finish()
+                        await leading.controller.finish()
                 finally:
                     await writer.settle()
                     await tasks.stop(*tasks.names - {_CONVERT})

@@ -86,9 +86,11 @@ class WorkQueue(Generic[K]):
         self._retries[key] = asyncio.get_running_loop().call_later(pause, self._retry_now, key)
 
     def forget(self, key: K) -> None:
-        """Forget a key's failures: no retry is to come, and the next one waits the first pause."""
+        """Forget a key's failures: after the next one it waits the first pause again.
+
+        A retry to come still comes, and finds nothing to do if nothing is.
+        """
         self._pauses.pop(key, None)
-        self._cancel_retry(key)
 
     def close(self) -> None:
         """Let no retry come any more."""

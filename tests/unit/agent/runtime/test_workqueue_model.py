@@ -78,7 +78,6 @@ class QueueModel(RuleBasedStateMachine):
     def forget(self, key):
         self.queue.forget(key)
         self.failures.pop(key, None)
-        self.due.pop(key, None)
 
     @rule(seconds=st.sampled_from([0.5, 1.0, 4.0, 30.0]))
     def advance(self, seconds):

@@ -1,0 +1,189 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Decides what each Service gets and keeps account of what is taken.
+
+An address is entered in the account before the write that assigns it begins, and stays taken until
+the Service itself shows that it has another or none. Sends nothing itself: what is to be sent is
+returned as a Request, and the result comes back through `succeeded`, `answered` or `not_answered`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Container, Iterable
+
+from purelb.core.allocation.allocate import decide, rebuild
+from purelb.core.allocation.allocations import Allocations
+from purelb.core.allocation.choice import Live
+from purelb.core.allocation.external_ipam import answered
+from purelb.core.allocation.groups import Groups
+from purelb.core.allocation.outcomes import Ask, Assignment, Keep, Outcome, Refusal, Release
+from purelb.core.allocation.refusals import RefusalReason
+from purelb.core.election.claims import Classes
+from purelb.core.election.election import Member
+from purelb.core.model import Address, Service, ServiceKey
+from purelb_agent.allocator.events import ServiceEvents
+from purelb_agent.allocator.ipam_releases import IpamReleases
+from purelb_agent.allocator.metrics import ServiceMetrics
+from purelb_agent.allocator.pools import Pools
+from purelb_agent.allocator.requests import Request
+from purelb_agent.allocator.service_writer import ServiceWriter
+from purelb_agent.ipam.port import IpamError
+from purelb_agent.ipam.queue import IpamQueue
+from purelb_agent.runtime import log
+
+
+class ServiceAllocator:
+    """Account of all addresses, and the refusals that stand."""
+
+    def __init__(
+        self,
+        writer: ServiceWriter,
+        ipam_queue: IpamQueue,
+        pools: Pools,
+        events: ServiceEvents,
+        metrics: ServiceMetrics,
+        *,
+        classes: Classes,
+    ) -> None:
+        self.on_freed: Callable[[], None] = lambda: None
+        self._writer = writer
+        self._ipam_queue = ipam_queue
+        self._ipam_releases = IpamReleases(ipam_queue)
+        self._pools = pools
+        self._events = events
+        self._metrics = metrics
+        self._classes = classes
+        self._taken = Allocations()
+        self._live = Live()
+        self._refusals: dict[ServiceKey, Refusal] = {}
+        # Services that take one address of each range, and so depend on the Leases.
+        self._multi: set[ServiceKey] = set()
+
+    @property
+    def refused(self) -> set[ServiceKey]:
+        """Services that a freed address may serve."""
+        return set(self._refusals)
+
+    @property
+    def depend_on_leases(self) -> set[ServiceKey]:
+        """Services for which another set of nodes may mean another outcome."""
+        return self._multi | self.refused
+
+    def rebuild(self, services: Iterable[Service]) -> int:
+        """Take what Services have as taken; returns the number of addresses."""
+        self._taken = rebuild(services)
+        return len(self._taken)
+
+    def set_members(self, members: Collection[Member]) -> None:
+        """Set the nodes with a live Lease, which serve the subnets in it."""
+        subnets = frozenset(subnet for member in members for subnet in member.subnets)
+        self._live = Live(subnets, has_nodes=bool(members))
+
+    def settle(self, service: Service) -> Request | None:
+        """Decide for one Service; returns what is to be sent, None if nothing is."""
+        groups = self._pools.groups
+        outcome = decide(service, groups, self._taken, self._live, classes=self._classes)
+        if not isinstance(outcome, Refusal):
+            self._refusals.pop(service.key, None)
+        self._note_multi(service, groups)
+        self._ipam_releases.learn(service, groups)
+        return self._carry_out(service, outcome)
+
+    def forget(self, key: ServiceKey) -> None:
+        """Free everything that a deleted Service had."""
+        self._metrics.drop(key)
+        self._refusals.pop(key, None)
+        self._multi.discard(key)
+        self._pools.forget(key)
+        self._free(key, self._taken.release(key))
+
+    def succeeded(self, service: Service, outcome: Outcome) -> None:
+        """Take note that an outcome was written."""
+        if isinstance(outcome, Assignment):
+            freed = self._taken.hold(service, outcome.addresses)
+            self._free(service.key, freed)
+            self._ipam_releases.assigned(service.key, outcome)
+            self._pools.out_of_pool(service, ())
+            self._pools.count(outcome)
+            self._events.assigned(service, outcome)
+        elif isinstance(outcome, Release):
+            self._pools.out_of_pool(service, ())
+            self._free(service.key, self._taken.release(service.key))
+
+    def answered(
+        self, service: Service, ask: Ask, addresses: tuple[Address, ...]
+    ) -> Request | None:
+        """Go on with the addresses that another system gave; returns what is to be sent."""
+        outcome = answered(service, ask.group, addresses, self._taken)
+        request = self._carry_out(service, outcome)
+        if isinstance(outcome, Refusal):
+            for address in set(addresses) - set(outcome.keeps):
+                self._ipam_releases.release(ask.group.name, service.key, address)
+        return request
+
+    def answered_too_late(self, key: ServiceKey, ask: Ask) -> None:
+        """Release what another system gave to a Service that was deleted in the meantime."""
+        self._ipam_releases.release(ask.group.name, key)
+
+    def not_answered(self, service: Service, ask: Ask, error: IpamError) -> Request | None:
+        """Refuse a Service because another system gave nothing; returns what is to be sent."""
+        reason = RefusalReason.EXHAUSTED if error.is_exhausted else RefusalReason.IPAM_FAILED
+        keeps = self._taken.unclaimed(service, service.addresses)
+        return self._refuse(service, Refusal(ask.group.name, reason, error.message, keeps))
+
+    def release_orphans(
+        self, group: str, holders: frozenset[ServiceKey], services: Container[ServiceKey]
+    ) -> None:
+        """Release the addresses in another system of Services that no longer exist."""
+        self._ipam_releases.release_orphans(group, holders, services)
+
+    def report(self) -> None:
+        """Report the state of the groups."""
+        self._pools.report(self._taken)
+        asked = {refusal.group for refusal in self._refusals.values()}
+        self._metrics.retain_refusals(asked | set(self._pools.groups.all))
+
+    def _note_multi(self, service: Service, groups: Groups) -> None:
+        group = groups.usable.get(service.allocated_from or service.group or "")
+        if service.multi_pool or (group is not None and group.multi_pool):
+            self._multi.add(service.key)
+        else:
+            self._multi.discard(service.key)
+
+    def _carry_out(self, service: Service, outcome: Outcome) -> Request | None:
+        if isinstance(outcome, Assignment):
+            # Entered first: however the write ends, no other Service may get these. What the
+            # Service had stays taken until it no longer has it.
+            self._taken.hold(service, {*outcome.addresses, *self._taken.of(service.key)})
+            return Request(service, outcome, self._writer.assign(service, outcome))
+        if isinstance(outcome, Ask):
+            asking = self._ipam_queue.allocate(outcome.group, outcome.request)
+            return Request(service, outcome, asking)
+        if isinstance(outcome, Release):
+            return Request(service, outcome, self._writer.release(service))
+        if isinstance(outcome, Refusal):
+            return self._refuse(service, outcome)
+        self._keep(service, outcome)
+        return None
+
+    def _keep(self, service: Service, keep: Keep) -> None:
+        own = self._taken.unclaimed(service, service.addresses)
+        self._free(service.key, self._taken.hold(service, own))
+        if self._pools.out_of_pool(service, keep.out_of_pool):
+            self._events.out_of_pool(service, keep.out_of_pool)
+
+    def _refuse(self, service: Service, refusal: Refusal) -> Request | None:
+        self._free(service.key, self._taken.hold(service, refusal.keeps))
+        if self._refusals.get(service.key) != refusal:
+            self._refusals[service.key] = refusal
+            self._metrics.count_refusal(refusal)
+            self._events.refused(service, refusal)
+        if service.allocated_by_us and service.addresses != refusal.keeps:
+            return Request(service, refusal, self._writer.reduce(service, refusal.keeps))
+        return None
+
+    def _free(self, key: ServiceKey, freed: frozenset[Address]) -> None:
+        if freed:
+            self._ipam_releases.freed(key, freed, has_others=bool(self._taken.of(key)))
+            log.info("released", service=key, addresses=",".join(sorted(map(str, freed))))
+            self.on_freed()
