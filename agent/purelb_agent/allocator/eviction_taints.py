@@ -2,14 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one task that turns events of a coming eviction into taints on Nodes.
 
-It decides nothing: `core.draining.preempt` does. A write that fails or conflicts is tried again on
-the Node as it is then. Taints go first; what an operator is told never delays one.
+`preempt` in core/election/draining decides. A write that fails or conflicts is retried on the Node
+as it is then. Kubernetes events about taints are sent by another task and never delay one.
 """
 
 from __future__ import annotations
-
-import asyncio
-from dataclasses import dataclass
 
 from purelb.core import names
 from purelb.core.api import codec
@@ -19,6 +16,7 @@ from purelb_agent.kube.client import CONFLICT, NOT_FOUND, ApiError, Json, Kube
 from purelb_agent.kube.events import Events, ObjectReference
 from purelb_agent.kube.tables import Table, node_table
 from purelb_agent.runtime import log
+from purelb_agent.runtime.workqueue import WorkQueue
 
 _PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 _TAINT = f"{names.SPOT_TAINT_KEY}={names.SPOT_TAINT_VALUE}:{names.SPOT_TAINT_EFFECT}"
@@ -31,46 +29,38 @@ def _key(item: Json) -> _Key:
     return preempt_event_of(item).node, str(meta["namespace"]), str(meta["name"])
 
 
-@dataclass(frozen=True)
-class _Failure:
-    """A Node that could not be written. `told` is the occurrence that an operator knows of."""
-
-    pause: float
-    retry: asyncio.TimerHandle
-    told: str
-
-
 class EvictionTainter:
-    """Taints the Nodes that such events name, one after the other."""
+    """Taints the Nodes that eviction events name, one after the other."""
 
     def __init__(self, kube: Kube, events: Events) -> None:
-        self.nodes = node_table(self._look_at)
-        self.preemptions: Table[_Key, PreemptEvent] = Table(preempt_event_of, _key, self._heard)
+        self.nodes = node_table(self._enqueue)
+        self.preemptions: Table[_Key, PreemptEvent] = Table(
+            preempt_event_of, _key, self._events_changed
+        )
         self._kube = kube
         self._events = events
-        # A dictionary, for its order.
-        self._queue: dict[str, None] = {}
-        # Version of each Node after the last write: what is older says nothing new.
+        self._queue: WorkQueue[str] = WorkQueue(first_pause=_PAUSE, longest_pause=_LONGEST_PAUSE)
+        # Version of each Node after the last write: an older one is no news.
         self._written: dict[str, str] = {}
-        self._failures: dict[str, _Failure] = {}
-        self._work = asyncio.Event()
+        # Occurrence of the eviction event for which a failure was last reported, by Node.
+        self._reported: dict[str, str] = {}
 
-    def _heard(self, keys: set[_Key]) -> None:
-        self._look_at({node for node, _namespace, _name in keys})
+    def _events_changed(self, keys: set[_Key]) -> None:
+        self._enqueue({node for node, _namespace, _name in keys})
 
-    def _look_at(self, nodes: set[str]) -> None:
-        self._queue.update(dict.fromkeys(sorted(nodes)))
-        self._work.set()
+    def _enqueue(self, nodes: set[str]) -> None:
+        for name in sorted(nodes):
+            self._queue.add(name)
 
     async def run(self) -> None:
         """Taint until cancelled."""
-        while True:
-            await self._work.wait()
-            self._work.clear()
-            while self._queue:
-                name = next(iter(self._queue))
-                del self._queue[name]
+        try:
+            while True:
+                name = await self._queue.get()
                 await self._settle(name)
+                self._queue.done(name)
+        finally:
+            self._queue.close()
 
     async def _settle(self, name: str) -> None:
         node = self.nodes.records.get(name)
@@ -86,8 +76,8 @@ class EvictionTainter:
             return
         try:
             body = await self._kube.request("PATCH", f"/api/v1/nodes/{name}", decision.patch)
-        except ApiError as problem:
-            self._failed(node, decision, problem)
+        except ApiError as error:
+            self._failed(node, decision, error)
             return
         self._written[name] = body["metadata"]["resourceVersion"]
         self._forget_failure(name)
@@ -107,39 +97,32 @@ class EvictionTainter:
                 ObjectReference("Node", node.name, uid=node.uid), "NodeDraining", message
             )
 
-    def _failed(self, node: NodeInfo, decision: Preemption, problem: ApiError) -> None:
-        if problem.status == NOT_FOUND:
+    def _failed(self, node: NodeInfo, decision: Preemption, error: ApiError) -> None:
+        if error.status == NOT_FOUND:
             return  # the watch brings the news that it is gone
-        known = self._failures.get(node.name)
-        told = known.told if known else ""
-        if problem.status != CONFLICT:
-            log.warning("writeFailed", node=node.name, occurrence=decision.mark, error=str(problem))
-        if _is_worth_telling(decision, problem) and decision.mark != told:
-            told = decision.mark
+        if error.status != CONFLICT:
+            log.warning("writeFailed", node=node.name, occurrence=decision.mark, error=str(error))
+        if _needs_report(decision, error) and decision.mark != self._reported.get(node.name):
+            self._reported[node.name] = decision.mark
             about = ObjectReference("Node", node.name, uid=node.uid)
-            text = _refused(node, problem)
+            text = _refused(node, error)
             self._events.record(about, "NodeDrainingFailed", text, kind="Warning")
-        self._forget_failure(node.name)
-        pause = min(known.pause * 2, _LONGEST_PAUSE) if known else _PAUSE
-        loop = asyncio.get_running_loop()
-        retry = loop.call_later(pause, self._look_at, {node.name})
-        self._failures[node.name] = _Failure(pause, retry, told)
+        self._queue.retry(node.name)
 
     def _forget_failure(self, name: str) -> None:
-        failure = self._failures.pop(name, None)
-        if failure is not None:
-            failure.retry.cancel()
+        self._queue.forget(name)
+        self._reported.pop(name, None)
 
 
-def _is_worth_telling(decision: Preemption, problem: ApiError) -> bool:
-    """Only words of the API server: while it is out of reach no event gets there either."""
-    is_refused = problem.status not in (0, CONFLICT)
+def _needs_report(decision: Preemption, error: ApiError) -> bool:
+    """Whether the API server refused a taint; while it is out of reach no event gets there."""
+    is_refused = error.status not in (0, CONFLICT)
     return is_refused and decision.reason is PreemptReason.SPOT_EVICTION
 
 
-def _refused(node: NodeInfo, problem: ApiError) -> str:
+def _refused(node: NodeInfo, error: ApiError) -> str:
     return (
         f"Could not add the taint {_TAINT}, which an event {names.PREEMPT_EVENT_REASON} asks for, "
-        f"and goes on trying: {problem}. "
+        f"and goes on trying: {error}. "
         f"By hand: kubectl taint node {node.name} {_TAINT}"
     )

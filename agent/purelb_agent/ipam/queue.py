@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Asks other systems for addresses, gives them back, and looks how full their pools are.
+"""Requests to systems that give out addresses: allocate, release, and how full their pools are.
 
-Each group has a task of its own that does one thing after the other: what one system does not
-answer keeps nobody else waiting, and an address is never asked for while it is being given back.
-What could not be given back is tried again until it succeeds, or until its Service asks anew.
+Each group has a task of its own that does one thing after the other: a system that does not answer
+delays no other group, and an address is never requested while it is being released. A failed
+release is retried until it succeeds or until its Service requests addresses again.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from purelb.core.allocation.ipam import IpamRequest, Leased, Stats
 from purelb.core.model import Address, ServiceGroup, ServiceKey
 from purelb_agent.ipam.port import Ipam, IpamError
 from purelb_agent.runtime import log
+from purelb_agent.runtime.workqueue import WorkQueue
 
 _LOOK_SECONDS = 60.0
 _PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 
 
-@dataclass(frozen=True)
-class _Question:
+@dataclass(frozen=True, eq=False)
+class _Allocation:
     """A Service waits for addresses."""
 
     request: IpamRequest
@@ -31,11 +32,15 @@ class _Question:
 
 
 @dataclass(frozen=True)
-class _Return:
+class _Release:
     """A Service has left an address; None stands for all of them."""
 
     service: ServiceKey
     address: Address | None
+
+
+def _jobs() -> WorkQueue[_Allocation | _Release]:
+    return WorkQueue(first_pause=_PAUSE, longest_pause=_LONGEST_PAUSE)
 
 
 @dataclass
@@ -43,15 +48,15 @@ class _Source:
     """A group, what is to be done there, and how it was when it was last looked at."""
 
     group: ServiceGroup
-    # Deleted: there is nothing to look at any more, but there may be something to give back.
+    # Deleted: there is nothing to look at any more, but there may be something to release.
     is_gone: bool = False
     task: asyncio.Task[None] | None = None
-    jobs: asyncio.Queue[_Question | _Return] = field(default_factory=asyncio.Queue)
-    # What is still to be given back, and the pause before the next attempt.
-    pending_releases: dict[_Return, float] = field(default_factory=dict)
+    jobs: WorkQueue[_Allocation | _Release] = field(default_factory=_jobs)
+    # Releases that have not succeeded yet; others in the queue are obsolete.
+    pending_releases: set[_Release] = field(default_factory=set)
     stats: Stats | None = None
-    problem: str = ""
-    # Whether it was asked who has addresses there, which those that came before may have left.
+    error: str = ""
+    # Whether its holders were listed: a former allocator may have left addresses there.
     is_checked: bool = False
 
 
@@ -75,23 +80,24 @@ class IpamQueue:
         self._changed.set()
 
     def stats(self, name: str) -> tuple[Stats | None, str]:
-        """How full a group was when it was last looked at, and what is wrong there now."""
+        """Return how full a group was when last looked at, and the error of the last look or ""."""
         source = self._sources.get(name)
-        return (source.stats, source.problem) if source else (None, "")
+        return (source.stats, source.error) if source else (None, "")
 
     async def allocate(self, group: ServiceGroup, request: IpamRequest) -> tuple[Address, ...]:
-        """The addresses that a Service gets; IpamError if it gets none."""
+        """Return the addresses that a Service gets; IpamError if it gets none."""
         answer: asyncio.Future[tuple[Leased, ...]] = asyncio.get_running_loop().create_future()
-        self._sources[group.name].jobs.put_nowait(_Question(request, answer))
+        self._sources[group.name].jobs.add(_Allocation(request, answer))
         return tuple(leased.address for leased in await answer)
 
     def release(self, group: str, service: ServiceKey, address: Address | None = None) -> None:
-        """Let the system have an address back, or all that the Service has there."""
+        """Release an address, or all that the Service has there, as soon as the system answers."""
         source = self._sources.get(group)
         if source is not None:
-            job = _Return(service, address)
-            source.pending_releases[job] = _PAUSE
-            source.jobs.put_nowait(job)
+            job = _Release(service, address)
+            source.pending_releases.add(job)
+            source.jobs.forget(job)
+            source.jobs.add(job)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -104,59 +110,64 @@ class IpamQueue:
                         source.task = tasks.create_task(self._serve(source))
 
     async def _serve(self, source: _Source) -> None:
-        while True:
-            if source.jobs.empty() and not source.is_gone:
-                await self._look(source)
-            try:
-                async with asyncio.timeout(_LOOK_SECONDS):
-                    job = await source.jobs.get()
-            except TimeoutError:
-                continue
-            if isinstance(job, _Question):
-                await self._ask(source, job)
-            elif job in source.pending_releases:
-                await self._return(source, job)
-
-    async def _ask(self, source: _Source, question: _Question) -> None:
         try:
-            leased = await self._ipam.allocate(source.group, question.request)
-        except IpamError as problem:
-            if not question.answer.done():
-                question.answer.set_exception(problem)
-        else:
-            # What the Service has again is not to be given back.
-            has = {None, *(one.address for one in leased)}
-            for job in [
-                j for j in source.pending_releases if j.service == question.request.service
-            ]:
-                if job.address in has:
-                    del source.pending_releases[job]
-            if not question.answer.done():
-                question.answer.set_result(leased)
+            while True:
+                if source.jobs.is_empty and not source.is_gone:
+                    await self._look(source)
+                try:
+                    async with asyncio.timeout(_LOOK_SECONDS):
+                        job = await source.jobs.get()
+                except TimeoutError:
+                    continue
+                await self._work(source, job)
+                source.jobs.done(job)
+        finally:
+            source.jobs.close()
 
-    async def _return(self, source: _Source, job: _Return) -> None:
+    async def _work(self, source: _Source, job: _Allocation | _Release) -> None:
+        if isinstance(job, _Allocation):
+            await self._allocate(source, job)
+        elif job in source.pending_releases:
+            await self._release(source, job)
+
+    async def _allocate(self, source: _Source, job: _Allocation) -> None:
+        try:
+            leased = await self._ipam.allocate(source.group, job.request)
+        except IpamError as error:
+            if not job.answer.done():
+                job.answer.set_exception(error)
+            return
+        # What the Service has again must not be released.
+        has = {None, *(lease.address for lease in leased)}
+        source.pending_releases -= {
+            release
+            for release in source.pending_releases
+            if release.service == job.request.service and release.address in has
+        }
+        if not job.answer.done():
+            job.answer.set_result(leased)
+
+    async def _release(self, source: _Source, job: _Release) -> None:
         name = source.group.name
         try:
             await self._ipam.release(source.group, job.service, job.address)
-        except IpamError as problem:
-            log.warning("notGivenBack", service=job.service, group=name, error=problem.message)
-            pause = source.pending_releases[job]
-            source.pending_releases[job] = min(pause * 2, _LONGEST_PAUSE)
-            asyncio.get_running_loop().call_later(pause, source.jobs.put_nowait, job)
+        except IpamError as error:
+            log.warning("notGivenBack", service=job.service, group=name, error=error.message)
+            source.jobs.retry(job)
         else:
-            del source.pending_releases[job]
-            address = job.address or "all"
-            log.info("givenBack", service=job.service, group=name, address=address)
+            source.pending_releases.discard(job)
+            source.jobs.forget(job)
+            log.info("givenBack", service=job.service, group=name, address=job.address or "all")
 
     async def _look(self, source: _Source) -> None:
-        before = (source.stats, source.problem)
+        before = (source.stats, source.error)
         try:
             source.stats = await self._ipam.stats(source.group)
             if not source.is_checked:
                 self.on_holders(source.group.name, await self._ipam.holders(source.group))
                 source.is_checked = True
-            source.problem = ""
-        except IpamError as problem:
-            source.problem = problem.message
-        if before != (source.stats, source.problem):
+            source.error = ""
+        except IpamError as error:
+            source.error = error.message
+        if before != (source.stats, source.error):
             self.on_stats()

@@ -38,6 +38,7 @@ from purelb_agent.kube.events import Events, ObjectReference
 from purelb_agent.leader.metrics import LeaderMetrics
 from purelb_agent.runtime import clock, log
 from purelb_agent.runtime.tasks import ReplacedError
+from purelb_agent.runtime.wakeup import Wakeup
 
 _RELEASE_ATTEMPTS = 3
 _RELEASE_SECONDS = 1.0
@@ -87,7 +88,7 @@ class Elector:
         self._uid = ""
         self._told = ""
         self._is_failing = False
-        self._kick = asyncio.Event()
+        self._news = Wakeup()
 
     # What the watch brings.
 
@@ -111,7 +112,7 @@ class Elector:
     def _note(self, machine: Leadership) -> None:
         self._machine = machine
         self.has_looked = True
-        self._kick.set()
+        self._news.notify()
 
     # What it means.
 
@@ -136,17 +137,9 @@ class Elector:
             if step.action is Action.END:
                 raise self._lost()
             if step.action is Action.WAIT:
-                await self._rest(step.until)
+                await self._news.wait(until=min(step.until, clock.now() + self._timing.duration))
             else:
                 await self._attempt()
-
-    async def _rest(self, until: float) -> None:
-        self._kick.clear()
-        try:
-            async with asyncio.timeout(min(until - clock.now(), self._timing.duration)):
-                await self._kick.wait()
-        except TimeoutError:
-            return
 
     async def _attempt(self) -> None:
         sent_at, wanted = clock.now(), self._machine.wanted(clock.wall_time())
