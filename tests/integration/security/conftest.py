@@ -9,10 +9,20 @@ from __future__ import annotations
 
 import pytest
 
-from labkit.api import ApiError
 from tests.support.lab.accounts import PERMISSIONS, applied, client, kinds, manifests, pod
-from tests.support.lab.cluster_queries import eventually
-from tests.support.lab.dry_runs import ENTRIES, LEASES, NAMESPACE, POOL, Account, lease
+from tests.support.lab.dry_runs import (
+    ENTRIES,
+    GROUPS,
+    LABELS,
+    LEASES,
+    NAMESPACE,
+    POOL,
+    SERVICES,
+    Account,
+    lease,
+    named,
+    wait_until_enforced,
+)
 
 
 @pytest.fixture(scope="package")
@@ -102,22 +112,22 @@ def objects(lab, pods):
 
 @pytest.fixture(scope="package")
 def agent(lab, pods, objects):
-    """The node agent of n1, once the policies are in force."""
+    """The node agent of n1, once each of its policies is enforced."""
     account = Account(client(lab, NAMESPACE, "lbnodeagent", pods["n1"]))
-    eventually(lambda: _is_refused(account, LEASES, lease(pods["n2"], "n2")), "policies in force")
+    wait_until_enforced("lbnodeagent-leases", account, "POST", LEASES, named("policy-check"))
+    wait_until_enforced("lbnodeagent-services", account, "PATCH", f"{SERVICES}/new", LABELS)
     return account
 
 
 @pytest.fixture(scope="package")
 def allocator(lab, pods, objects):
+    """The allocator, once each of its policies is enforced."""
     account = Account(client(lab, NAMESPACE, "allocator", pods["allocator"]))
-    eventually(lambda: _is_refused(account, LEASES, lease(pods["n1"])), "policies in force")
+    wait_until_enforced("allocator-leases", account, "POST", LEASES, named("policy-check"))
+    for resource, path in [
+        ("services", f"{SERVICES}/new"),
+        ("groups", f"{GROUPS}/pool"),
+        ("nodes", "/api/v1/nodes/n1"),
+    ]:
+        wait_until_enforced(f"allocator-{resource}", account, "PATCH", path, LABELS)
     return account
-
-
-def _is_refused(account, path, body):
-    try:
-        account.send("POST", path, body)
-    except ApiError as error:
-        return "ValidatingAdmissionPolicy" in str(error)
-    return False

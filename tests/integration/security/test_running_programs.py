@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The programs themselves, installed with their policies: nothing that they ask is refused."""
+"""The installed programs: their policies are enforced and refuse none of their requests."""
 
 from __future__ import annotations
 
@@ -8,8 +8,14 @@ import json
 
 import pytest
 
-from tests.support.lab.cluster_queries import addresses_of, eventually, holder
-from tests.support.lab.dry_runs import V4, V6
+from tests.support.lab.cluster_queries import (
+    IMAGE,
+    addresses_of,
+    eventually,
+    holder,
+    module_result,
+)
+from tests.support.lab.dry_runs import POLICIES, V4, V6
 
 pytestmark = pytest.mark.timeout(120)
 ACCOUNTS = "system:serviceaccount:purelb-system:"
@@ -53,3 +59,24 @@ def test_a_service_comes_and_goes_and_nothing_is_refused(cluster, make_service):
     done = {("patch", "services", 200), ("update", "leases", 200)}
     eventually(lambda: done <= {*written()}, "writes of both programs")
     assert [one for one in written() if one[2] in REFUSED] == []
+
+
+def test_role_ends_when_each_policy_is_enforced(cluster, playbook):
+    names = [
+        policy["metadata"]["name"]
+        for policy in cluster.api.items(POLICIES, labelSelector="app.kubernetes.io/name=purelb")
+        if policy["metadata"]["name"].endswith(".purelb-system.purelb.io")
+    ]
+    assert len(names) == 6
+    for name in names:
+        cluster.api.delete(f"{POLICIES}/{name}")
+    eventually(lambda: not any(enforced(cluster).values()), "policies that have ended")
+    playbook("purelb.purelb.install", "-e", f"purelb_install_image={IMAGE}")
+    assert all(enforced(cluster).values())
+
+
+def enforced(lab):
+    """Whether each policy that a dry run can reach is enforced, by its name."""
+    states = module_result(lab.kubeconfig, "purelb_policies_info")["policies"]
+    assert len(states) == 5
+    return {state["name"]: state["enforced"] for state in states}

@@ -223,10 +223,15 @@ def run_ansible(
 
 
 def lease_info(kubeconfig: Path, *, succeeds: bool = True) -> dict[str, Any]:
-    """The result of purelb_lease_info."""
+    """Return the result of purelb_lease_info."""
+    return module_result(kubeconfig, "purelb_lease_info", succeeds=succeeds)
+
+
+def module_result(kubeconfig: Path, module: str, *, succeeds: bool = True) -> dict[str, Any]:
+    """Return the result of a module that is run without options."""
     ansible = str(Path(sys.executable).with_name("ansible"))
     done = subprocess.run(
-        [ansible, "localhost", "-m", "purelb.purelb.purelb_lease_info",
+        [ansible, "localhost", "-m", f"purelb.purelb.{module}",
          "-e", f"ansible_python_interpreter={sys.executable}"],
         env={**os.environ, "KUBECONFIG": str(kubeconfig), "ANSIBLE_NOCOLOR": "1"},
         text=True, capture_output=True, check=False, timeout=60,

@@ -13,6 +13,7 @@ from labkit.api import ApiError
 from purelb.core import names
 from purelb.core.api import codec
 from purelb.core.model import Lease
+from tests.support.lab.cluster_queries import eventually
 
 NAMESPACE = "admission-test"
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
@@ -31,6 +32,8 @@ TAINT = {
     "value": names.SPOT_TAINT_VALUE,
     "effect": names.SPOT_TAINT_EFFECT,
 }
+# A change that no policy allows.
+LABELS = {"metadata": {"labels": {"example.com/policy-check": "true"}}}
 POOL = {"pool": "192.0.2.0/28", "subnet": "192.0.2.0/24"}
 
 
@@ -77,12 +80,29 @@ def owned_by(body, *owners):
     return {**body, "metadata": {**body["metadata"], "ownerReferences": references}}
 
 
+def wait_until_enforced(policy, account, *request):
+    """Wait until a policy refuses this request: each takes effect on its own after creation."""
+    eventually(lambda: _is_refused_by(policy, account, *request), f"enforcement of {policy}")
+
+
+def _is_refused_by(policy, account, *request):
+    try:
+        account.send(*request)
+    except ApiError as error:
+        return _denied_by(policy) in str(error)
+    return False
+
+
+def _denied_by(policy):
+    return f"ValidatingAdmissionPolicy '{policy}.{NAMESPACE}.purelb.io'"
+
+
 def refused(words, policy, account, *request):
     """The request is refused by this policy, and by no more than it, with these words."""
     with pytest.raises(ApiError) as refusal:
         account.send(*request)
     assert refusal.value.status == 403
-    assert f"'{policy}.{NAMESPACE}.purelb.io'" in str(refusal.value)
+    assert _denied_by(policy) in str(refusal.value)
     assert words in str(refusal.value)
 
 

@@ -11,6 +11,7 @@ of the client will do.
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import traceback
@@ -41,6 +42,7 @@ PAGE = 500
 # JSON is YAML too, and the server takes server-side apply under this name only.
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
+JSON = "application/json"
 
 Object = Dict[str, Any]
 T = TypeVar("T")
@@ -75,7 +77,14 @@ class Cluster:
         self._pool = client.rest_client.pool_manager
         self._configuration = client.configuration
         self._kinds: Dict[str, Dict[str, Kind]] = {}
+        self._headers = {"Accept": "application/json", "User-Agent": FIELD_MANAGER}
         self.host: str = client.configuration.host
+
+    def impersonate(self, user: str) -> Cluster:
+        """Return this connection with every request made in the name of another user."""
+        other = copy.copy(self)
+        other._headers = {**self._headers, "Impersonate-User": user}  # noqa: SLF001 - its own class
+        return other
 
     def kind(self, api_version: str, kind: str) -> Optional[Kind]:
         """Where a kind is served, or None. Asks again for what was not there before."""
@@ -134,6 +143,13 @@ class Cluster:
         request = Request("patch", kind.group, kind.plural, namespace, name)
         path = kind.path(namespace, name)
         return self._send(request, "PATCH", path, query, Payload(APPLY, body))
+
+    def create(self, kind: Kind, body: Object, *, dry_run: bool) -> Object:
+        """Create an object and return it; one of the same name is an error."""
+        namespace = body["metadata"].get("namespace")
+        request = Request("create", kind.group, kind.plural, namespace)
+        path, query = kind.path(namespace), {"fieldManager": FIELD_MANAGER, **_dry(dry_run=dry_run)}
+        return self._send(request, "POST", path, query, Payload(JSON, body))
 
     def patch(
         self,
@@ -198,7 +214,7 @@ class Cluster:
         payload: Optional[Payload] = None,
     ) -> Object:
         url = self.host.rstrip("/") + path + ("?" + urlencode(query) if query else "")
-        headers = {"Accept": "application/json", "User-Agent": FIELD_MANAGER}
+        headers = dict(self._headers)
         if payload is not None:
             headers["Content-Type"] = payload.media_type
         for setting in self._configuration.auth_settings().values():

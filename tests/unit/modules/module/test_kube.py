@@ -30,9 +30,11 @@ class FakePool:
     def __init__(self, *answers: tuple[int, Any]) -> None:
         self.answers = [Answer(code, json.dumps(body).encode()) for code, body in answers]
         self.asked: list[str] = []
+        self.headers: list[dict[str, str]] = []
 
-    def request(self, method: str, url: str, **_options: Any) -> Answer:
+    def request(self, method: str, url: str, *, headers: dict[str, str], **_options: Any) -> Answer:
         self.asked.append(f"{method} {url}")
+        self.headers.append(headers)
         return self.answers.pop(0)
 
 
@@ -102,6 +104,17 @@ def test_pages_are_followed_to_the_end():
     cluster, pool = cluster_with(*pages)
     assert [obj["n"] for obj in cluster.items(SERVICES)] == [1, 2]
     assert parse_qs(urlsplit(pool.asked[1]).query)["continue"] == ["more"]
+
+
+def test_impersonation_sends_the_user_and_leaves_the_connection_as_it_was():
+    cluster, pool = cluster_with((201, {}), (200, {}))
+    body = {"metadata": {"name": "web", "namespace": "ns"}}
+    cluster.impersonate("somebody").create(SERVICES, body, dry_run=True)
+    cluster.get(SERVICES, namespace="ns", name="web")
+    assert [sent.get("Impersonate-User") for sent in pool.headers] == ["somebody", None]
+    method, url = pool.asked[0].split()
+    assert (method, urlsplit(url).path) == ("POST", "/api/v1/namespaces/ns/services")
+    assert parse_qs(urlsplit(url).query)["dryRun"] == ["All"]
 
 
 def test_expired_pages_are_read_again_from_the_start():

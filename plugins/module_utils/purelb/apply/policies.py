@@ -1,0 +1,134 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Whether the API server enforces the admission policies of an installation.
+
+A policy takes effect some time after it was created, each on its own, and its status does not say
+when. So each policy is sent a write that it must refuse: a dry run as the ServiceAccount that the
+policy limits. A write that passes changes nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from typing import Any, Dict, List, Optional, Tuple
+
+from ..audit.cluster_reader import NODES, SERVICES
+from ..core import names
+from ..module.errors import ApiError, ClusterError
+from ..module.kube import Cluster, Kind
+
+LEASES = Kind("coordination.k8s.io", "v1", "leases", namespaced=True)
+# Every cluster has it: the API server itself creates it.
+SERVICE = "kubernetes"
+# Neither program may write a label of any object, nor a Lease of this name.
+LABELS = {"metadata": {"labels": {f"{names.API_GROUP}/policy-check": "true"}}}
+LEASE = "purelb-policy-check"
+# A policy was seen to take effect after 0.1 to 2 s.
+POLL_INTERVAL = 0.3
+CANNOT_IMPERSONATE = "cannot impersonate resource"
+
+# Program and resource of each policy that a dry run can reach. The allocator may write only the
+# status of a ServiceGroup, where the API server drops what `allocator-groups` would refuse.
+POLICIES = (
+    ("lbnodeagent", "leases"),
+    ("lbnodeagent", "services"),
+    ("allocator", "leases"),
+    ("allocator", "services"),
+)
+DRAINING_POLICIES = (("allocator", "nodes"),)
+
+
+@dataclass(frozen=True)
+class PolicyState:
+    """Whether a policy is enforced; `enforced` is None where that could not be observed."""
+
+    name: str
+    enforced: Optional[bool]
+    reason: str
+    # More attempts cannot change the answer.
+    final: bool = False
+
+
+def policies_info(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Dict[str, Any]:  # noqa: FBT001 - run() calls it so
+    """The work of the module purelb_policies_info."""
+    pending = POLICIES + (DRAINING_POLICIES if params["draining"] else ())
+    deadline = time.monotonic() + params["wait_timeout"]
+    states: Dict[Tuple[str, str], PolicyState] = {}
+    while True:
+        for program, resource in pending:
+            states[program, resource] = _state(cluster, params["namespace"], program, resource)
+        pending = tuple(key for key in pending if not states[key].final)
+        if not pending or not params["wait"] or check_mode:
+            break
+        if time.monotonic() >= deadline:
+            _require_no_gap(list(states.values()), params["wait_timeout"])
+            break
+        time.sleep(POLL_INTERVAL)
+    return _answer(list(states.values()))
+
+
+def _require_no_gap(states: List[PolicyState], seconds: int) -> None:
+    """Raise an error if a write passed that a policy should have refused."""
+    passed = [state.name for state in states if state.enforced is False]
+    if passed:
+        raise ClusterError(
+            f"the API server does not enforce {', '.join(passed)} after {seconds} s: check that "
+            "the ValidatingAdmissionPolicy and its ValidatingAdmissionPolicyBinding exist, and "
+            "that kube-apiserver runs the admission plugin ValidatingAdmissionPolicy"
+        )
+
+
+def _answer(states: List[PolicyState]) -> Dict[str, Any]:
+    keys = ("name", "enforced", "reason")
+    return {
+        "changed": False,
+        "enforced": all(state.enforced for state in states),
+        "policies": [{key: asdict(state)[key] for key in keys} for state in states],
+        "warnings": [
+            f"cannot observe whether {state.name} is enforced: {state.reason}"
+            for state in states
+            if state.enforced is None
+        ],
+    }
+
+
+def _state(cluster: Cluster, namespace: str, program: str, resource: str) -> PolicyState:
+    """Send a write that the policy must refuse."""
+    name = f"{program}-{resource}.{namespace}.purelb.io"
+    account = f"system:serviceaccount:{namespace}:{program}"
+    try:
+        _write(cluster, cluster.impersonate(account), namespace, resource)
+    except ApiError as error:
+        text = str(error)
+        if f"ValidatingAdmissionPolicy '{name}'" in text:
+            return PolicyState(name, enforced=True, reason="it refuses writes", final=True)
+        if CANNOT_IMPERSONATE in text:
+            reason = (
+                f"this user may not act as {account}; the verb impersonate on serviceaccounts in "
+                f"namespace {namespace} allows it"
+            )
+            return PolicyState(name, enforced=None, reason=reason, final=True)
+        if f'User "{account}" cannot' in text:
+            text = f"{account} has no permission for the write"
+        return PolicyState(name, enforced=None, reason=text)
+    return PolicyState(name, enforced=False, reason="a write passed that it should refuse")
+
+
+def _write(cluster: Cluster, account: Cluster, namespace: str, resource: str) -> None:
+    if resource == "leases":
+        body = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": LEASE, "namespace": namespace},
+        }
+        account.create(LEASES, body, dry_run=True)
+    elif resource == "services":
+        account.patch(SERVICES, namespace="default", name=SERVICE, patch=LABELS, dry_run=True)
+    else:
+        node = next(iter(cluster.items(NODES)), None)
+        if node is None:
+            raise ApiError("the cluster has no Node", status=404)
+        name = node["metadata"]["name"]
+        account.patch(NODES, namespace=None, name=name, patch=LABELS, dry_run=True)
