@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The node's interfaces: as last read, and brought to what a plan says.
+"""Reads the node's interfaces and applies plans to them.
 
-Remembers what this process put there, so that it recognises its own whatever becomes of the pools,
-and so that the echo of its own changes wakes nobody. Called by the loop, and owned by it.
+Remembers the addresses that this process added: it recognises them even when their pool is gone,
+and the kernel's notifications of its own changes wake nobody. The reconciler owns it.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ _NEVER = float("-inf")
 
 
 class Interfaces:
-    """What is on the interfaces, what this process put there, and the way to change it."""
+    """The links and addresses as last read, and which addresses this process added."""
 
     def __init__(self, kernel: Kernel, metrics: AddressMetrics) -> None:
         self.links: tuple[Link, ...] = ()
-        # What this process put on an interface and what is still there; and what it was to hold
-        # after the last plan, whether it is still there or not.
+        # The addresses that this process added and that were present at the last read.
         self.put: frozenset[Place] = frozenset()
+        # Those of them that the last plan wanted, even if they have been removed since.
         self.held: frozenset[Place] = frozenset()
         self._kernel = kernel
         self._metrics = metrics
         self._links_read_at = _NEVER
         self._seen: dict[Place, InterfaceAddress] = {}
-        self._dummy_problem = ""
+        self._dummy_error = ""
 
     def subscribe(self, wake: Callable[[], None]) -> None:
-        """Wake whoever plans, but not for the echo of a lifetime that was just set anew."""
+        """Wake the planner unless the change is our own reset of a lifetime."""
 
         def on_news(news: News) -> None:
             if news.address is not None and not news.is_gone:
@@ -50,58 +50,58 @@ class Interfaces:
         self._kernel.subscribe(on_news)
 
     def read_links(self, now: float, *, max_age: float) -> None:
-        """Read the links anew if something happened, or if what is known of them is too old."""
+        """Read the links if something changed, or if the last read is `max_age` seconds old."""
         if now - self._links_read_at >= max_age:
             self.links, self._links_read_at = self._kernel.links(), now
 
     def read_addresses(self) -> tuple[InterfaceAddress, ...]:
-        """All addresses on all interfaces."""
+        """Return all addresses on all interfaces."""
         addresses = self._kernel.addresses()
         self._seen = {(held.link, held.address): held for held in addresses}
         self.put &= self._seen.keys()
         return addresses
 
     def dummies(self, name: str) -> frozenset[int]:
-        """Indexes of the links that hold remote addresses under this name, or did."""
+        """Return the indexes of the links for remote addresses: of this name or a former one."""
         names = {name, DUMMY_INTERFACE}
-        return frozenset(k.index for k in self.links if k.name in names or k.is_ours)
+        return frozenset(link.index for link in self.links if link.name in names or link.is_ours)
 
     def make_dummy(self, name: str) -> bool:
-        """Create the interface for remote addresses; a failure is logged once."""
+        """Create the interface for remote addresses; returns False, logged once, on failure."""
         try:
             self._kernel.add_dummy(name)
-        except NetlinkError as problem:
-            if self._dummy_problem != str(problem):
-                log.error("dummyNotCreated", interface=name, error=str(problem))
-            self._dummy_problem = str(problem)
+        except NetlinkError as error:
+            if self._dummy_error != str(error):
+                log.error("dummyNotCreated", interface=name, error=str(error))
+            self._dummy_error = str(error)
             return False
         log.info("dummyCreated", interface=name)
-        self._dummy_problem, self._links_read_at = "", _NEVER
+        self._dummy_error, self._links_read_at = "", _NEVER
         return True
 
     def remove_dummies(self) -> None:
-        """Remove the links that an agent made; called when all addresses are off them."""
+        """Remove the links that an agent created; call it when they have no addresses left."""
         for link in self._kernel.links():
             if link.is_ours:
                 self._kernel.remove_link(link)
                 log.info("dummyRemoved", interface=link.name)
 
-    def apply(self, made: Plan) -> bool:
-        """Bring the kernel to the plan; whether nothing was refused."""
-        removed = [self._remove(remove) for remove in made.removes]
+    def apply(self, planned: Plan) -> bool:
+        """Carry out a plan, as far as the kernel lets it; returns False if it refused a change."""
+        removed = [self._remove(remove) for remove in planned.removes]
         with self._metrics.time_renewals():
-            done = [self._add(put) for put in made.puts]
-        self.held = self.put & made.wanted
+            added = [self._put(put) for put in planned.puts]
+        self.held = self.put & planned.wanted
         self._metrics.show_held(len(self.held))
-        return all(removed) and all(done)
+        return all(removed) and all(added)
 
     def _remove(self, remove: Remove) -> bool:
         held = remove.held
         try:
             self._kernel.remove(held)
-        except NetlinkError as problem:
+        except NetlinkError as error:
             where = self.name_of(held.link)
-            log.error("withdrawFailed", ip=held.address, interface=where, error=str(problem))
+            log.error("withdrawFailed", ip=held.address, interface=where, error=str(error))
             return False
         self.put -= {(held.link, held.address)}
         self._seen.pop((held.link, held.address), None)
@@ -112,15 +112,15 @@ class Interfaces:
         log.info("withdrawAddress", ip=held.address, interface=self.name_of(held.link), reason=why)
         return True
 
-    def _add(self, put: Put) -> bool:
+    def _put(self, put: Put) -> bool:
         place = (put.link, put.address)
         try:
             self._kernel.put(put)
-        except NetlinkError as problem:
+        except NetlinkError as error:
             if not put.is_new:
                 self._metrics.count_renewal_error()
             where = self.name_of(put.link)
-            log.error("addFailed", ip=put.address, interface=where, error=str(problem))
+            log.error("addFailed", ip=put.address, interface=where, error=str(error))
             return False
         if put.is_new:
             self._metrics.count_addition()
@@ -133,12 +133,12 @@ class Interfaces:
         return True
 
     def name_of(self, index: int) -> str:
-        """Name of a link as last read; its number if it is not known."""
+        """Return the name of a link as last read, or its index if there is no such link."""
         return next((link.name for link in self.links if link.index == index), str(index))
 
     def usable(self, fresh: set[Place]) -> frozenset[Place]:
-        """Addresses that hosts of the segment may use now; `fresh` ones were just added."""
-        return frozenset(p for p in self.held if p in fresh or self._is_usable(p))
+        """Return the held addresses that other hosts can use now; `fresh` ones were just added."""
+        return frozenset(place for place in self.held if place in fresh or self._is_usable(place))
 
     def _is_usable(self, place: Place) -> bool:
         seen = self._seen.get(place)
@@ -146,4 +146,5 @@ class Interfaces:
 
 
 def _state(held: InterfaceAddress) -> tuple[int, bool, bool, bool]:
+    """Return all of an address but its lifetimes."""
     return held.prefixlen, held.tentative, held.dad_failed, held.deprecated
