@@ -66,16 +66,26 @@ molecule: setup $(ARCHIVE) ## molecule scenarios alone, on a lab that is brought
 	@lab/lab up --nodes 3
 	@$(PYTHON) -m pytest --verbose tests/integration/role/test_molecule.py
 
-coverage: setup ## the core's own tests reach each of its branches
-	@echo "== coverage of the core"
-	@coverage run --data-file .cache/coverage -m pytest --quiet tests/unit/core
-	@coverage report --data-file .cache/coverage --fail-under 100 --skip-covered --show-missing
+# Its tests in parallel, with one file of coverage data: of tests $(1), for the code in $(2).
+UNIT := --numprocesses 2 --dist loadfile
+measure = rm -f .cache/coverage-$(1)* && \
+	coverage run --data-file .cache/coverage-$(1) --source $(2) -m pytest $(UNIT) --quiet tests/unit/$(1) && \
+	coverage combine --quiet --data-file .cache/coverage-$(1)
 
-shells: setup ## unit tests of all but the core
-	@$(PYTHON) -m pytest tests/unit --ignore tests/unit/core
+coverage: setup ## unit tests of core and agent, and the branches that they reach
+	@echo "== coverage of the core by its own tests"
+	@$(call measure,core,$(CORE))
+	@coverage report --data-file .cache/coverage-core --fail-under 100 --skip-covered --show-missing
+	@echo "== coverage of the agent by its own tests"
+	@$(call measure,agent,agent/purelb_agent)
+	@coverage json --quiet --data-file .cache/coverage-agent -o .cache/coverage-agent.json
+	@$(PYTHON) -m tests.support.branches .cache/coverage-agent.json
+
+shells: setup ## unit tests of all but core and agent
+	@$(PYTHON) -m pytest $(UNIT) tests/unit --ignore tests/unit/core --ignore tests/unit/agent
 
 unit: setup ## unit tests alone
-	@$(PYTHON) -m pytest tests/unit
+	@$(PYTHON) -m pytest $(UNIT) tests/unit
 
 integration: setup $(ARCHIVE) ## integration tests alone, on labs that are brought up if need be
 	@$(call each_lab,up --nodes 3)
