@@ -36,7 +36,7 @@ from purelb.core.model import (
 from purelb.core.names import DEFAULT_NAMESPACE
 from purelb.core.node.decisions import Decisions, decide_vips
 from purelb.core.node.plan import Plan, plan
-from purelb.core.node.snapshot import NodeSnapshot, electorate_of
+from purelb.core.node.snapshot import NodeSnapshot, membership_view_of
 from purelb_agent.kube.lease_table import LeaseTable
 from purelb_agent.node.decisions import DecisionRecorder
 from purelb_agent.node.metrics import NodeMetrics
@@ -161,10 +161,10 @@ class Node:
             vips=self.index.vips,
             groups=(_GROUP,),
             endpoints=self._endpoints,
-            membership=electorate_of(
+            membership=membership_view_of(
                 self.leases.membership.live(now), right, listed=self.leases.listed, now=now
             ),
-            right=right,
+            hold_deadline=right,
             links=(_ETH0,),
             addresses=(*_OWN, *self._held),
         )
@@ -246,7 +246,7 @@ class Measure:
         decisions = decide_vips(world)
         plan(decisions, world, now=clock.now())
         self._from_nothing.setdefault(what, []).append(time.perf_counter() - begin)
-        if node.decisions is None or decisions.verdicts != node.decisions.verdicts:
+        if node.decisions is None or decisions.by_address != node.decisions.by_address:
             raise AssertionError(f"{what}: the judgement from nothing says something else")
 
     def _renew_all(self) -> float:

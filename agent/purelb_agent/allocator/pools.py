@@ -16,11 +16,11 @@ from purelb.core.allocation.group_status import (
     Problem,
     Use,
     exhausted,
+    outside_pool,
     ready,
     status_body,
-    strayed,
-    use_elsewhere,
     use_of,
+    use_of_external,
 )
 from purelb.core.allocation.groups import Groups, Overlap
 from purelb.core.allocation.outcomes import Assignment
@@ -150,7 +150,7 @@ class Pools:
                 continue
             use = use_of(group, ledger)
             problem = self._overlap(overlaps.get(name))
-            conditions = (ready(problem), exhausted(use), strayed(self._strays_of(name)))
+            conditions = (ready(problem), exhausted(use), outside_pool(self._strays_of(name)))
             shown = tuple(str(one) for one in group.ranges)
             self._report(group, use, conditions, shown, moment)
         for name, (item, text) in self._unreadable.items():
@@ -180,7 +180,7 @@ class Pools:
             if text:
                 self._want_condition(group, condition, moment)
             return
-        use = use_elsewhere(stats)
+        use = use_of_external(stats)
         self._report(group, use, (condition, exhausted(use)), stats.display, moment)
 
     def _want_condition(self, group: ServiceGroup, condition: Condition, moment: str) -> None:

@@ -37,7 +37,7 @@ class LeaseTable:
         lease = codec.lease_of(item)
         if lease is None:
             return
-        known = self.membership.sightings.get(lease.node)
+        known = self.membership.observed.get(lease.node)
         if known is not None and codec.is_older(lease.version, known.lease.version):
             return
         was_live = known is not None and clock.now() < known.expires_at
@@ -52,7 +52,7 @@ class LeaseTable:
         lease = codec.lease_of(item)
         if lease is None:
             return
-        known = self.membership.sightings.get(lease.node)
+        known = self.membership.observed.get(lease.node)
         # The renewer stores its own Lease as soon as it is written, so a newer one may be known.
         if known is not None and not codec.is_older(lease.version, known.lease.version):
             self.membership = self.membership.forget(lease.node)
@@ -64,7 +64,7 @@ class LeaseTable:
         A Lease that has already expired here stays expired.
         """
         now = clock.now()
-        if self.membership.counts(node, now):
+        if self.membership.is_live(node, now):
             self.membership = self.membership.promise(node, until=now + seconds, now=now)
 
     def freeze(self) -> None:

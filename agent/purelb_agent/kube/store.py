@@ -69,7 +69,9 @@ class NodeStore:
 
     def _slices_changed(self, keys: set[ServiceKey]) -> None:
         changes = {key: self.slices.records.get(key) for key in keys}
-        self._wake(is_news=self._endpoints.change(changes))
+        before = self._endpoints.nodes
+        self._endpoints.change(changes)
+        self._wake(is_news=self._endpoints.nodes is not before)
 
     def _nodes_changed(self, _names: set[str]) -> None:
         """Derive from the Nodes what decisions need; heartbeats do not change that."""
@@ -111,7 +113,7 @@ class NodeStore:
         Not after the Lease has expired here, as this node may hold its addresses by then. A node
         without a right of its own holds no addresses, and lets others renew before it rejoins.
         """
-        return self.right is None or self.leases.membership.counts(node, clock.now())
+        return self.right is None or self.leases.membership.is_live(node, clock.now())
 
     def promise(self, node: str, *, seconds: float) -> None:
         """Treat a node's Lease as valid for this time; one that expired here stays expired."""

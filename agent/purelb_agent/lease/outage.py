@@ -12,7 +12,12 @@ import asyncio
 from collections import Counter as Tally
 from collections.abc import Mapping
 
-from purelb.core.election.peers import OutageAssessment, PeerAnswer, assess_outage, hold_right
+from purelb.core.election.peers import (
+    OutageAssessment,
+    PeerAnswer,
+    assess_outage,
+    extended_deadline,
+)
 from purelb.core.model import Address, Outage
 from purelb.core.settings import LeaseTiming
 from purelb_agent.kube.events import Events, ObjectReference
@@ -81,7 +86,7 @@ class OutageKeeper:
             self._log(assessment, answers)
             self._assessment = assessment
         if assessment is OutageAssessment.HOLD:
-            self._renewer.extend(hold_right(asked_at, self._timing))
+            self._renewer.extend(extended_deadline(asked_at, self._timing))
         elif assessment is OutageAssessment.ALONE_CUT_OFF:
             self._renewer.renew_soon()
         return assessment

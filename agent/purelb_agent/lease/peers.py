@@ -23,8 +23,8 @@ from purelb.core.election.peers import (
     build_question,
     build_reply,
     check_question,
+    own_answer,
     read_reply,
-    what_to_answer,
 )
 from purelb.core.errors import SettingError
 from purelb.core.model import Address
@@ -184,7 +184,7 @@ class Peers:
             return web.Response(
                 status=403, text="not a question to this node signed with the cluster's key\n"
             )
-        answer = what_to_answer(
+        answer = own_answer(
             could_renew=await self._could_renew_in_time(),
             heard=(at for peer, at in self.heard.items() if peer != question.asker),
             now=clock.now(),

@@ -111,7 +111,7 @@ class Renewer:
 
     async def _rest(self) -> None:
         wake = [self._renewal.next_attempt, self._subnets_due]
-        right = self._renewal.right
+        right = self._renewal.hold_deadline
         if right is not None:
             wake.append(right.announce_until)
         await self._wakeup.wait(until=min(wake))
@@ -177,7 +177,7 @@ class Renewer:
         if was_holding and clock.now() >= self._renewal.sent_at + self._timing.renew_deadline:
             self._note_outage()
         used = None
-        if self._renewal.right is not None:
+        if self._renewal.hold_deadline is not None:
             used = (clock.now() - self._renewal.sent_at) / self._timing.renew_deadline
         self._renewal = self._renewal.succeeded(sent_at, clock.now())
         self._metrics.count_renewal(used)
@@ -212,7 +212,7 @@ class Renewer:
 
     def _doubt(self) -> None:
         """Put renewals in doubt: a node that cannot renew cannot see its peers renew either."""
-        if self._renewal.right is not None:
+        if self._renewal.hold_deadline is not None:
             self.in_doubt.set()
             self._store.leases.freeze()
 
@@ -231,14 +231,14 @@ class Renewer:
 
     def ensure_current(self) -> None:
         """Renew soon if the Lease was deleted or its subnets were changed by others."""
-        seen = self._store.leases.membership.sightings.get(self.node)
+        seen = self._store.leases.membership.observed.get(self.node)
         is_intact = seen is not None and seen.lease.subnets == self._written
         if self._renewal.state is RenewalState.HELD and not is_intact:
             self.renew_soon()
 
     async def could_renew(self) -> bool | None:
         """Whether this node can renew its Lease now, by an attempt that it makes or joins."""
-        if self._renewal.right is None:
+        if self._renewal.hold_deadline is None:
             return await self._reaches_api()
         asked_at = clock.now()
         while True:
@@ -263,14 +263,14 @@ class Renewer:
 
     def _publish(self) -> None:
         state = self._renewal.state
-        self._store.grant(self._renewal.right)
-        if self._renewal.right is None:
+        self._store.grant(self._renewal.hold_deadline)
+        if self._renewal.hold_deadline is None:
             self.in_doubt.clear()
         if state is not self._published:
             log.info("leaseState", node=self.node, state=state.value)
             self._published = state
         self._metrics.show(
-            is_healthy=self._renewal.right is not None,
+            is_healthy=self._renewal.hold_deadline is not None,
             is_holding=state is RenewalState.HOLDING,
         )
 

@@ -31,10 +31,10 @@ class DecisionRecorder:
 
     def record(self, decisions: Decisions) -> None:
         """Log and count what differs from the decisions of the previous cycle."""
-        previous: Mapping[Address, VipDecision] = self._last.verdicts if self._last else {}
+        previous: Mapping[Address, VipDecision] = self._last.by_address if self._last else {}
         if decisions is self._last:
             return
-        for address, decision in decisions.verdicts.items():
+        for address, decision in decisions.by_address.items():
             before = previous.get(address)
             if before is not decision:
                 self._compare(before, decision)
@@ -42,17 +42,17 @@ class DecisionRecorder:
         self._count(decisions)
 
     def _compare(self, before: VipDecision | None, after: VipDecision) -> None:
-        if after.decision.affinity_ignored and not (before and before.decision.affinity_ignored):
+        if after.election.affinity_ignored and not (before and before.election.affinity_ignored):
             self._metrics.count_fallback(after.vip.services)
-        if before is None or (before.reason, before.decision.winner) != (
+        if before is None or (before.reason, before.election.winner) != (
             after.reason,
-            after.decision.winner,
+            after.election.winner,
         ):
             self._transition(before, after)
 
     def _transition(self, before: VipDecision | None, after: VipDecision) -> None:
         was_here = before is not None and before.is_here
-        winner = after.decision.winner or ""
+        winner = after.election.winner or ""
         write = log.info if was_here or after.reason not in _OF_ALL else log.debug
         write(
             after.reason.value,
@@ -60,14 +60,14 @@ class DecisionRecorder:
             service=_services(after),
             node=self._node,
             winner=winner,
-            candidates=len(after.decision.candidates),
+            candidates=len(after.election.candidates),
         )
         self._count_election(before, after)
 
     def _count_election(self, before: VipDecision | None, after: VipDecision) -> None:
         address, services = str(after.vip.address), _services(after)
-        winner = after.decision.winner or ""
-        old = (before.decision.winner if before else None) or ""
+        winner = after.election.winner or ""
+        old = (before.election.winner if before else None) or ""
         had_won = before is not None and before.reason is Reason.ELECTION_WON
         has_won = after.reason is Reason.ELECTION_WON
         if has_won and not had_won:
@@ -79,15 +79,15 @@ class DecisionRecorder:
             self._metrics.count_winner_change(after.vip.address, services, old=old, new=winner)
 
     def _count(self, decisions: Decisions) -> None:
-        vips = [decision.vip for decision in decisions.verdicts.values()]
+        vips = [decision.vip for decision in decisions.by_address.values()]
         self._metrics.retain(
-            addresses=decisions.verdicts,
+            addresses=decisions.by_address,
             services={key for vip in vips if vip.has_affinity for key in vip.services},
         )
         self._metrics.show_announced(
             {decision.vip.address: (_services(decision), self._node) for decision in decisions.here}
         )
-        self._count_subnets(decisions.world.membership)
+        self._count_subnets(decisions.snapshot.membership)
 
     def _count_subnets(self, membership: MembershipView) -> None:
         subnets: Tally[str] = Tally()

@@ -65,9 +65,9 @@ class NodeEvents:
     def _report_lost(self, lost: Iterable[_ServiceAddress], decisions: Decisions) -> None:
         grouped: dict[tuple[ServiceKey, str], list[str]] = defaultdict(list)
         for key, address in lost:
-            decision = decisions.verdicts.get(address)
+            decision = decisions.by_address.get(address)
             reason = decision.reason if decision else Reason.NO_SERVICE
-            winner = decision.decision.winner if decision else None
+            winner = decision.election.winner if decision else None
             why = f"{reason.value}, {winner} has won" if winner else reason.value
             grouped[key, why].append(str(address))
         for (key, why), addresses in grouped.items():
@@ -84,7 +84,7 @@ class NodeEvents:
 
     def report_unserved(self, decisions: Decisions, *, is_cleanup_node: bool, now: float) -> None:
         """Report addresses that no node has announced for a while; each once until it is served."""
-        unserved = {a: v for a, v in decisions.verdicts.items() if v.reason in _UNSERVED}
+        unserved = {a: v for a, v in decisions.by_address.items() if v.reason in _UNSERVED}
         since = {address: self._unserved_since.get(address, now) for address in unserved}
         self._unserved_since = since
         self._reported_unserved &= since.keys()

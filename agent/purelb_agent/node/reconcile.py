@@ -24,7 +24,7 @@ from purelb.core.node.decisions import Decisions, decide_vips
 from purelb.core.node.interfaces import lease_subnets, selected_links
 from purelb.core.node.plan import Plan, plan
 from purelb.core.node.readiness import Readiness
-from purelb.core.node.snapshot import NodeSnapshot, electorate_of
+from purelb.core.node.snapshot import NodeSnapshot, membership_view_of
 from purelb_agent.kube.store import NodeStore
 from purelb_agent.lease.renewer import Renewer
 from purelb_agent.node.announcer import Announcer
@@ -108,12 +108,12 @@ class Reconciler:
         self._metrics.election.show_local_subnets(len(subnets))
         self._renewer.set_subnets(subnets, at_once=is_new_config)
         self._renewer.ensure_current()
-        if self._store.leases.membership.has_unconfirmed_end(now):
+        if self._store.leases.membership.has_unconfirmed_expiry(now):
             self._relist_leases()
-        if snapshot.right and not self._store.leases.membership.counts(self._node, now):
+        if snapshot.hold_deadline and not self._store.leases.membership.is_live(self._node, now):
             # The own Lease was deleted, so others have taken over: write it again at once.
             self._renewer.renew_soon()
-        if snapshot.right is None and not self._readiness.has_acted:
+        if snapshot.hold_deadline is None and not self._readiness.has_acted:
             # Before its first Lease, a node cannot tell which addresses are its own. Those left by
             # an earlier agent stay for the first plan, or until their lifetime ends.
             return now + RESYNC
@@ -123,7 +123,7 @@ class Reconciler:
         self._announce(snapshot, planned, now)
         self._recorder.record(self._decisions)
         self._reporter.report(self._decisions, self._interfaces.held, done=done)
-        if self._decisions.lacks_dummy and self._config.dummy_interface:
+        if self._decisions.needs_dummy and self._config.dummy_interface:
             if self._interfaces.make_dummy(self._config.dummy_interface):
                 return now
             done = False
@@ -166,8 +166,8 @@ class Reconciler:
             vips=store.vips,
             groups=tuple(store.groups.records.values()),
             endpoints=store.endpoints,
-            membership=electorate_of(members, right, listed=store.leases.listed, now=now),
-            right=right,
+            membership=membership_view_of(members, right, listed=store.leases.listed, now=now),
+            hold_deadline=right,
             draining=store.taint is not None,
             leaving=self._leaving,
             links=selected_links(links, config),
@@ -197,7 +197,7 @@ class Reconciler:
             now + (RESYNC if done else _RETRY),
             planned.refresh_at,
             self._store.leases.membership.next_expiry(now),
-            snapshot.right.announce_until if snapshot.right else None,
+            snapshot.hold_deadline.announce_until if snapshot.hold_deadline else None,
             self._announcer.next_at,
         ]
         # Ignores past ones: an expired hold deadline stays in the store until the renewer has run.

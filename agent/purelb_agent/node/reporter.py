@@ -66,7 +66,7 @@ class Reporter:
 
     def report_conflict(self, conflict: DuplicateAddress) -> None:
         """Record an event: another host has an address of this node too."""
-        decision = self._decisions and self._decisions.verdicts.get(conflict.address)
+        decision = self._decisions and self._decisions.by_address.get(conflict.address)
         if decision:
             self._node_events.report_conflict(decision, conflict.mac.hex(":"))
 
@@ -89,8 +89,8 @@ class Reporter:
 
     def _is_cleanup_node(self, decisions: Decisions) -> bool:
         """Whether this node does what only one node should: it is the first live one by name."""
-        live = (member.node for member in decisions.world.membership.members)
-        return decisions.world.right is not None and min(live, default="") == self._node
+        live = (member.node for member in decisions.snapshot.membership.members)
+        return decisions.snapshot.hold_deadline is not None and min(live, default="") == self._node
 
     def _record_events(self, decisions: Decisions, announced: Iterable[VipDecision]) -> None:
         self._node_events.report_announced(announced, decisions)
@@ -109,7 +109,7 @@ class Reporter:
             link = decision.link.name if decision.link else ""
             for key in decision.vip.services:
                 claims[key].append(Announcement(self._node, link, decision.vip.address))
-        live = frozenset(member.node for member in decisions.world.membership.members)
+        live = frozenset(member.node for member in decisions.snapshot.membership.members)
         done = True
         for service in tuple(self._store.services.records.values()):
             changes = self._changes(service, claims.get(service.key, []), live, decisions)

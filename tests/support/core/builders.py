@@ -29,9 +29,9 @@ def new(name="web", families=(4, 6), **more):
 
 
 def taken(*addresses, by="other"):
-    ledger = Allocations()
-    ledger.hold(new(by), addresses)
-    return ledger
+    allocations = Allocations()
+    allocations.hold(new(by), addresses)
+    return allocations
 
 
 def asked(one, *others, groups=GROUPS, live=NOBODY):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Small worlds for tests of the plan: one node on one subnet of each family."""
+"""Node snapshots for tests of the plan: one node in one subnet of each family."""
 
 from __future__ import annotations
 
@@ -44,29 +44,29 @@ def service(name="web", addresses=(VIP4, VIP6), **more):
     return replace(made, **more)
 
 
-def world(*services, node="n1", members=("n1",), held=(), ends_at=NOW + 11, **more):
-    """A world in which the members share both subnets and the node's own Lease is good.
+def snapshot(*services, node="n1", members=("n1",), held=(), hold_until=NOW + 11, **more):
+    """A snapshot in which the members share both subnets and the node's own Lease is valid.
 
-    An address gets 10 s to live, one less than the Lease: the kernel may be that late.
+    Addresses get a lifetime of 10 s, one less than the Lease, as the kernel may be that late.
     """
     groups = more.pop("groups", (GROUP,))
     index = VipIndex()
     index.regroup(groups)
-    index.change({one.key: one for one in services})
+    index.change({item.key: item for item in services})
     made = NodeSnapshot(
         node=node,
         vips=index.vips,
         groups=groups,
         membership=MembershipView(tuple(Member(n, (NET4, NET6)) for n in members)),
-        right=HoldDeadline(ends_at - 3, ends_at),
+        hold_deadline=HoldDeadline(hold_until - 3, hold_until),
         links=(ETH0,),
         addresses=(OWN4, OWN6, *held),
     )
     return replace(made, **more)
 
 
-def planned(world):
-    return plan(decide_vips(world), world, now=NOW)
+def planned(made):
+    return plan(decide_vips(made), made, now=NOW)
 
 
 def on_eth0(address, *, lifetime=10.0, prefixlen=None, **more):

@@ -35,7 +35,7 @@ def manage_service_group(cluster: Cluster, params: Params, check_mode: bool) -> 
     if params["state"] == "absent":
         return _remove(cluster, body, params, check_mode=check_mode)
     group = _checked(validation.check_group, body)
-    warnings = list(validation.group_suspicions(group, _others(cluster, body, _group_or_none)))
+    warnings = list(validation.group_warnings(group, _others(cluster, body, _group_or_none)))
     outcome = _applier(cluster, params, check_mode=check_mode).apply([body])[0]
     if params["wait"] and not check_mode:
         outcome = _accepted(cluster, outcome, timeout=params["wait_timeout"])
@@ -49,7 +49,7 @@ def manage_node_agent(cluster: Cluster, params: Params, check_mode: bool) -> Dic
         return _remove(cluster, body, params, check_mode=check_mode)
     config = _checked(validation.check_agent, body)
     warnings = list(
-        validation.agent_suspicions(config, _others(cluster, body, custom_resources.node_config_of))
+        validation.agent_warnings(config, _others(cluster, body, custom_resources.node_config_of))
     )
     outcome = _applier(cluster, params, check_mode=check_mode).apply([body])[0]
     return {**_result(outcome), "warnings": warnings}

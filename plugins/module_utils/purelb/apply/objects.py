@@ -107,7 +107,7 @@ class ObjectApplier:
         self._timeout: int = params["wait_timeout"]
 
     def apply(self, objects: List[Object], initial: Sequence[Object] = ()) -> List[ObjectResult]:
-        """Apply in the given order; create what is missing of `initial` after the last Namespace."""
+        """Apply in this order; create what is missing of `initial` after the last Namespace."""
         ends = (end for end, obj in enumerate(objects, 1) if obj["kind"] == "Namespace")
         first = max(ends, default=0)
         outcomes = self._apply_each(objects[:first])

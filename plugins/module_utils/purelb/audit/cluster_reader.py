@@ -101,7 +101,7 @@ def _read_lock(cluster: Cluster, name: locks.LockName) -> locks.LockReport:
     found = cluster.read_all(
         LOCKS[name.kind], namespace=name.namespace, convert=dict, fieldSelector=only
     )
-    return locks.judge_lock(name, found[0] if found else None, wall_time=time.time())
+    return locks.assess_lock(name, found[0] if found else None, wall_time=time.time())
 
 
 def read_services(cluster: Cluster) -> List[model.Service]:

@@ -73,7 +73,7 @@ def _given_subnets(texts: List[str]) -> Tuple[Network, ...]:
 def _result(
     bodies: List[Object], params: Dict[str, Any], subnets: Tuple[Network, ...], *, source: str
 ) -> Dict[str, Any]:
-    found = replacements.take_over(
+    found = replacements.plan_replacements(
         bodies,
         subnets=subnets,
         decisions=params["decisions"],

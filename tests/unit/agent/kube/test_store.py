@@ -29,14 +29,14 @@ def table_with(version):
 def test_a_deleted_lease_is_forgotten():
     table, changes = table_with("9")
     table.drop(lease("10"))
-    assert not table.membership.sightings
+    assert not table.membership.observed
     assert changes
 
 
 def test_news_of_a_deletion_is_ignored_when_the_lease_is_known_to_be_there_again():
     table, changes = table_with("11")
     table.drop(lease("10"))
-    assert "n1" in table.membership.sightings
+    assert "n1" in table.membership.observed
     assert not changes
 
 

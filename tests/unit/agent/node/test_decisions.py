@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 from purelb.core.node.decisions import decide_vips
 from purelb_agent.node.decisions import DecisionRecorder
 from purelb_agent.node.metrics import NodeMetrics
-from tests.support.core.snapshots import NET4, NET6, VIP4, VIP6, service, world
+from tests.support.core.snapshots import NET4, NET6, VIP4, VIP6, service, snapshot
 
 BOTH = pytest.mark.parametrize("vip", [VIP4, VIP6], ids=["v4", "v6"])
 
@@ -37,35 +37,35 @@ def series(registry, name):
 
 @BOTH
 def test_an_address_is_counted_as_announced_while_it_is_here(note, registry, vip):
-    note(world(service(addresses=[vip])))
+    note(snapshot(service(addresses=[vip])))
     announced = series(registry, "purelb_lbnodeagent_announced")
     assert announced == {("default/web", "n1", str(vip)): 1}
-    note(world())
+    note(snapshot())
     assert series(registry, "purelb_lbnodeagent_announced") == {}
 
 
 @BOTH
 def test_changes_of_a_winner_are_counted_until_the_address_is_gone(note, registry, vip):
     web = service(addresses=[vip])
-    note(world(web, members=["n2"]))
-    note(world(web, members=["n1"]))
+    note(snapshot(web, members=["n2"]))
+    note(snapshot(web, members=["n1"]))
     changes = series(registry, "purelb_election_winner_changes_total")
     assert changes == {("default/web", str(vip), "n2", "n1"): 1}
-    note(world(members=["n1"]))
+    note(snapshot(members=["n1"]))
     assert series(registry, "purelb_election_winner_changes_total") == {}
 
 
 @BOTH
 def test_fallbacks_of_affinity_are_counted_until_the_service_is_gone(note, registry, vip):
-    note(world(service(addresses=[vip], has_affinity=True)))
+    note(snapshot(service(addresses=[vip], has_affinity=True)))
     name = "purelb_lbnodeagent_affinity_fallback_total"
     assert series(registry, name) == {("default/web",): 1}
-    note(world())
+    note(snapshot())
     assert series(registry, name) == {}
 
 
 def test_candidates_are_counted_by_subnet(note, registry):
-    note(world(members=["n1", "n2", "n3"]))
+    note(snapshot(members=["n1", "n2", "n3"]))
     candidates = series(registry, "purelb_election_candidates")
     assert candidates == {(str(NET4),): 3, (str(NET6),): 3}
 
@@ -73,7 +73,7 @@ def test_candidates_are_counted_by_subnet(note, registry):
 @BOTH
 def test_an_address_is_counted_once_when_another_service_comes_to_share_it(note, registry, vip):
     shared = [service(name, [vip], sharing_key="k") for name in ("web", "shop")]
-    note(world(shared[0]))
-    note(world(*shared))
+    note(snapshot(shared[0]))
+    note(snapshot(*shared))
     announced = series(registry, "purelb_lbnodeagent_announced")
     assert list(announced) == [("default/shop,default/web", "n1", str(vip))]

@@ -12,7 +12,7 @@ from purelb.core.node.decisions import decide_vips
 from purelb_agent.kube.store import NodeStore
 from purelb_agent.node.events import NodeEvents
 from tests.support.agent.recorded_events import RecordedEvents
-from tests.support.core.snapshots import DUMMY, VIP4, VIP6, service, world
+from tests.support.core.snapshots import DUMMY, VIP4, VIP6, service, snapshot
 
 WEB = service(uid="uid-web")
 GRACE = 5.0
@@ -38,7 +38,7 @@ def node_events(events, store):
 
 
 def decided(*services, **more):
-    return decide_vips(world(*services, **more))
+    return decide_vips(snapshot(*services, **more))
 
 
 class TestAnnouncedAddresses:

@@ -22,7 +22,7 @@ from purelb_agent.node.reporter import Reporter
 from tests.support.agent.cancellation import cancel_at_each_await
 from tests.support.agent.fake_api import FakeApi
 from tests.support.agent.recorded_events import RecordedEvents
-from tests.support.core.snapshots import DUMMY, ETH0, VIP4, VIP6, service, world
+from tests.support.core.snapshots import DUMMY, ETH0, VIP4, VIP6, service, snapshot
 
 PATH = "/api/v1/namespaces/default/services/web"
 WEB = service(version="7", uid="uid-web")
@@ -66,7 +66,7 @@ async def running(reporter):
 
 
 def decided(*services, **more):
-    return decide_vips(world(*(services or (WEB,)), **more))
+    return decide_vips(snapshot(*(services or (WEB,)), **more))
 
 
 def written(api):
@@ -160,7 +160,7 @@ class TestEntriesOfDeadNodes:
 
     @pytest.mark.parametrize(
         "more",
-        [{"members": ["a", "n1"]}, {"right": None}, {"members": []}],
+        [{"members": ["a", "n1"]}, {"hold_deadline": None}, {"members": []}],
         ids=["not the first", "no right", "no live node"],
     )
     async def test_any_other_node_leaves_them(self, running, api, store, more):

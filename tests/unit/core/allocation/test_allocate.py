@@ -53,11 +53,11 @@ class TestOneFamily:
     def test_a_huge_pool_costs_no_more_than_a_small_one(self, version):
         subnet = "fd99::/64" if version == 6 else "10.0.0.0/8"
         huge = Groups([ServiceGroup("default", ranges=(parse_range(subnet, subnet),))])
-        ledger = Allocations()
+        allocations = Allocations()
         for number in range(100):
             one = new(f"s{number}", families=(version,))
-            ledger.hold(one, decide(one, huge, ledger, NOBODY).addresses)
-        assert len(ledger) == 100
+            allocations.hold(one, decide(one, huge, allocations, NOBODY).addresses)
+        assert len(allocations) == 100
 
     def test_keeps_what_its_shrunken_pool_does_not_hold_any_more(self, version):
         shrunk = replace(GROUP, ranges=ranges(version))
@@ -140,8 +140,8 @@ class TestWhoIsServed:
 
     @pytest.mark.parametrize("version", [4, 6], ids=["v4", "v6"])
     def test_but_not_one_that_another_service_has(self, version):
-        ledger = taken(FIRST[version])
-        outcome = decide(service(), Groups(), ledger, NOBODY)
+        allocations = taken(FIRST[version])
+        outcome = decide(service(), Groups(), allocations, NOBODY)
         assert outcome.reason is RefusalReason.UNKNOWN_POOL
         assert outcome.keeps == (FIRST[10 - version],)
 
@@ -191,13 +191,13 @@ class TestReevaluation:
 
 class TestRebuild:
     def test_takes_what_services_say(self):
-        ledger = rebuild([service("a", [VIP4]), service("b", [VIP6])])
-        assert {a: ledger.holders(a)[0].name for a in (VIP4, VIP6)} == {VIP4: "a", VIP6: "b"}
+        allocations = rebuild([service("a", [VIP4]), service("b", [VIP6])])
+        assert {a: allocations.holders(a)[0].name for a in (VIP4, VIP6)} == {VIP4: "a", VIP6: "b"}
 
     def test_who_claims_an_address_without_our_mark_comes_last(self):
         thief = replace(service("a", [VIP4]), allocated_by_us=False)
-        ledger = rebuild([thief, service("b", [VIP4])])
-        assert ledger.holders(VIP4) == (service("b").key,)
+        allocations = rebuild([thief, service("b", [VIP4])])
+        assert allocations.holders(VIP4) == (service("b").key,)
 
     def test_who_shares_an_address_has_it_too(self):
         both = [

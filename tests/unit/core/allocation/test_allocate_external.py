@@ -100,8 +100,8 @@ class TestAnswer:
 
     @pytest.mark.parametrize("version", [4, 6], ids=["v4", "v6"])
     def test_with_an_address_of_another_service_is_a_refusal(self, version):
-        ledger = Allocations()
-        ledger.hold(Service(ServiceKey("default", "other")), [FIRST[version]])
-        outcome = answered(new(), GROUP, [FIRST[version]], ledger)
+        allocations = Allocations()
+        allocations.hold(Service(ServiceKey("default", "other")), [FIRST[version]])
+        outcome = answered(new(), GROUP, [FIRST[version]], allocations)
         assert outcome.reason is RefusalReason.SHARING_KEY_CONFLICT
         assert "Service default/other has it" in outcome.message

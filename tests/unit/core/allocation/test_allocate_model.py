@@ -73,7 +73,7 @@ class Allocator(RuleBasedStateMachine):
         keys = (ServiceKey("default", f"s{i}") for i in range(len(asks)))
         self.services = {key: self.new(key, **ask) for key, ask in zip(keys, asks, strict=False)}
         self.groups = {name: group(name, range(4)) for name in POOLS}
-        self.ledger = rebuild([])
+        self.allocations = rebuild([])
         self.live = Live(frozenset(map(ip_network, SUBNETS)), has_nodes=True)
 
     def new(self, key, **more):
@@ -87,25 +87,25 @@ class Allocator(RuleBasedStateMachine):
     def decide_one(self, key, is_lost):
         service = self.services.get(key)
         if service is None:
-            self.ledger.release(key)
+            self.allocations.release(key)
             return
-        outcome = decide(service, Groups(self.groups.values()), self.ledger, self.live)
+        outcome = decide(service, Groups(self.groups.values()), self.allocations, self.live)
         self.check(service, outcome)
         if isinstance(outcome, Assignment):
-            self.ledger.hold(service, {*outcome.addresses, *self.ledger.of(key)})
+            self.allocations.hold(service, {*outcome.addresses, *self.allocations.of(key)})
             if not is_lost:
                 self.write(service, outcome)
         elif isinstance(outcome, Refusal):
             self.services[key] = replace(service, addresses=outcome.keeps)
-            self.ledger.hold(service, outcome.keeps)
+            self.allocations.hold(service, outcome.keeps)
         elif isinstance(outcome, Keep):
-            own = [a for a in service.addresses if self.ledger.conflict(a, service) is None]
-            self.ledger.hold(service, own)
+            own = [a for a in service.addresses if self.allocations.conflict(a, service) is None]
+            self.allocations.hold(service, own)
         else:
             self.services[key] = replace(
                 service, addresses=(), allocated_by_us=False, allocated_from=None, pool_type=None
             )
-            self.ledger.release(key)
+            self.allocations.release(key)
 
     def write(self, service, outcome):
         written = replace(
@@ -118,8 +118,8 @@ class Allocator(RuleBasedStateMachine):
             asks_reevaluation=False,
         )
         self.services[service.key] = written
-        self.ledger.hold(service, outcome.addresses)
-        again = decide(written, Groups(self.groups.values()), self.ledger, self.live)
+        self.allocations.hold(service, outcome.addresses)
+        again = decide(written, Groups(self.groups.values()), self.allocations, self.live)
         assert isinstance(again, Keep), "a second look changes nothing"
 
     def check(self, service, outcome):
@@ -130,16 +130,18 @@ class Allocator(RuleBasedStateMachine):
             assert not service.requires_dual_stack or set(versions) == set(service.families)
             assert set(service.explicit) <= set(outcome.addresses)
             pool = self.groups[outcome.group]
-            fresh = set(outcome.addresses) - set(service.addresses) - self.ledger.of(service.key)
+            fresh = (
+                set(outcome.addresses) - set(service.addresses) - self.allocations.of(service.key)
+            )
             assert all(pool.range_of(a) for a in fresh)
-            assert all(self.ledger.conflict(a, service) is None for a in outcome.addresses)
+            assert all(self.allocations.conflict(a, service) is None for a in outcome.addresses)
         elif isinstance(outcome, Release):
             assert not service.is_load_balancer
 
     @rule(key=NAMES)
     def delete(self, key):
         self.services.pop(key, None)
-        self.ledger.release(key)
+        self.allocations.release(key)
 
     @rule(name=st.sampled_from(sorted(POOLS)), kept=st.sets(st.integers(0, 3)), multi=st.booleans())
     def redefine(self, name, kept, multi):
@@ -155,7 +157,7 @@ class Allocator(RuleBasedStateMachine):
 
     @rule()
     def restart(self):
-        self.ledger = rebuild(self.services.values())
+        self.allocations = rebuild(self.services.values())
 
     @rule()
     def settle(self):
@@ -165,10 +167,10 @@ class Allocator(RuleBasedStateMachine):
                 self.decide_one(key, is_lost=False)
         holders = defaultdict(list)
         for service in self.services.values():
-            assert self.ledger.of(service.key) == set(service.addresses)
+            assert self.allocations.of(service.key) == set(service.addresses)
             for address in service.addresses:
                 holders[address].append(service)
-        assert len(self.ledger) == len(holders)
+        assert len(self.allocations) == len(holders)
         for services in holders.values():
             for one, other in combinations(services, 2):
                 assert one.sharing_key is not None
@@ -180,9 +182,9 @@ class Allocator(RuleBasedStateMachine):
         for pool in self.groups.values():
             for one in pool.ranges:
                 every = [one.first + i for i in range(one.size)]
-                free = [a for a in every if not self.ledger.holders(a)]
-                assert self.ledger.lowest_free(one) == (free[0] if free else None)
-                assert self.ledger.in_use(one) == len(every) - len(free)
+                free = [a for a in every if not self.allocations.holders(a)]
+                assert self.allocations.lowest_free(one) == (free[0] if free else None)
+                assert self.allocations.in_use(one) == len(every) - len(free)
 
 
 Allocator.TestCase.settings = settings(

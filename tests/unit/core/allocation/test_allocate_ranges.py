@@ -109,11 +109,11 @@ class TestMultiPool:
 @pytest.mark.parametrize("version", [4, 6], ids=["v4", "v6"])
 def test_balanced_pools_take_turns(version):
     groups = Groups([ServiceGroup("default", ranges=ranges(version), balance_pools=True)])
-    ledger, got = Allocations(), []
+    allocations, got = Allocations(), []
     for number in range(6):
         one = new(f"s{number}", families=(version,))
-        outcome = decide(one, groups, ledger, NOBODY)
-        ledger.hold(one, outcome.addresses)
+        outcome = decide(one, groups, allocations, NOBODY)
+        allocations.hold(one, outcome.addresses)
         got.append(outcome.addresses[0])
         assert outcome.is_balanced
     first, second, third = (r.first for r in ranges(version))

@@ -103,16 +103,16 @@ class TestSharing:
     def test_who_adds_a_port_that_the_other_has_moves_away(self, version):
         mine = new(families=(version,), sharing_key="x", ports=frozenset({DNS}))
         running = given_before(mine, asked(mine, self.other(version)))
-        ledger = rebuild([running, self.other(version)])
+        allocations = rebuild([running, self.other(version)])
         changed = replace(running, ports=frozenset({HTTP}))
-        assert decide(changed, GROUPS, ledger, NOBODY).addresses == (FIRST[version] + 1,)
+        assert decide(changed, GROUPS, allocations, NOBODY).addresses == (FIRST[version] + 1,)
 
     def test_who_insists_on_an_address_that_it_cannot_share_any_more_loses_it(self, version):
         mine = new(families=(version,), sharing_key="x", ports=frozenset({DNS}))
         running = given_before(mine, asked(mine, self.other(version)))
-        ledger = rebuild([running, self.other(version)])
+        allocations = rebuild([running, self.other(version)])
         changed = replace(running, ports=frozenset({HTTP}), explicit=(FIRST[version],))
-        outcome = decide(changed, GROUPS, ledger, NOBODY)
+        outcome = decide(changed, GROUPS, allocations, NOBODY)
         assert (outcome.reason, outcome.keeps) == (RefusalReason.PORT_CONFLICT, ())
 
 

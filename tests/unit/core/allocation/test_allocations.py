@@ -29,10 +29,10 @@ def service(name, sharing_key=None, ports=(HTTP,)):
 
 
 def filled(version, *offsets):
-    ledger = Allocations()
+    allocations = Allocations()
     for offset in offsets:
-        ledger.hold(service(f"s{offset}"), [RANGES[version].first + offset])
-    return ledger
+        allocations.hold(service(f"s{offset}"), [RANGES[version].first + offset])
+    return allocations
 
 
 @pytest.mark.parametrize("version", [4, 6], ids=["v4", "v6"])
@@ -58,20 +58,20 @@ class TestLowestFree:
         assert filled(version, -1, 0, 5, 10).in_use(RANGES[version]) == 2
 
     def test_an_address_that_was_left_is_free_again(self, version):
-        ledger = filled(version, 0, 1, 2)
-        assert ledger.release(service("s1").key) == {RANGES[version].first + 1}
-        assert ledger.lowest_free(RANGES[version]) == RANGES[version].first + 1
+        allocations = filled(version, 0, 1, 2)
+        assert allocations.release(service("s1").key) == {RANGES[version].first + 1}
+        assert allocations.lowest_free(RANGES[version]) == RANGES[version].first + 1
 
 
 @pytest.mark.parametrize("address", ["10.0.0.10", "fd00::10"], ids=["v4", "v6"])
 class TestSharing:
     def test_a_stranger_conflicts_with_whoever_has_it(self, address):
-        ledger = Allocations()
-        ledger.hold(service("a"), [ip_address(address)])
-        assert ledger.conflict(ip_address(address), service("b")) == AllocationConflict(
+        allocations = Allocations()
+        allocations.hold(service("a"), [ip_address(address)])
+        assert allocations.conflict(ip_address(address), service("b")) == AllocationConflict(
             service("a").key
         )
-        assert ledger.conflict(ip_address(address), service("a")) is None
+        assert allocations.conflict(ip_address(address), service("a")) is None
 
     @pytest.mark.parametrize(
         ("key", "ports", "conflict"),
@@ -84,57 +84,57 @@ class TestSharing:
         ids=["other-ports", "same-port", "other-key", "no-key"],
     )
     def test_equals_share_it_on_other_ports(self, address, key, ports, conflict):
-        ledger = Allocations()
-        ledger.hold(service("a", "x"), [ip_address(address)])
-        assert ledger.conflict(ip_address(address), service("b", key, ports)) == conflict
+        allocations = Allocations()
+        allocations.hold(service("a", "x"), [ip_address(address)])
+        assert allocations.conflict(ip_address(address), service("b", key, ports)) == conflict
 
     def test_it_stays_taken_until_the_last_has_left_it(self, address):
         one = RANGES[ip_address(address).version]
-        ledger = Allocations()
+        allocations = Allocations()
         first, second = service("a", "x"), service("b", "x", [DNS])
         for each in (first, second):
-            ledger.hold(each, [one.first])
-        assert ledger.holders(one.first) == (first.key, second.key)
-        assert (ledger.in_use(one), len(ledger)) == (1, 1)
-        ledger.release(first.key)
-        assert ledger.lowest_free(one) == one.first + 1
-        assert ledger.shareable(one, service("c", "x")) == one.first
-        ledger.release(second.key)
-        assert ledger.lowest_free(one) == one.first
-        assert ledger.shareable(one, service("c", "x")) is None
+            allocations.hold(each, [one.first])
+        assert allocations.holders(one.first) == (first.key, second.key)
+        assert (allocations.in_use(one), len(allocations)) == (1, 1)
+        allocations.release(first.key)
+        assert allocations.lowest_free(one) == one.first + 1
+        assert allocations.shareable(one, service("c", "x")) == one.first
+        allocations.release(second.key)
+        assert allocations.lowest_free(one) == one.first
+        assert allocations.shareable(one, service("c", "x")) is None
 
     def test_the_lowest_that_fits_is_offered(self, address):
         one = RANGES[ip_address(address).version]
-        ledger = Allocations()
-        ledger.hold(service("a", "x"), [one.first])
-        ledger.hold(service("b", "x"), [one.first + 2])
-        ledger.hold(service("c", "x", [DNS]), [one.first + 1])
-        assert ledger.shareable(one, service("d", "x")) == one.first + 1
-        assert ledger.shareable(one, service("d")) is None
+        allocations = Allocations()
+        allocations.hold(service("a", "x"), [one.first])
+        allocations.hold(service("b", "x"), [one.first + 2])
+        allocations.hold(service("c", "x", [DNS]), [one.first + 1])
+        assert allocations.shareable(one, service("d", "x")) == one.first + 1
+        assert allocations.shareable(one, service("d")) is None
 
     def test_new_terms_count_from_when_they_are_held(self, address):
         one = RANGES[ip_address(address).version]
-        ledger = Allocations()
-        ledger.hold(service("a", "x"), [one.first])
-        ledger.hold(service("a", None), [one.first])
-        assert ledger.conflict(one.first, service("b", "x", [DNS])) is not None
+        allocations = Allocations()
+        allocations.hold(service("a", "x"), [one.first])
+        allocations.hold(service("a", None), [one.first])
+        assert allocations.conflict(one.first, service("b", "x", [DNS])) is not None
 
 
 def test_leaving_what_nobody_has_changes_nothing():
-    ledger = Allocations()
-    assert ledger.release(service("a").key) == frozenset()
-    assert ledger.hold(service("a"), []) == frozenset()
-    assert len(ledger) == 0
+    allocations = Allocations()
+    assert allocations.release(service("a").key) == frozenset()
+    assert allocations.hold(service("a"), []) == frozenset()
+    assert len(allocations) == 0
 
 
 @pytest.mark.parametrize("version", [4, 6], ids=["v4", "v6"])
 @given(steps=st.lists(st.tuples(st.integers(0, 5), st.sets(st.integers(-2, 12), max_size=3))))
 def test_agrees_with_a_search_from_the_first_address_on(version, steps):
-    one, ledger, naive = RANGES[version], Allocations(), {}
+    one, allocations, naive = RANGES[version], Allocations(), {}
     for name, offsets in steps:
-        ledger.hold(service(f"s{name}"), [one.first + offset for offset in offsets])
+        allocations.hold(service(f"s{name}"), [one.first + offset for offset in offsets])
         naive[name] = offsets
         taken = set().union(*naive.values())
         free = next((one.first + i for i in range(10) if i not in taken), None)
-        assert ledger.lowest_free(one) == free
-        assert ledger.in_use(one) == len(taken & set(range(10)))
+        assert allocations.lowest_free(one) == free
+        assert allocations.in_use(one) == len(taken & set(range(10)))

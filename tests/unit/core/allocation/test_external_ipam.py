@@ -11,7 +11,16 @@ import pytest
 
 from purelb.core.allocation.ipam import listed_ranges
 from purelb.core.model import ExternalSource, InterfaceAddress, NetBoxSource, PoolType, ServiceGroup
-from tests.support.core.snapshots import DUMMY, NOW, VIP4, VIP6, on_eth0, planned, service, world
+from tests.support.core.snapshots import (
+    DUMMY,
+    NOW,
+    VIP4,
+    VIP6,
+    on_eth0,
+    planned,
+    service,
+    snapshot,
+)
 
 NETBOX = ServiceGroup(
     "netbox", pool_type=PoolType.REMOTE, source=NetBoxSource("https://netbox", "purelb")
@@ -29,7 +38,7 @@ def made(group, address, *, held=(), is_served=True, **more):
     """A world with one address of the group on kube-lb0 or eth0."""
     given = {"allocated_from": group.name, "pool_type": group.pool_type}
     services = [service(addresses=(address,), **given)] if is_served else []
-    return world(
+    return snapshot(
         *services,
         groups=(group,),
         held=held,
@@ -108,6 +117,6 @@ def test_an_address_left_by_a_process_before_goes_when_a_service_has_it_elsewher
 
 def test_an_address_of_no_group_at_all_is_announced_as_its_service_says():
     one = service(addresses=(ip_address("192.0.2.1"),), pool_type=PoolType.REMOTE)
-    plan = planned(world(one, dummy=DUMMY, dummies=frozenset({DUMMY.index})))
+    plan = planned(snapshot(one, dummy=DUMMY, dummies=frozenset({DUMMY.index})))
     assert masks(plan) == [(DUMMY.index, ip_address("192.0.2.1"), 32)]
     assert plan.refresh_at is None or plan.refresh_at > NOW

@@ -11,11 +11,11 @@ from purelb.core.allocation.allocations import Allocations
 from purelb.core.allocation.group_status import (
     exhausted,
     merge_patch,
+    outside_pool,
     ready,
     status_body,
-    strayed,
-    use_elsewhere,
     use_of,
+    use_of_external,
 )
 from purelb.core.allocation.ipam import Stats
 from purelb.core.model import ExternalSource, NetBoxSource, ServiceGroup, ServiceKey
@@ -25,20 +25,20 @@ NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z"
 
 
 def held(*addresses):
-    ledger = Allocations()
-    ledger.hold(service(), addresses)
-    return ledger
+    allocations = Allocations()
+    allocations.hold(service(), addresses)
+    return allocations
 
 
-def body(group=GROUP, ledger=None, known=(), now=NOW, problem=None):
-    use = use_of(group, ledger or Allocations())
-    conditions = (ready(problem), exhausted(use), strayed({}))
+def body(group=GROUP, allocations=None, known=(), now=NOW, problem=None):
+    use = use_of(group, allocations or Allocations())
+    conditions = (ready(problem), exhausted(use), outside_pool({}))
     shown = [str(one) for one in group.ranges]
     return status_body(group, use, conditions, shown, known=dict(known), now=now)
 
 
 def test_says_what_is_in_use_and_what_is_free():
-    status = body(ledger=held(VIP4, VIP4 + 1, VIP6))
+    status = body(allocations=held(VIP4, VIP4 + 1, VIP6))
     assert {k: v for k, v in status.items() if k != "conditions"} == {
         "announce": "Local",
         "ipam": "Cluster",
@@ -79,11 +79,11 @@ def test_a_condition_keeps_its_time_until_its_status_changes():
 
 def test_services_with_addresses_outside_are_named_up_to_a_few():
     strays = {ServiceKey("default", f"s{i}"): (VIP4 + i, VIP6) for i in range(7)}
-    condition = strayed(strays)
+    condition = outside_pool(strays)
     assert condition.is_true
     assert "default/s0 (172.28.1.220, fd28::220)" in condition.message
     assert "and 2 more" in condition.message
-    assert "and" not in strayed(dict(list(strays.items())[:5])).message.partition(". Put")[0]
+    assert "and" not in outside_pool(dict(list(strays.items())[:5])).message.partition(". Put")[0]
 
 
 def test_only_what_differs_is_written():
@@ -99,7 +99,7 @@ def test_only_what_differs_is_written():
     ids=["netbox", "external"],
 )
 def test_another_system_says_what_it_knows_of_its_pool(source, name):
-    use = use_elsewhere(Stats({4: 3}, {4: 3, 6: None}, ("10.0.0.1/24",)))
+    use = use_of_external(Stats({4: 3}, {4: 3, 6: None}, ("10.0.0.1/24",)))
     group = replace(GROUP, source=source)
     status = status_body(group, use, [exhausted(use)], ("10.0.0.1/24",), known={}, now=NOW)
     assert (status["ipam"], status["addresses"]) == (name, ["10.0.0.1/24"])

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from purelb.core.api.validation import agent_suspicions, check_agent, check_group, group_suspicions
+from purelb.core.api.validation import agent_warnings, check_agent, check_group, group_warnings
 from purelb.core.errors import ObjectError
 
 V4 = {"pool": "10.0.0.10-10.0.0.20", "subnet": "10.0.0.0/24"}
@@ -131,7 +131,7 @@ def test_a_group_that_cannot_be_used_names_the_field_and_the_mend(spec, field, p
 
 
 def suspicions(body, *others):
-    return list(group_suspicions(check_group(body), [check_group(one) for one in others]))
+    return list(group_warnings(check_group(body), [check_group(one) for one in others]))
 
 
 def test_a_plain_group_is_not_suspicious():
@@ -261,7 +261,7 @@ def test_a_selector_that_means_nothing_is_refused(wrong):
 
 
 def doubts(body, *others):
-    return list(agent_suspicions(check_agent(body), [check_agent(one) for one in others]))
+    return list(agent_warnings(check_agent(body), [check_agent(one) for one in others]))
 
 
 def test_settings_for_other_nodes_are_not_suspicious():

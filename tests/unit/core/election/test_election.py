@@ -152,28 +152,34 @@ class TestElections:
     )
 
     @given(st.lists(MEMBERS, min_size=1, max_size=6))
-    def test_give_what_an_election_from_nothing_gives_after_any_changes(self, history):
-        elections = Elections(MembershipView())
+    def test_equal_fresh_elections_after_any_changes(self, history):
+        elections = Elections()
         for members in history:
             membership = MembershipView(tuple(members))
             elections = elections.after(membership, (VIP4, VIP6))
             for vip in (VIP4, VIP6):
-                assert elections.decide(vip) == elect(vip, membership)
+                assert elections.decision_of(vip) == elect(vip, membership)
 
-    def test_keep_the_very_decision_where_nobody_came_or_went(self):
+    def test_unaffected_decisions_stay_the_same_object(self):
         before = MembershipView((member("n1", "192.168.1.0/24"), member("n2", "fd53::/16")))
         after = MembershipView((member("n1", "192.168.1.0/24"),))
-        elections = Elections(before)
-        kept, lost = elections.decide(VIP4), elections.decide(VIP6)
+        elections = Elections().after(before, (VIP4, VIP6))
+        kept, lost = elections.decision_of(VIP4), elections.decision_of(VIP6)
         later = elections.after(after, (VIP4, VIP6))
-        assert later.decide(VIP4) is kept
-        assert (lost.winner, later.decide(VIP6).winner) == ("n2", None)
+        assert later.decision_of(VIP4) is kept
+        assert (lost.winner, later.decision_of(VIP6).winner) == ("n2", None)
 
-    def test_forget_addresses_that_nobody_asks_for(self):
-        elections = Elections(MembershipView((member("n1", "192.168.1.0/24"),)))
-        elections.decide(VIP4)
-        empty = MembershipView()
-        assert elections.after(empty, ()).decide(VIP4).reason is Reason.NO_ELIGIBLE_NODES
+    def test_same_members_elect_only_new_addresses(self):
+        membership = MembershipView((member("n1", "192.168.1.0/24", "fd53::/16"),))
+        elections = Elections().after(membership, (VIP4,))
+        later = elections.after(membership, (VIP4, VIP6))
+        assert later.decision_of(VIP4) is elections.decision_of(VIP4)
+        assert later.decision_of(VIP6).winner == "n1"
+
+    def test_unlisted_addresses_are_dropped(self):
+        membership = MembershipView((member("n1", "192.168.1.0/24"),))
+        elections = Elections().after(membership, (VIP4,))
+        assert elections.after(membership, ()).outcomes == {}
 
 
 class TestPreference:

@@ -45,8 +45,8 @@ class TestRenewal:
         assert stopped == {RenewalState.RELEASED}
 
     def test_a_good_renewal_gives_the_right_from_when_it_was_sent(self):
-        right = Renewal(TIMING).succeeded(100.0, 100.4).right
-        assert (right.announce_until, right.ends_at) == (107.0, 110.0)
+        right = Renewal(TIMING).succeeded(100.0, 100.4).hold_deadline
+        assert (right.announce_until, right.hold_until) == (107.0, 110.0)
 
     def test_the_next_renewal_is_due_after_half_the_duration(self):
         assert Renewal(TIMING).succeeded(100.0, 100.4).next_attempt == 105.0
@@ -55,13 +55,13 @@ class TestRenewal:
         renewal = Renewal(TIMING).succeeded(100.0, 100.0).failed(105.0)
         assert renewal.state is RenewalState.DOUBTFUL
         assert renewal.next_attempt == 107.0
-        assert renewal.right is not None
+        assert renewal.hold_deadline is not None
 
     def test_the_right_ends_at_the_deadline(self):
         renewal = Renewal(TIMING).succeeded(100.0, 100.0).failed(105.0)
-        assert renewal.at(106.9).right is not None
+        assert renewal.at(106.9).hold_deadline is not None
         assert renewal.at(107.0).state is RenewalState.LOST
-        assert renewal.at(107.0).right is None
+        assert renewal.at(107.0).hold_deadline is None
 
     def test_the_third_failure_ends_the_right_before_the_deadline(self):
         renewal = Renewal(TIMING).succeeded(100.0, 100.0)
@@ -81,14 +81,14 @@ class TestRenewal:
         assert renewal.failed(101.5).failures == 1
 
     def test_a_frozen_process_that_wakes_after_the_deadline_has_no_right(self):
-        assert Renewal(TIMING).succeeded(100.0, 100.0).at(160.0).right is None
+        assert Renewal(TIMING).succeeded(100.0, 100.0).at(160.0).hold_deadline is None
 
     def test_an_answer_that_comes_too_late_gives_no_right(self):
-        assert Renewal(TIMING).succeeded(100.0, 108.0).right is None
+        assert Renewal(TIMING).succeeded(100.0, 108.0).hold_deadline is None
 
     def test_a_stopped_renewal_gives_no_right_and_stays_stopped(self):
         stopped = Renewal(TIMING).succeeded(100.0, 100.0).stopped()
-        assert stopped.right is None
+        assert stopped.hold_deadline is None
         assert stopped.stopped() == stopped
 
     def test_a_lost_lease_is_won_back_by_a_renewal(self):
@@ -99,29 +99,29 @@ class TestRenewal:
         doubtful = Renewal(TIMING).succeeded(100.0, 100.0).failed(105.0)
         held = doubtful.extended(HoldDeadline(108.5, 110.0))
         assert held.state is RenewalState.HOLDING
-        assert held.right == HoldDeadline(108.5, 110.0)
-        assert held.extended(HoldDeadline(109.5, 111.0)).right == HoldDeadline(109.5, 111.0)
+        assert held.hold_deadline == HoldDeadline(108.5, 110.0)
+        assert held.extended(HoldDeadline(109.5, 111.0)).hold_deadline == HoldDeadline(109.5, 111.0)
 
     def test_an_extension_never_shortens_a_right(self):
         fresh = Renewal(TIMING).succeeded(100.0, 100.0)
-        assert fresh.extended(HoldDeadline(103.0, 105.0)).right == fresh.right
+        assert fresh.extended(HoldDeadline(103.0, 105.0)).hold_deadline == fresh.hold_deadline
 
     def test_failures_say_nothing_new_while_nobody_can_renew(self):
         held = Renewal(TIMING).succeeded(100.0, 100.0).extended(HoldDeadline(120.0, 121.0))
         for now in (105.0, 107.0, 109.0, 111.0):
             held = held.failed(now)
         assert held.state is RenewalState.HOLDING
-        assert held.at(119.9).right is not None
+        assert held.at(119.9).hold_deadline is not None
         assert held.at(120.0).state is RenewalState.LOST
 
     def test_a_right_that_is_gone_does_not_come_back_by_what_peers_say(self):
         lost = Renewal(TIMING).succeeded(100.0, 100.0).at(120.0)
-        assert lost.extended(HoldDeadline(130.0, 131.0)).right is None
+        assert lost.extended(HoldDeadline(130.0, 131.0)).hold_deadline is None
 
     def test_a_renewal_ends_the_extension(self):
         held = Renewal(TIMING).succeeded(100.0, 100.0).extended(HoldDeadline(120.0, 121.0))
         back = held.succeeded(118.0, 118.1)
-        assert (back.state, back.right) == (RenewalState.HELD, HoldDeadline(125.0, 128.0))
+        assert (back.state, back.hold_deadline) == (RenewalState.HELD, HoldDeadline(125.0, 128.0))
 
     def test_an_attempt_can_be_brought_forward_but_not_put_off(self):
         renewal = Renewal(TIMING).succeeded(100.0, 100.0)
@@ -139,9 +139,9 @@ class TestRenewal:
                 renewal, last_sent = renewal.at(sent).succeeded(sent, now), sent
             else:
                 renewal = renewal.at(sent).failed(now)
-            if renewal.right is not None:
+            if renewal.hold_deadline is not None:
                 assert last_sent is not None
-                assert renewal.right.ends_at == last_sent + TIMING.duration
+                assert renewal.hold_deadline.hold_until == last_sent + TIMING.duration
                 assert now < last_sent + TIMING.renew_deadline
 
 
@@ -197,20 +197,20 @@ class TestMembership:
 
     def test_an_end_that_only_the_watch_tells_is_to_be_confirmed(self):
         seen = Membership().observe(lease(), now=0.0, wall_time=WALL)
-        assert not seen.has_unconfirmed_end(9.9)
-        assert seen.has_unconfirmed_end(10.0)
+        assert not seen.has_unconfirmed_expiry(9.9)
+        assert seen.has_unconfirmed_expiry(10.0)
         assert nodes(seen, 10.0) == ["a"]
 
     def test_a_list_confirms_the_end(self):
         seen = Membership().observe(lease(), now=0.0, wall_time=WALL)
         seen = seen.listed([lease()], asked_at=10.0, now=10.1, wall_time=WALL + 10)
-        assert not seen.has_unconfirmed_end(10.1)
+        assert not seen.has_unconfirmed_expiry(10.1)
         assert nodes(seen, 10.1) == []
 
     def test_a_list_that_was_asked_for_before_the_end_confirms_nothing(self):
         seen = Membership().observe(lease(), now=0.0, wall_time=WALL)
         seen = seen.listed([lease()], asked_at=9.9, now=10.1, wall_time=WALL + 10)
-        assert seen.has_unconfirmed_end(10.1)
+        assert seen.has_unconfirmed_expiry(10.1)
 
     def test_a_list_that_shows_a_renewal_keeps_the_lease(self):
         seen = Membership().observe(lease(), now=0.0, wall_time=WALL)
@@ -302,7 +302,7 @@ class TestAnOutageForEverybody:
         frozen = self.seen("a", "b").freeze(6.0)
         assert nodes(frozen, 600.0) == ["a", "b"]
         assert frozen.next_expiry(600.0) is None
-        assert not frozen.has_unconfirmed_end(600.0)
+        assert not frozen.has_unconfirmed_expiry(600.0)
         assert frozen.freeze(300.0) == frozen
 
     def test_what_ended_in_an_unfounded_doubt_has_ended(self):
@@ -336,9 +336,9 @@ class TestAnOutageForEverybody:
 
     def test_only_a_node_that_takes_part_counts(self):
         membership = self.seen("a")
-        assert membership.counts("a", 5.0)
-        assert not membership.counts("a", 5.0 + TIMING.duration + CONFIRMATION)
-        assert not membership.counts("b", 5.0)
+        assert membership.is_live("a", 5.0)
+        assert not membership.is_live("a", 5.0 + TIMING.duration + CONFIRMATION)
+        assert not membership.is_live("b", 5.0)
 
     def test_who_was_blind_doubts_leases_that_ended_meanwhile(self):
         membership = self.seen("old", now=-60.0).observe(lease("new"), now=0.0, wall_time=WALL)

@@ -21,9 +21,9 @@ from purelb.core.election.peers import (
     build_question,
     build_reply,
     check_question,
-    hold_right,
+    extended_deadline,
+    own_answer,
     read_reply,
-    what_to_answer,
 )
 from purelb.core.settings import LeaseTiming
 
@@ -222,10 +222,10 @@ class TestHoldRight:
         ids=["default", "shortest", "long"],
     )
     def test_it_is_less_than_a_renewal_gives(self, timing):
-        right = hold_right(100.0, timing)
+        right = extended_deadline(100.0, timing)
         assert right.announce_until == 100.0 + timing.renew_deadline / 2
-        assert right.ends_at == 100.0 + timing.renew_deadline
-        assert 100.0 < right.announce_until < right.ends_at < 100.0 + timing.duration
+        assert right.hold_until == 100.0 + timing.renew_deadline
+        assert 100.0 < right.announce_until < right.hold_until < 100.0 + timing.duration
 
 
 class TestCouldRenew:
@@ -282,7 +282,7 @@ class TestWhatToAnswer:
         ],
     )
     def test_what_it_could_and_what_it_heard_decide(self, could_renew, heard, expected):
-        answer = what_to_answer(could_renew=could_renew, heard=heard, now=100.0)
+        answer = own_answer(could_renew=could_renew, heard=heard, now=100.0)
         assert answer is expected
 
 

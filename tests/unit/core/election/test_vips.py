@@ -57,7 +57,7 @@ class TestVipIndex:
         }
         for (pool_type, local, affinity), expected in cases.items():
             one = service(pool_type=pool_type, is_external_local=local, has_affinity=affinity)
-            assert index(one).vips[VIP4].asks_endpoints is expected
+            assert index(one).vips[VIP4].depends_on_endpoints is expected
 
     @given(
         st.lists(
@@ -82,19 +82,23 @@ class TestVipIndex:
 
 
 class TestEndpointIndex:
-    def test_nodes_of_all_slices_count_until_the_last_slice_goes(self):
-        made = EndpointIndex()
-        assert made.change({ONE: EndpointSlice(WEB, frozenset({"n1"}))})
-        assert made.change({TWO: EndpointSlice(WEB, frozenset({"n2"}))})
-        assert made.nodes == {WEB: {"n1", "n2"}}
-        assert made.change({ONE: None})
-        assert made.change({TWO: EndpointSlice(WEB, frozenset())})
-        assert made.nodes == {}
-        assert not made.change({TWO: None})
+    def test_nodes_of_all_slices_count_until_the_last_slice_is_deleted(self):
+        index = EndpointIndex()
+        index.change({ONE: EndpointSlice(WEB, frozenset({"n1"}))})
+        assert index.nodes == {WEB: {"n1"}}
+        index.change({TWO: EndpointSlice(WEB, frozenset({"n2"}))})
+        assert index.nodes == {WEB: {"n1", "n2"}}
+        index.change({ONE: None})
+        assert index.nodes == {WEB: {"n2"}}
+        index.change({TWO: EndpointSlice(WEB, frozenset())})
+        assert index.nodes == {}
+        before = index.nodes
+        index.change({TWO: None})
+        assert index.nodes is before
 
-    def test_what_changes_nothing_replaces_nothing(self):
-        made = EndpointIndex()
-        made.change({ONE: EndpointSlice(WEB, frozenset({"n1"}))})
-        before = made.nodes
-        assert not made.change({TWO: EndpointSlice(WEB, frozenset({"n1"}))})
-        assert made.nodes is before
+    def test_change_without_effect_keeps_the_same_mapping(self):
+        index = EndpointIndex()
+        index.change({ONE: EndpointSlice(WEB, frozenset({"n1"}))})
+        before = index.nodes
+        index.change({TWO: EndpointSlice(WEB, frozenset({"n1"}))})
+        assert index.nodes is before

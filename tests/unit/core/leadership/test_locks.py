@@ -11,7 +11,7 @@ from purelb.core.leadership.leader import LeaderRecord
 from purelb.core.leadership.locks import (
     LockName,
     annotated_record_of,
-    judge_lock,
+    assess_lock,
     lease_spec,
     lock_dict,
     record_of,
@@ -56,7 +56,7 @@ OLD = json.dumps(
 
 
 def codes(name, body):
-    return [f.code for f in lock_findings([judge_lock(name, body, wall_time=NOW)])]
+    return [f.code for f in lock_findings([assess_lock(name, body, wall_time=NOW)])]
 
 
 @pytest.mark.parametrize(
@@ -96,19 +96,19 @@ def codes(name, body):
     ],
 )  # fmt: skip
 def test_a_lock_is_judged_by_the_wall_clock(name, body, state, found):
-    assert judge_lock(name, body, wall_time=NOW).state.value == state
+    assert assess_lock(name, body, wall_time=NOW).state.value == state
     assert codes(name, body) == found
 
 
 def test_a_finding_names_the_lock_the_holder_and_the_mend():
-    (finding,) = lock_findings([judge_lock(LEASE, lease(renewed=16), wall_time=NOW)])
+    (finding,) = lock_findings([assess_lock(LEASE, lease(renewed=16), wall_time=NOW)])
     assert finding.object == "Lease purelb-system/purelb-allocator"
     assert finding.message.startswith("was last renewed 16 s ago by a, with a duration of 15 s")
     assert finding.remediation.startswith("look at the pods")
 
 
 def test_a_lock_as_plain_data():
-    assert lock_dict(judge_lock(ENDPOINTS, annotated(OLD), wall_time=NOW)) == {
+    assert lock_dict(assess_lock(ENDPOINTS, annotated(OLD), wall_time=NOW)) == {
         "kind": "Endpoints",
         "namespace": "kube-system",
         "name": "old",
@@ -124,7 +124,7 @@ def test_a_lock_as_plain_data():
 
 
 def test_nothing_is_known_of_a_lock_that_is_not_there():
-    absent = lock_dict(judge_lock(LEASE, None, wall_time=NOW))
+    absent = lock_dict(assess_lock(LEASE, None, wall_time=NOW))
     spans = [absent[key] for key in ("age", "held_for", "transitions_per_hour")]
     assert spans == [None, None, None]
 

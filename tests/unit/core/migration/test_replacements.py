@@ -8,7 +8,7 @@ import pytest
 
 from purelb.core.errors import ObjectError, SettingError
 from purelb.core.migration.convert import convert
-from purelb.core.migration.replacements import as_dict, nearby, take_over
+from purelb.core.migration.replacements import as_dict, nearby, plan_replacements
 
 NODES = [ip_network("10.0.0.0/24"), ip_network("fd00::/64")]
 NEAR_V4 = {"pool": "10.0.0.200-10.0.0.210", "subnet": "10.0.0.0/24", "aggregation": "default"}
@@ -24,7 +24,7 @@ def body(kind="ServiceGroup", name="a", namespace="purelb", version="v1", **spec
 
 
 def taken(*bodies, **decisions):
-    return take_over(bodies, subnets=NODES, decisions=decisions, namespace="purelb-system")
+    return plan_replacements(bodies, subnets=NODES, decisions=decisions, namespace="purelb-system")
 
 
 def specs(takeover):
@@ -160,7 +160,7 @@ def test_an_object_that_cannot_be_converted_is_named(bad, words):
 
 
 def test_nothing_becomes_nothing():
-    assert take_over([], subnets=[], decisions={}, namespace="n").objects == ()
+    assert plan_replacements([], subnets=[], decisions={}, namespace="n").objects == ()
 
 
 def test_the_answer_names_every_group_range_and_agent():

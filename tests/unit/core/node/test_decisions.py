@@ -12,15 +12,24 @@ from purelb.core.election.election import Member, MembershipView, rank
 from purelb.core.election.vips import VipIndex
 from purelb.core.model import PoolType, Reason, ServiceKey
 from purelb.core.node.decisions import decide_vips
-from tests.support.core.snapshots import DUMMY, GROUP, NET4, NET6, VIP4, VIP6, service, world
+from tests.support.core.snapshots import (
+    DUMMY,
+    GROUP,
+    NET4,
+    NET6,
+    VIP4,
+    VIP6,
+    service,
+    snapshot,
+)
 
 BOTH = pytest.mark.parametrize("vip", [VIP4, VIP6], ids=["v4", "v6"])
 EVERYONE = ("n1", "n2", "n3")
 WEB, SHOP = ServiceKey("default", "web"), ServiceKey("default", "shop")
 
 
-def verdict(made, vip):
-    return decide_vips(made).verdicts[vip]
+def decide(made, vip):
+    return decide_vips(made).by_address[vip]
 
 
 def at(*nodes):
@@ -29,92 +38,94 @@ def at(*nodes):
 
 @BOTH
 class TestNodeAffinity:
-    def near(self, vip, endpoints, *services):
+    def elect(self, vip, endpoints, *services):
         services = services or (service(addresses=[vip], has_affinity=True),)
-        return verdict(world(*services, members=EVERYONE, endpoints=endpoints), vip).decision
+        made = snapshot(*services, members=EVERYONE, endpoints=endpoints)
+        return decide(made, vip).election
 
     @pytest.mark.parametrize("node", EVERYONE)
-    def test_the_only_node_with_a_ready_endpoint_wins(self, vip, node):
-        assert self.near(vip, {WEB: at(node)}).winner == node
+    def test_only_node_with_a_ready_endpoint_wins(self, vip, node):
+        assert self.elect(vip, {WEB: at(node)}).winner == node
 
-    def test_without_a_ready_endpoint_all_compete(self, vip):
-        fallen = self.near(vip, {})
-        assert (fallen.winner, fallen.affinity_ignored) == (rank(EVERYONE, vip)[0], True)
+    def test_all_candidates_compete_without_a_ready_endpoint(self, vip):
+        election = self.elect(vip, {})
+        assert (election.winner, election.affinity_ignored) == (rank(EVERYONE, vip)[0], True)
 
-    def test_a_shared_address_goes_where_one_of_its_services_has_an_endpoint(self, vip):
+    def test_shared_address_goes_to_a_node_with_an_endpoint_of_one_service(self, vip):
         both = (
             service("web", [vip], has_affinity=True),
             service("shop", [vip], has_affinity=True),
         )
-        assert self.near(vip, {SHOP: at("n2")}, *both).winner == "n2"
+        assert self.elect(vip, {SHOP: at("n2")}, *both).winner == "n2"
 
-    def test_a_shared_address_asks_for_nothing_unless_all_its_services_do(self, vip):
+    def test_shared_address_needs_affinity_of_all_its_services(self, vip):
         both = service("web", [vip], has_affinity=True), service("shop", [vip])
-        chosen = self.near(vip, {WEB: at(rank(EVERYONE, vip)[2])}, *both)
+        chosen = self.elect(vip, {WEB: at(rank(EVERYONE, vip)[2])}, *both)
         assert chosen.winner == rank(EVERYONE, vip)[0]
 
 
 @BOTH
-class TestARemoteAddress:
+class TestRemoteAddress:
     def remote(self, vip, *, endpoints=None, dummy=DUMMY, **more):
-        one = service(addresses=[vip], pool_type=PoolType.REMOTE, **more)
-        return world(one, endpoints=endpoints or {}, dummy=dummy)
+        web = service(addresses=[vip], pool_type=PoolType.REMOTE, **more)
+        return snapshot(web, endpoints=endpoints or {}, dummy=dummy)
 
-    def test_is_on_every_node(self, vip):
+    def test_every_node_holds_it(self, vip):
         for node in EVERYONE:
-            here = verdict(replace(self.remote(vip), node=node), vip)
+            here = decide(replace(self.remote(vip), node=node), vip)
             assert (here.reason, here.link) == (Reason.ANNOUNCING_NON_LOCAL, DUMMY)
 
-    def test_with_local_traffic_is_only_where_an_endpoint_is_ready(self, vip):
+    def test_local_traffic_policy_restricts_it_to_nodes_with_endpoints(self, vip):
         near = self.remote(vip, endpoints={WEB: at("n1")}, is_external_local=True)
         far = self.remote(vip, endpoints={WEB: at("n2")}, is_external_local=True)
-        assert verdict(near, vip).is_here
-        assert verdict(far, vip).reason is Reason.NO_LOCAL_ENDPOINT
+        assert decide(near, vip).is_here
+        assert decide(far, vip).reason is Reason.NO_LOCAL_ENDPOINT
 
-    def test_waits_for_its_interface(self, vip):
+    def test_waits_for_the_dummy_interface(self, vip):
         waiting = decide_vips(self.remote(vip, dummy=None))
-        assert waiting.verdicts[vip].reason is Reason.NO_DUMMY_INTERFACE
-        assert waiting.lacks_dummy
+        assert waiting.by_address[vip].reason is Reason.NO_DUMMY_INTERFACE
+        assert waiting.needs_dummy
 
-    def test_leaves_with_its_node(self, vip):
+    def test_leaving_node_gives_it_up(self, vip):
         leaving = replace(self.remote(vip), leaving=True)
-        assert verdict(leaving, vip).reason is Reason.LEAVING
+        assert decide(leaving, vip).reason is Reason.LEAVING
 
 
 @BOTH
-class TestADrainingNode:
+class TestDrainingNode:
     def drained(self, vip, node, **more):
         members = tuple(Member(n, (NET4, NET6), draining=n == node) for n in EVERYONE)
-        one = service(addresses=[vip], **more)
-        return world(one, node=node, dummy=DUMMY, membership=MembershipView(members), draining=True)
+        web = service(addresses=[vip], **more)
+        membership = MembershipView(members)
+        return snapshot(web, node=node, dummy=DUMMY, membership=membership, draining=True)
 
-    def test_leaves_its_addresses_to_the_next_one(self, vip):
+    def test_winner_leaves_its_address_to_the_next_candidate(self, vip):
         first, second, _third = rank(EVERYONE, vip)
-        given_up = verdict(self.drained(vip, first), vip)
-        assert (given_up.reason, given_up.decision.winner) == (Reason.NODE_DRAINING, second)
+        given_up = decide(self.drained(vip, first), vip)
+        assert (given_up.reason, given_up.election.winner) == (Reason.NODE_DRAINING, second)
 
-    def test_says_nothing_of_addresses_that_it_would_not_have(self, vip):
+    def test_loser_reports_not_winner(self, vip):
         last = rank(EVERYONE, vip)[2]
-        assert verdict(self.drained(vip, last), vip).reason is Reason.NOT_WINNER
+        assert decide(self.drained(vip, last), vip).reason is Reason.NOT_WINNER
 
-    def test_has_no_remote_addresses_either(self, vip):
+    def test_remote_address_is_given_up(self, vip):
         remote = self.drained(vip, "n1", pool_type=PoolType.REMOTE)
-        assert verdict(remote, vip).reason is Reason.NODE_DRAINING
+        assert decide(remote, vip).reason is Reason.NODE_DRAINING
 
 
-class TestWhatIsKept:
-    def test_nothing_new_is_judged_when_nothing_has_changed(self):
-        before = world(service(), members=EVERYONE)
+class TestReusedDecisions:
+    def test_unchanged_input_returns_the_last_decisions(self):
+        before = snapshot(service(), members=EVERYONE)
         first = decide_vips(before)
-        assert decide_vips(replace(before, right=None), first) is first
+        assert decide_vips(replace(before, hold_deadline=None), first) is first
 
-    def test_a_member_that_comes_leaves_the_verdicts_on_others_addresses_alone(self):
-        before = world(service(), members=EVERYONE)
+    def test_new_member_keeps_decisions_outside_its_subnets(self):
+        before = snapshot(service(), members=EVERYONE)
         first = decide_vips(before)
         more = (*before.membership.members, Member("n9", (NET4,)))
         second = decide_vips(replace(before, membership=MembershipView(more)), first)
-        assert second.verdicts[VIP6] is first.verdicts[VIP6]
-        assert second.verdicts[VIP4] is not first.verdicts[VIP4]
+        assert second.by_address[VIP6] is first.by_address[VIP6]
+        assert second.by_address[VIP4] is not first.by_address[VIP4]
 
     @given(
         history=st.lists(
@@ -129,7 +140,7 @@ class TestWhatIsKept:
         ),
         affinity=st.booleans(),
     )
-    def test_any_history_ends_in_the_judgement_made_from_nothing(self, history, affinity):
+    def test_any_history_leads_to_the_decisions_made_without_a_cache(self, history, affinity):
         index = VipIndex()
         index.regroup((GROUP,))
         known = {n: service(n, (VIP4, VIP6), has_affinity=affinity) for n in ("web", "shop")}
@@ -137,8 +148,10 @@ class TestWhatIsKept:
         for members, names, endpoints, healthy in history:
             index.change({s.key: s if n in names else None for n, s in known.items()})
             now = replace(
-                world(members=sorted(members)), vips=index.vips, endpoints={WEB: at(*endpoints)}
+                snapshot(members=sorted(members)),
+                vips=index.vips,
+                endpoints={WEB: at(*endpoints)},
             )
             now = replace(now, membership=replace(now.membership, healthy=healthy))
             last = decide_vips(now, last)
-            assert dict(last.verdicts) == dict(decide_vips(now).verdicts)
+            assert dict(last.by_address) == dict(decide_vips(now).by_address)

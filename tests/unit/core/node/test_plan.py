@@ -14,7 +14,7 @@ from purelb.core.election.election import MembershipView
 from purelb.core.election.leases import HoldDeadline
 from purelb.core.model import InterfaceAddress, PoolType, Reason
 from purelb.core.node.decisions import decide_vips
-from purelb.core.node.snapshot import electorate_of
+from purelb.core.node.snapshot import membership_view_of
 from purelb.core.settings import AddressConfig
 from tests.support.core.snapshots import (
     DUMMY,
@@ -28,7 +28,7 @@ from tests.support.core.snapshots import (
     on_eth0,
     planned,
     service,
-    world,
+    snapshot,
 )
 
 BOTH = pytest.mark.parametrize("vip", [VIP4, VIP6], ids=["v4", "v6"])
@@ -58,65 +58,69 @@ def carried_out(made, before):
 @BOTH
 class TestTheWinner:
     def test_puts_a_missing_address_on_the_interface_of_its_subnet(self, vip):
-        fresh = world(service(addresses=[vip]))
+        fresh = snapshot(service(addresses=[vip]))
         (put,) = planned(fresh).puts
         assert (put.link, put.address, put.is_new) == (ETH0.index, vip, True)
-        assert decide_vips(fresh).verdicts[vip].reason is Reason.ELECTION_WON
+        assert decide_vips(fresh).by_address[vip].reason is Reason.ELECTION_WON
 
     def test_gives_it_no_longer_a_life_than_its_lease(self, vip):
-        (put,) = planned(world(service(addresses=[vip]), ends_at=NOW + 9.7)).puts
+        (put,) = planned(snapshot(service(addresses=[vip]), hold_until=NOW + 9.7)).puts
         assert (put.valid_lft, put.preferred_lft) == (8, 8)
 
     def test_gives_it_no_longer_a_life_than_configured(self, vip):
         config = AddressConfig(valid_lifetime=60, preferred_lifetime=30)
-        long = world(service(addresses=[vip]), ends_at=NOW + 600, config=config)
+        long = snapshot(service(addresses=[vip]), hold_until=NOW + 600, config=config)
         (put,) = planned(long).puts
         assert (put.valid_lft, put.preferred_lft) == (60, 30)
 
     def test_never_makes_it_permanent(self, vip):
         config = AddressConfig(valid_lifetime=0, preferred_lifetime=0)
-        (put,) = planned(world(service(addresses=[vip]), config=config)).puts
+        (put,) = planned(snapshot(service(addresses=[vip]), config=config)).puts
         assert (put.valid_lft, put.preferred_lft) == (10, 10)
 
     def test_does_nothing_about_a_fresh_address(self, vip):
-        made = planned(world(service(addresses=[vip]), held=[on_eth0(vip)]))
+        made = planned(snapshot(service(addresses=[vip]), held=[on_eth0(vip)]))
         assert (made.puts, made.removes) == ((), ())
 
     def test_renews_an_address_after_its_lease_was_renewed(self, vip):
         aging = on_eth0(vip, lifetime=5)
-        (put,) = planned(world(service(addresses=[vip]), held=[aging])).puts
+        (put,) = planned(snapshot(service(addresses=[vip]), held=[aging])).puts
         assert (put.valid_lft, put.is_new) == (10, False)
 
     def test_gives_a_life_to_an_address_that_somebody_made_permanent(self, vip):
-        (put,) = planned(world(service(addresses=[vip]), held=[on_eth0(vip, lifetime=None)])).puts
+        (put,) = planned(
+            snapshot(service(addresses=[vip]), held=[on_eth0(vip, lifetime=None)])
+        ).puts
         assert put.valid_lft == 10
 
     def test_replaces_an_address_with_a_wrong_mask(self, vip):
         wrong = on_eth0(vip, prefixlen=30)
-        made = planned(world(service(addresses=[vip]), held=[wrong]))
+        made = planned(snapshot(service(addresses=[vip]), held=[wrong]))
         assert [r.held for r in made.removes] == [wrong]
         assert [p.is_new for p in made.puts] == [True]
 
     def test_replaces_an_address_whose_prefix_route_is_not_as_configured(self, vip):
         routed = on_eth0(vip, no_prefix_route=False)
-        made = planned(world(service(addresses=[vip]), held=[routed]))
+        made = planned(snapshot(service(addresses=[vip]), held=[routed]))
         assert [r.held for r in made.removes] == [routed]
         assert [p.is_new for p in made.puts] == [True]
 
     def test_renews_an_address_whose_preference_is_not_as_configured(self, vip):
         config = AddressConfig(preferred_lifetime=3)
-        (put,) = planned(world(service(addresses=[vip]), held=[on_eth0(vip)], config=config)).puts
+        (put,) = planned(
+            snapshot(service(addresses=[vip]), held=[on_eth0(vip)], config=config)
+        ).puts
         assert (put.valid_lft, put.preferred_lft, put.is_new) == (10, 3, False)
 
     def test_puts_back_an_address_that_failed_duplicate_detection(self, vip):
         failed = on_eth0(vip, dad_failed=True)
-        made = planned(world(service(addresses=[vip]), held=[failed]))
+        made = planned(snapshot(service(addresses=[vip]), held=[failed]))
         assert [r.held for r in made.removes] == [failed]
         assert [p.is_new for p in made.puts] == [True]
 
     def test_skips_duplicate_detection_only_where_the_service_says_so(self, vip):
-        (careful,) = planned(world(service(addresses=[vip]))).puts
-        (quick,) = planned(world(service(addresses=[vip], skip_dad=True))).puts
+        (careful,) = planned(snapshot(service(addresses=[vip]))).puts
+        (quick,) = planned(snapshot(service(addresses=[vip], skip_dad=True))).puts
         assert (careful.no_dad, quick.no_dad) == (False, True)
 
     def test_uses_the_mask_of_the_pool(self, vip):
@@ -124,29 +128,29 @@ class TestTheWinner:
             GROUP,
             ranges=tuple(replace(r, aggregation=r.subnet.prefixlen + 4) for r in GROUP.ranges),
         )
-        (put,) = planned(world(service(addresses=[vip]), groups=(narrow,))).puts
+        (put,) = planned(snapshot(service(addresses=[vip]), groups=(narrow,))).puts
         assert put.prefixlen == (28 if vip.version == 4 else 68)
 
     def test_puts_nothing_when_less_than_a_second_is_left(self, vip):
-        last = world(service(addresses=[vip]), held=[on_eth0(vip)], ends_at=NOW + 0.9)
+        last = snapshot(service(addresses=[vip]), held=[on_eth0(vip)], hold_until=NOW + 0.9)
         made = planned(last)
         assert (made.puts, len(made.removes)) == ((), 1)
 
     def test_puts_nothing_without_a_right(self, vip):
-        assert planned(world(service(addresses=[vip]), right=None)).puts == ()
+        assert planned(snapshot(service(addresses=[vip]), hold_deadline=None)).puts == ()
 
     def test_uses_the_mask_of_the_subnet_when_no_pool_holds_it_any_more(self, vip):
-        (put,) = planned(world(service(addresses=[vip]), groups=())).puts
+        (put,) = planned(snapshot(service(addresses=[vip]), groups=())).puts
         assert put.prefixlen == (24 if vip.version == 4 else 64)
 
     def test_has_nowhere_to_put_it_without_an_interface_in_its_subnet(self, vip):
-        bare = world(service(addresses=[vip]), addresses=())
+        bare = snapshot(service(addresses=[vip]), addresses=())
         assert planned(bare).puts == ()
-        assert decide_vips(bare).verdicts[vip].reason is Reason.NO_LOCAL_INTERFACE
+        assert decide_vips(bare).by_address[vip].reason is Reason.NO_LOCAL_INTERFACE
 
     def test_never_takes_a_vip_for_its_own_subnet(self, vip):
-        alone = world(service(addresses=[vip]), addresses=(on_eth0(vip, lifetime=5),))
-        assert decide_vips(alone).verdicts[vip].reason is Reason.NO_LOCAL_INTERFACE
+        alone = snapshot(service(addresses=[vip]), addresses=(on_eth0(vip, lifetime=5),))
+        assert decide_vips(alone).by_address[vip].reason is Reason.NO_LOCAL_INTERFACE
 
 
 @BOTH
@@ -154,10 +158,11 @@ class TestWhoeverIsNotTheWinner:
     def loser(self, vip, **more):
         everyone = ("n1", "n2", "n3")
         candidates = {
-            n: world(service(addresses=[vip]), node=n, members=everyone, **more) for n in everyone
+            n: snapshot(service(addresses=[vip]), node=n, members=everyone, **more)
+            for n in everyone
         }
-        verdicts = {n: decide_vips(w).verdicts[vip] for n, w in candidates.items()}
-        return next(candidates[n] for n, v in verdicts.items() if v.decision.winner != n)
+        decisions = {n: decide_vips(w).by_address[vip] for n, w in candidates.items()}
+        return next(candidates[n] for n, v in decisions.items() if v.election.winner != n)
 
     def test_withdraws_it(self, vip):
         held = on_eth0(vip)
@@ -168,26 +173,31 @@ class TestWhoeverIsNotTheWinner:
     def test_exactly_one_node_wins(self, vip):
         everyone = ("n1", "n2", "n3")
         plans = [
-            planned(world(service(addresses=[vip]), node=n, members=everyone)) for n in everyone
+            planned(snapshot(service(addresses=[vip]), node=n, members=everyone)) for n in everyone
         ]
         assert sum(len(p.puts) for p in plans) == 1
 
     def test_withdraws_when_its_right_has_lapsed(self, vip):
-        right = HoldDeadline(NOW - 0.1, NOW + 2.9)
-        members = world().membership.members
-        lapsed = electorate_of(members, right, listed=True, now=NOW)
+        deadline = HoldDeadline(NOW - 0.1, NOW + 2.9)
+        members = snapshot().membership.members
+        lapsed = membership_view_of(members, deadline, listed=True, now=NOW)
         made = planned(
-            world(service(addresses=[vip]), held=[on_eth0(vip)], right=right, membership=lapsed)
+            snapshot(
+                service(addresses=[vip]),
+                held=[on_eth0(vip)],
+                hold_deadline=deadline,
+                membership=lapsed,
+            )
         )
         assert [r.reason for r in made.removes] == [Reason.LEASE_UNHEALTHY]
 
     def test_withdraws_what_no_service_has(self, vip):
-        made = planned(world(held=[on_eth0(vip)]))
+        made = planned(snapshot(held=[on_eth0(vip)]))
         assert [r.reason for r in made.removes] == [Reason.NO_SERVICE]
 
     def test_withdraws_when_no_node_is_eligible(self, vip):
         made = planned(
-            world(service(addresses=[vip]), held=[on_eth0(vip)], membership=MembershipView())
+            snapshot(service(addresses=[vip]), held=[on_eth0(vip)], membership=MembershipView())
         )
         assert [r.reason for r in made.removes] == [Reason.NO_ELIGIBLE_NODES]
 
@@ -197,19 +207,19 @@ class TestWhoeverIsNotTheWinner:
             replace(theirs, allocated_by_us=False),
             replace(theirs, is_load_balancer=False),
         ):
-            assert decide_vips(world(stranger)).verdicts == {}
+            assert decide_vips(snapshot(stranger)).by_address == {}
 
     def test_does_not_put_remote_addresses_on_a_real_interface(self, vip):
         remote = replace(service(addresses=[vip]), pool_type=PoolType.REMOTE)
-        assert planned(world(remote)).puts == ()
-        assert decide_vips(world(remote)).verdicts[vip].reason is Reason.NO_DUMMY_INTERFACE
+        assert planned(snapshot(remote)).puts == ()
+        assert decide_vips(snapshot(remote)).by_address[vip].reason is Reason.NO_DUMMY_INTERFACE
 
 
 @BOTH
 class TestARemoteAddress:
     def on_dummy(self, vip, **more):
         remote = service(addresses=[vip], pool_type=PoolType.REMOTE)
-        return world(remote, dummy=DUMMY, dummies=frozenset({DUMMY.index}), **more)
+        return snapshot(remote, dummy=DUMMY, dummies=frozenset({DUMMY.index}), **more)
 
     def held(self, vip, **more):
         return replace(on_eth0(vip, lifetime=None, no_prefix_route=False), link=9, **more)
@@ -247,11 +257,11 @@ class TestARemoteAddress:
         assert tuple(p.valid_lft for p in made.puts) == expected
 
     def test_goes_with_its_last_service_although_it_has_no_end(self, vip):
-        empty = world(dummies=frozenset({9}), held=[self.held(vip)])
+        empty = snapshot(dummies=frozenset({9}), held=[self.held(vip)])
         assert [r.reason for r in planned(empty).removes] == [Reason.NO_SERVICE]
 
     def test_stays_when_the_lease_is_lost_as_nobody_would_take_over(self, vip):
-        lost = self.on_dummy(vip, held=[self.held(vip)], right=None)
+        lost = self.on_dummy(vip, held=[self.held(vip)], hold_deadline=None)
         assert planned(replace(lost, membership=MembershipView(healthy=False))).removes == ()
 
     def test_never_gets_a_preference_longer_than_its_life(self, vip):
@@ -263,7 +273,7 @@ class TestARemoteAddress:
 class TestWhatIsNotOurs:
     def test_an_address_outside_all_pools_stays(self):
         stranger = on_eth0(ip_address("172.28.1.99"), lifetime=60)
-        assert planned(world(held=[stranger])).removes == ()
+        assert planned(snapshot(held=[stranger])).removes == ()
 
     def test_the_nodes_own_address_stays_even_inside_a_pool(self):
         everything = replace(
@@ -273,21 +283,21 @@ class TestWhatIsNotOurs:
                 parse_range("fd28::/64", "fd28::/64"),
             ),
         )
-        assert planned(world(groups=(everything,))).removes == ()
+        assert planned(snapshot(groups=(everything,))).removes == ()
 
     def test_an_address_that_the_node_is_known_by_stays_even_if_it_is_leased(self):
         leased = on_eth0(VIP4, lifetime=60)
-        made = planned(world(held=[leased], known=frozenset({VIP4})))
+        made = planned(snapshot(held=[leased], known=frozenset({VIP4})))
         assert made.removes == ()
 
     def test_an_address_that_the_node_is_known_by_is_never_a_vip(self):
-        odd = world(service(addresses=[VIP6]), known=frozenset({VIP6}))
+        odd = snapshot(service(addresses=[VIP6]), known=frozenset({VIP6}))
         assert planned(odd).puts == ()
-        assert decide_vips(odd).verdicts[VIP6].reason is Reason.NODE_ADDRESS
+        assert decide_vips(odd).by_address[VIP6].reason is Reason.NODE_ADDRESS
 
     def test_what_this_process_put_goes_even_if_its_pool_is_gone(self):
         held = on_eth0(VIP4)
-        made = planned(world(held=[held], groups=(), put=frozenset({(2, VIP4)})))
+        made = planned(snapshot(held=[held], groups=(), put=frozenset({(2, VIP4)})))
         assert [r.held for r in made.removes] == [held]
 
 
@@ -301,10 +311,12 @@ class TestWhatIsNotOurs:
 def test_a_plan_carried_out_from_any_point_leaves_nothing_to_do(
     holding, serving, lifetime, members, left
 ):
-    right = HoldDeadline(NOW + left - 3, NOW + left)
+    deadline = HoldDeadline(NOW + left - 3, NOW + left)
     before = tuple(on_eth0(a, lifetime=lifetime) for a in holding)
-    start = world(service(addresses=serving), members=sorted(members), right=right, held=before)
-    healthy = electorate_of(start.membership.members, right, listed=True, now=NOW)
+    start = snapshot(
+        service(addresses=serving), members=sorted(members), hold_deadline=deadline, held=before
+    )
+    healthy = membership_view_of(start.membership.members, deadline, listed=True, now=NOW)
     start = replace(start, membership=healthy)
     made = planned(start)
     after = carried_out(made, start.addresses)
@@ -314,4 +326,4 @@ def test_a_plan_carried_out_from_any_point_leaves_nothing_to_do(
     for held in after:
         # The kernel rounds up what it reports, and is up to a second late: together no longer than
         # the right.
-        assert held.expires_at is None or held.expires_at < max(right.ends_at, NOW + 1)
+        assert held.expires_at is None or held.expires_at < max(deadline.hold_until, NOW + 1)

@@ -17,9 +17,9 @@ from purelb.core.election.election import MembershipView
 from purelb.core.election.leases import Membership, Renewal
 from purelb.core.model import Lease
 from purelb.core.node.announcing import Announcements
-from purelb.core.node.snapshot import electorate_of
+from purelb.core.node.snapshot import membership_view_of
 from purelb.core.settings import AnnounceConfig, LeaseTiming
-from tests.support.core.snapshots import NOW, VIP4, VIP6, on_eth0, planned, service, world
+from tests.support.core.snapshots import NOW, VIP4, VIP6, on_eth0, planned, service, snapshot
 
 BOTH = pytest.mark.parametrize("vip", [VIP4, VIP6], ids=["v4", "v6"])
 TIMING = LeaseTiming()
@@ -29,7 +29,7 @@ WALL = 1_700_000_000.0
 @BOTH
 def test_an_address_that_is_withdrawn_is_never_refreshed_in_the_same_plan(vip):
     aging = on_eth0(vip, lifetime=2)
-    lost = world(service(addresses=[vip]), node="n9", members=["n1"], held=[aging])
+    lost = snapshot(service(addresses=[vip]), node="n9", members=["n1"], held=[aging])
     made = planned(lost)
     assert [r.held for r in made.removes] == [aging]
     assert made.puts == ()
@@ -55,10 +55,12 @@ def test_a_sequence_stops_when_the_election_changes_in_its_middle(vip):
 @BOTH
 def test_failed_renewals_withdraw_before_any_peer_may_take_over(vip):
     renewal = Renewal(TIMING).succeeded(NOW, NOW).failed(NOW + 5).at(NOW + 7)
-    assert renewal.right is None
+    assert renewal.hold_deadline is None
     held = on_eth0(vip, lifetime=5)
-    membership = electorate_of(world().membership.members, renewal.right, listed=True, now=NOW + 7)
-    unhealthy = world(service(addresses=[vip]), held=[held], membership=membership)
+    membership = membership_view_of(
+        snapshot().membership.members, renewal.hold_deadline, listed=True, now=NOW + 7
+    )
+    unhealthy = snapshot(service(addresses=[vip]), held=[held], membership=membership)
     assert [r.held for r in planned(unhealthy).removes] == [held]
     peer = Membership().observe(
         Lease("n1", holder="n1", renew_time=WALL), now=NOW + 0.001, wall_time=WALL
@@ -84,7 +86,7 @@ def test_no_order_of_news_after_a_partition_makes_two_winners():
 
 @BOTH
 def test_a_missing_address_is_put_back_and_a_stale_one_is_not(vip):
-    missing = world(service(addresses=[vip]))
+    missing = snapshot(service(addresses=[vip]))
     assert [p.address for p in planned(missing).puts] == [vip]
     no_longer = replace(missing, membership=MembershipView())
     assert planned(no_longer).puts == ()
@@ -93,7 +95,7 @@ def test_a_missing_address_is_put_back_and_a_stale_one_is_not(vip):
 @BOTH
 def test_a_node_that_leaves_plans_nothing_but_withdrawals(vip):
     held = on_eth0(vip)
-    leaving = world(service(addresses=[vip]), held=[held], leaving=True)
+    leaving = snapshot(service(addresses=[vip]), held=[held], leaving=True)
     made = planned(leaving)
     assert ([r.held for r in made.removes], made.puts) == ([held], ())
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from purelb.core.node.readiness import PATIENCE, Readiness
-from tests.support.core.snapshots import NOW, VIP4, VIP6, on_eth0, planned, service, world
+from tests.support.core.snapshots import NOW, VIP4, VIP6, on_eth0, planned, service, snapshot
 
-FIRST = planned(world(service()))
+FIRST = planned(snapshot(service()))
 PLACES = frozenset((put.link, put.address) for put in FIRST.puts)
 
 
@@ -23,11 +23,11 @@ def test_a_node_is_not_ready_before_its_first_plan():
 
 
 def test_nothing_to_announce_is_ready_at_once():
-    assert started(made=planned(world())).is_ready(NOW)
+    assert started(made=planned(snapshot())).is_ready(NOW)
 
 
 def test_ipv4_is_ready_as_soon_as_it_is_on_the_interface():
-    made = planned(world(service(addresses=[VIP4])))
+    made = planned(snapshot(service(addresses=[VIP4])))
     assert started(made=made).is_ready(NOW)
 
 
@@ -71,10 +71,10 @@ def test_a_link_without_carrier_is_not_waited_for_longer_than_detection_could_ta
 
 
 def test_what_was_there_before_the_start_is_usable_already():
-    kept = planned(world(service(), held=(on_eth0(VIP4), on_eth0(VIP6))))
+    kept = planned(snapshot(service(), held=(on_eth0(VIP4), on_eth0(VIP6))))
     assert started(made=kept).is_ready(NOW)
 
 
 def test_an_address_that_comes_later_is_no_reason_to_wait():
-    ready = started(made=planned(world()))
+    ready = started(made=planned(snapshot()))
     assert ready.after(FIRST, PLACES, (), now=NOW + 60).is_ready(NOW + 60)

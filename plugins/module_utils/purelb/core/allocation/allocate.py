@@ -17,7 +17,7 @@ from ..model import Address, Service
 from ..names import ADDRESSES_ANNOTATION
 from .allocations import Allocations
 from .choice import AddressSelector, Live
-from .external_ipam import from_elsewhere
+from .external_ipam import decide_external
 from .groups import Groups
 from .outcomes import Keep, Outcome, Release, refusal_of
 from .refusals import AllocationRefusedError, RefusalReason
@@ -30,17 +30,17 @@ def rebuild(services: Iterable[Service]) -> Allocations:
     rule that does not depend on the order of a list will do, because `decide` gives the other a new
     one.
     """
-    ledger = Allocations()
+    allocations = Allocations()
     for service in sorted(services, key=lambda s: (not s.allocated_by_us, str(s.key))):
         if service.is_load_balancer:
-            ledger.hold(service, ledger.unclaimed(service, service.addresses))
-    return ledger
+            allocations.hold(service, allocations.unclaimed(service, service.addresses))
+    return allocations
 
 
 def decide(
     service: Service,
     groups: Groups,
-    ledger: Allocations,
+    allocations: Allocations,
     live: Live,
     *,
     classes: Classes = ALL_CLASSES,
@@ -50,8 +50,8 @@ def decide(
         is_released = service.allocated_by_us and not _is_left_to_others(service)
         return Release() if is_released else Keep()
     # After what the Service shows comes what was given to it and it does not show yet.
-    reserved = sorted(ledger.of(service.key), key=int)
-    shown = ledger.unclaimed(service, dict.fromkeys((*service.addresses, *reserved)))
+    reserved = sorted(allocations.of(service.key), key=int)
+    shown = allocations.unclaimed(service, dict.fromkeys((*service.addresses, *reserved)))
     keeps = tuple(a for a in shown if a in service.addresses)
     try:
         _check_spelling(service)
@@ -59,8 +59,8 @@ def decide(
             return _orphan(service, keeps)
         group = groups.of(service, shown if service.allocated_by_us else ())
         if group.source is not None:
-            return from_elsewhere(service, group, shown)
-        return AddressSelector(service, group, ledger, live, shown).outcome()
+            return decide_external(service, group, shown)
+        return AddressSelector(service, group, allocations, live, shown).outcome()
     except AllocationRefusedError as refused:
         return refusal_of(refused, keeps)
 

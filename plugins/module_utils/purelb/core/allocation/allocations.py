@@ -5,7 +5,7 @@
 
 Taken addresses are kept as sorted numbers, so that finding the lowest free one of a range, or
 counting those in use, takes a binary search: neither the size of a pool nor the number of its
-addresses that are in use matters. One owner changes a ledger; deciding only reads it.
+addresses that are in use matters. One owner changes a allocations; deciding only reads it.
 """
 
 from __future__ import annotations

@@ -36,13 +36,13 @@ class AddressSelector:
         self,
         service: Service,
         group: ServiceGroup,
-        ledger: Allocations,
+        allocations: Allocations,
         live: Live,
         shown: Tuple[Address, ...],
     ) -> None:
         self._service = service
         self._group = group
-        self._ledger = ledger
+        self._allocations = allocations
         self._live = live
         asked = service.multi_pool
         self._multi = group.multi_pool if asked is None else asked
@@ -104,7 +104,7 @@ class AddressSelector:
                 RefusalReason.UNKNOWN_POOL,
                 f"has no range with {address}: ask for an address of its pool, or add a range",
             )
-        conflict = self._ledger.conflict(address, self._service)
+        conflict = self._allocations.conflict(address, self._service)
         if conflict is not None:
             raise conflicting(self._group, address, conflict)
         if self._has(address.version) and not self._multi:
@@ -155,10 +155,10 @@ class AddressSelector:
 
     def _free(self, ranges: List[AddressRange]) -> Optional[Address]:
         """An address to share, else the lowest free one of the first range, or of the emptiest."""
-        shared = (self._ledger.shareable(one, self._service) for one in ranges)
+        shared = (self._allocations.shareable(one, self._service) for one in ranges)
         if self._group.balance_pools:
-            ranges = sorted(ranges, key=self._ledger.in_use)
-        free = (self._ledger.lowest_free(one) for one in ranges)
+            ranges = sorted(ranges, key=self._allocations.in_use)
+        free = (self._allocations.lowest_free(one) for one in ranges)
         found = (address for source in (shared, free) for address in source)
         return next((address for address in found if address is not None), None)
 

@@ -15,7 +15,7 @@ from .outcomes import Ask, Keep, Outcome, assignment_of, is_done, refusal_of
 from .refusals import AllocationRefusedError, RefusalReason, conflicting, no_such_family, none_free
 
 
-def from_elsewhere(service: Service, group: ServiceGroup, shown: Tuple[Address, ...]) -> Outcome:
+def decide_external(service: Service, group: ServiceGroup, shown: Tuple[Address, ...]) -> Outcome:
     """What the Service has of a group whose addresses another system gives out, or the question."""
     if service.multi_pool:
         raise AllocationRefusedError(
@@ -42,14 +42,14 @@ def from_elsewhere(service: Service, group: ServiceGroup, shown: Tuple[Address, 
 
 
 def answered(
-    service: Service, group: ServiceGroup, addresses: Iterable[Address], ledger: Allocations
+    service: Service, group: ServiceGroup, addresses: Iterable[Address], allocations: Allocations
 ) -> Outcome:
     """What is to happen once the group's own system has said which addresses the Service gets."""
     given = tuple(addresses)
-    keeps = ledger.unclaimed(service, service.addresses)
+    keeps = allocations.unclaimed(service, service.addresses)
     missing = [v for v in service.families if v not in {a.version for a in given}]
     for address in given:
-        conflict = ledger.conflict(address, service)
+        conflict = allocations.conflict(address, service)
         if conflict is not None:
             return refusal_of(conflicting(group, address, conflict), keeps)
     if missing and (service.requires_dual_stack or not given):

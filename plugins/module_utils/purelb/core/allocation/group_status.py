@@ -46,19 +46,19 @@ class Use:
     has_pool: FrozenSet[int] = frozenset()
 
 
-def use_of(group: ServiceGroup, ledger: Allocations) -> Use:
+def use_of(group: ServiceGroup, allocations: Allocations) -> Use:
     """Count a group's addresses."""
     in_use = dict.fromkeys(FAMILIES, 0)
     size = dict.fromkeys(FAMILIES, 0)
     for one in group.ranges:
-        in_use[one.first.version] += ledger.in_use(one)
+        in_use[one.first.version] += allocations.in_use(one)
         size[one.first.version] += one.size
     free = {version: size[version] - in_use[version] for version in FAMILIES}
     has_pool = frozenset(version for version in FAMILIES if size[version])
     return Use(in_use, dict(free), has_pool)
 
 
-def use_elsewhere(stats: Stats) -> Use:
+def use_of_external(stats: Stats) -> Use:
     """What another system says of a pool of its own."""
     in_use = {version: stats.in_use.get(version, 0) for version in FAMILIES}
     free: Dict[int, Optional[int]] = {}
@@ -89,7 +89,7 @@ def exhausted(use: Use) -> Condition:
     )
 
 
-def strayed(out_of_pool_addresses: Mapping[ServiceKey, Tuple[Address, ...]]) -> Condition:
+def outside_pool(out_of_pool_addresses: Mapping[ServiceKey, Tuple[Address, ...]]) -> Condition:
     """Whether Services go on with addresses that the pool does not hold any more."""
     if not out_of_pool_addresses:
         text = "All addresses of its Services are in the pool."

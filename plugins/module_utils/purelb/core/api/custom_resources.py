@@ -4,8 +4,8 @@
 """The custom resources of PureLB, ServiceGroup and LBNodeAgent, as records.
 
 A ServiceGroup that cannot be read raises an ObjectError that names the object, the field and the
-remedy. An LBNodeAgent that cannot be used becomes a record that says why: a node announces nothing by
-it, and is to tell.
+remedy. An LBNodeAgent that cannot be used becomes a record that says why: a node announces nothing
+by it, and is to tell.
 """
 
 from __future__ import annotations

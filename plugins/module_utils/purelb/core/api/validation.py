@@ -3,8 +3,8 @@
 
 """Whether a ServiceGroup or an LBNodeAgent that somebody is about to write can be used.
 
-What cannot be used raises an ObjectError that names the field and the remedy. What can be used and is
-hardly meant so is a text for a warning. Only asks the parsers that the programs read them with;
+What cannot be used raises an ObjectError that names the field and the remedy. What can be used and
+is hardly meant so is a text for a warning. Only asks the parsers that the programs read them with;
 what the API server checks by itself and they do not depend on is left to it.
 """
 
@@ -99,7 +99,7 @@ def _check_ranges(where: str, path: str, group: ServiceGroup) -> None:
         raise ObjectError(where, path, f"its ranges {both} overlap: shorten one of them")
 
 
-def group_suspicions(group: ServiceGroup, others: Iterable[ServiceGroup]) -> Iterator[str]:
+def group_warnings(group: ServiceGroup, others: Iterable[ServiceGroup]) -> Iterator[str]:
     """What is legal in a group, beside these others, and hardly meant so."""
     known = (group, *others)
     for overlap in Groups(known).overlaps:
@@ -204,7 +204,7 @@ def _check_lifetimes(where: str, interface: str, config: AddressConfig) -> None:
         )
 
 
-def agent_suspicions(config: NodeConfig, others: Iterable[NodeConfig]) -> Iterator[str]:
+def agent_warnings(config: NodeConfig, others: Iterable[NodeConfig]) -> Iterator[str]:
     """What is legal in an LBNodeAgent, beside these others, and hardly meant so."""
     for other in others:
         if frozenset(config.selector) == frozenset(other.selector):

@@ -143,10 +143,10 @@ def _decide(
         decision = elect(vip.address, membership, runners_up=others)
         if not vip.has_affinity:
             return decision
-        return prefer(vip.address, decision, vip.near(endpoints), runners_up=others)
+        return prefer(vip.address, decision, vip.endpoint_nodes(endpoints), runners_up=others)
     nodes = frozenset(member.node for member in membership.members if not member.draining)
     if not vip.everywhere:
-        nodes &= vip.near(endpoints)
+        nodes &= vip.endpoint_nodes(endpoints)
     reason = Reason.ANNOUNCING_NON_LOCAL if nodes else Reason.NO_LOCAL_ENDPOINT
     return Decision(None, reason, nodes)
 

@@ -4,7 +4,7 @@
 """What was seen of a cluster from outside of its API: on the nodes' interfaces, on a segment.
 
 Where a node may hold an address, and which subnets it should tell, is what its agent's own
-functions say: `world_of` makes for them what the agent would make.
+functions say: `snapshot_of` makes for them what the agent would make.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def format_mac(mac: bytes) -> str:
     return mac.hex(":") or "no MAC address"
 
 
-def world_of(seen: Observation, evidence: Evidence) -> NodeSnapshot:
+def snapshot_of(seen: Observation, evidence: Evidence) -> NodeSnapshot:
     """The node as its agent would see it, as far as the interfaces go."""
     config = choose(evidence.configs, evidence.labels.get(seen.node, {})).config or NOWHERE
     config = NOWHERE if config.problem else config

@@ -18,7 +18,7 @@ from ..names import lease_name
 from ..node.interfaces import lease_subnets, place_for
 from ..node.snapshot import NodeSnapshot
 from .audit import LeaseReport, Report, VipReport
-from .evidence import Evidence, Holding, NeighborReply, format_mac, holdings_of, world_of
+from .evidence import Evidence, Holding, NeighborReply, format_mac, holdings_of, snapshot_of
 from .findings import Finding, FindingCode, Severity, in_order
 
 # An address ends a second before its Lease, so this is two seconds late: more than rounding.
@@ -35,7 +35,7 @@ class Verification:
 
 def verify(report: Report, evidence: Evidence) -> Verification:
     """Compare what was seen with what the audit says should be."""
-    worlds = {one.node: world_of(one, evidence) for one in evidence.observations}
+    worlds = {one.node: snapshot_of(one, evidence) for one in evidence.observations}
     leases = {one.lease.node: one for one in report.leases}
     holdings = holdings_of(evidence.observations, worlds)
     findings = list(report.findings)

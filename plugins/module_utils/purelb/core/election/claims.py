@@ -1,11 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which Services are ours: by their class, and beside another PureLB by who gave them addresses.
+"""Which Services PureLB handles: by load balancer class and, beside PureLB v1, by annotation.
 
-Services without a class may be left to another load balancer. One of the first generation marks
-what it serves as we do, but for the type of the pool, which only this generation writes: by that a
-Service is handed over.
+Services without a class may be left to another load balancer. PureLB v1 sets the same annotations
+as this version, except the pool type. The migration hands a Service over by setting the pool type.
 """
 
 from __future__ import annotations
@@ -15,28 +14,28 @@ from typing import FrozenSet, Optional
 from ..model import Service
 from ..names import LOAD_BALANCER_CLASSES
 
-# None stands for no class.
+# None stands for a Service without a class.
 Classes = FrozenSet[Optional[str]]
 ALL_CLASSES: Classes = frozenset({None, *LOAD_BALANCER_CLASSES})
 
 
 def claimed(*, unclassed: bool) -> Classes:
-    """The classes of Services that ask us for addresses; of those without one only if told so."""
+    """Return the classes that PureLB allocates for; `unclassed` includes Services without one."""
     return ALL_CLASSES if unclassed else ALL_CLASSES - {None}
 
 
 def asks_us(service: Service, classes: Classes) -> bool:
-    """Whether a Service asks us for an address."""
+    """Whether a Service requests an address from PureLB."""
     return service.is_load_balancer and service.load_balancer_class in classes
 
 
 def concerns_agents(service: Service, classes: Classes) -> bool:
-    """Whether agents have to do with a Service."""
+    """Whether agents have to watch a Service."""
     if service.load_balancer_class in classes:
         return True
     return service.load_balancer_class is None and service.pool_type is not None
 
 
 def is_served(service: Service) -> bool:
-    """Whether the addresses that a Service shows are ours to announce."""
+    """Whether PureLB announces the addresses in a Service's status."""
     return asks_us(service, ALL_CLASSES) and service.allocated_by_us

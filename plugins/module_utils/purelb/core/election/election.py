@@ -1,17 +1,17 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which node has an address: the same answer on every node, from the same Leases.
+"""The election: which node holds an address, computed alike on every node from the same Leases.
 
-The rule is byte-compatible with the Go implementation (0.16, 0.17), so that agents of both kinds
-in one cluster agree: the candidate with the lowest SHA-256 of `<node>#<address>` wins, digests
-compared as bytes, the address in its canonical text. All nodes with a subnet that contains the
-address are candidates; there is no longest-prefix match, which would only make fewer of them.
+The rule is byte-compatible with the Go implementation (0.16, 0.17), so that agents of both kinds in
+one cluster agree: the candidate with the lowest SHA-256 of `<node>#<address>` wins. Digests are
+compared as bytes, and the address is in its canonical text. Every node with a subnet that contains
+the address is a candidate; there is no longest-prefix match, which would only exclude candidates.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from hashlib import sha256
 from heapq import nsmallest
@@ -24,35 +24,35 @@ Cells = Mapping[Tuple[int, int], Mapping[int, FrozenSet[str]]]
 
 
 def digest(node: str, address: Address) -> bytes:
-    """What a node draws for an address; the lowest draw wins."""
-    return _draw(node, _suffix(address))
+    """Return a node's digest for an address; the lowest digest wins."""
+    return _digest(node, _suffix(address))
 
 
 def _suffix(address: Address) -> bytes:
     return f"#{address}".encode()
 
 
-def _draw(node: str, suffix: bytes) -> bytes:
+def _digest(node: str, suffix: bytes) -> bytes:
     return sha256(node.encode() + suffix).digest()
 
 
 def rank(nodes: Iterable[str], address: Address) -> List[str]:
-    """Order nodes for an address, the winner first, then who would follow."""
-    # Writing an address out costs more than hashing it: once for all nodes.
+    """Return the nodes in the order in which they win an address, the winner first."""
+    # Formatting an address costs more than hashing it, so do it once for all nodes.
     suffix = _suffix(address)
-    return sorted(set(nodes), key=lambda node: _draw(node, suffix))
+    return sorted(set(nodes), key=lambda node: _digest(node, suffix))
 
 
 @lru_cache(maxsize=64)
 def _encoded(nodes: FrozenSet[str]) -> Tuple[Tuple[bytes, ...], Tuple[str, ...]]:
-    """These nodes as they are hashed, and their names in the same order."""
+    """Return the nodes' names as bytes, and as text in the same order."""
     known = tuple(nodes)
     return tuple(node.encode() for node in known), known
 
 
 @dataclass(frozen=True)
 class Member:
-    """A node whose Lease is live."""
+    """A node with a live Lease."""
 
     node: str
     subnets: Tuple[Network, ...] = ()
@@ -61,10 +61,10 @@ class Member:
 
 @dataclass(frozen=True)
 class MembershipView:
-    """All that an election reads, as one observer knows it at one moment.
+    """The input of an election, as one observer knows it at one moment.
 
-    `listed`: the Leases have been listed at least once. `healthy`: the observer's own Lease gives
-    it the right to take part; an auditor without a Lease is always healthy.
+    `listed`: the observer has listed the Leases at least once. `healthy`: its own Lease is valid,
+    so it may announce; an auditor has no Lease and is always healthy.
     """
 
     members: Tuple[Member, ...] = ()
@@ -73,7 +73,7 @@ class MembershipView:
 
     @cached_property
     def cells(self) -> Cells:
-        """Who is in which subnet, so that a look-up costs one step for each prefix length."""
+        """Index of nodes by subnet, so that a look-up takes one step for each prefix length."""
         index: Dict[Tuple[int, int], Dict[int, Set[str]]] = {}
         for member in self.members:
             if member.draining:
@@ -89,10 +89,10 @@ class MembershipView:
         }
 
     def candidates(self, address: Address) -> FrozenSet[str]:
-        """Nodes that could announce the address: live, in its subnet, not draining."""
+        """Return the nodes that can announce the address: live, in its subnet, not draining."""
         found: FrozenSet[str] = frozenset()
         for nodes in _cells_of(address, self.cells):
-            # One subnet is the rule: then all its addresses share one set.
+            # Usually one subnet holds the address; then all its addresses share one set.
             found = found | nodes if found else nodes
         return found
 
@@ -108,10 +108,10 @@ def _cells_of(address: Address, cells: Cells) -> Iterator[FrozenSet[str]]:
 
 @dataclass(frozen=True)
 class Decision:
-    """Outcome of an election: the winner, or None, and why.
+    """Outcome of an election: the winner, or None, and the reason.
 
-    `fell_back`: nodes with a ready endpoint were preferred, and none of them is a candidate.
-    `followers`: who would win without the winner, and so on; as many as were asked for.
+    `affinity_ignored`: nodes with a ready endpoint are preferred, but none of them is a candidate.
+    `runners_up`: the next winners in order, as many as the caller requested.
     """
 
     winner: Optional[str]
@@ -126,12 +126,12 @@ _UNHEALTHY = Decision(None, Reason.LEASE_UNHEALTHY)
 
 
 def elect(address: Address, membership: MembershipView, *, runners_up: int = 0) -> Decision:
-    """Decide who has an address; nobody has it while the observer cannot know or may not act."""
+    """Elect the holder of an address; there is no winner while the precondition fails."""
     return precondition(membership) or _vote(address, membership.candidates(address), runners_up)
 
 
 def precondition(membership: MembershipView) -> Optional[Decision]:
-    """The decision about every address while the observer cannot know or may not act."""
+    """Return the outcome for every address if the observer lacks Leases or is unhealthy."""
     if not membership.listed:
         return _NOT_LISTED
     return None if membership.healthy else _UNHEALTHY
@@ -145,66 +145,68 @@ def _vote(address: Address, candidates: FrozenSet[str], runners_up: int = 0) -> 
 
 
 def _first(address: Address, nodes: FrozenSet[str], count: int) -> List[str]:
-    """The first so many of these nodes, as `rank` orders them.
+    """Return the first `count` of these nodes, in the order of `rank`.
 
-    All that an audit of a large cluster costs is here: a digest for each address and node.
+    An audit of a large cluster spends its time here: one digest for each address and node.
     """
     suffix = _suffix(address)
     encoded, known = _encoded(nodes)
-    draws = [sha256(node + suffix).digest() for node in encoded]
+    digests = [sha256(node + suffix).digest() for node in encoded]
     if count == 1:
-        return [known[draws.index(min(draws))]]
-    # Both are equally long, and Python 3.9 does not know how to ask for that.
-    return [node for _drawn, node in nsmallest(count, zip(draws, known))]  # noqa: B905
+        return [known[digests.index(min(digests))]]
+    # Both have the same length; Python 3.9 has no strict=True.
+    return [node for _hashed, node in nsmallest(count, zip(digests, known))]  # noqa: B905
 
 
 def prefer(
     address: Address, decision: Decision, preferred: FrozenSet[str], *, runners_up: int = 0
 ) -> Decision:
-    """The decision if these nodes come first; the one given if none of them is a candidate."""
+    """Elect among the preferred candidates; return `decision` if there are none."""
     if decision.winner is None:
         return decision
-    near = decision.candidates & preferred
-    return _vote(address, near, runners_up) if near else replace(decision, affinity_ignored=True)
+    candidates = decision.candidates & preferred
+    if candidates:
+        return _vote(address, candidates, runners_up)
+    return replace(decision, affinity_ignored=True)
 
 
+@dataclass(frozen=True)
 class Elections:
-    """Winners of many addresses among one set of members, each elected when first asked for.
+    """The outcomes of many elections among one set of members.
 
-    What the members alone decide is kept from one set to the next: a node that comes is compared
-    with each winner of its subnets, and a node that goes leaves only its own addresses to elect.
-    So a change costs a digest for each address, not one for each address and node.
+    `after` carries them over to other members or addresses: a new node is compared with each winner
+    of its subnets, and only the addresses of a lost node are elected anew. So a change costs a
+    digest for each address, not one for each address and node.
     """
 
-    def __init__(self, membership: MembershipView) -> None:
-        self.membership = membership
-        # With the address written out, which costs more than a digest.
-        self._decided: Dict[Address, Tuple[Decision, bytes]] = {}
+    membership: MembershipView = MembershipView()
+    # With the suffix that is hashed: formatting an address costs more than a digest.
+    outcomes: Mapping[Address, Tuple[Decision, bytes]] = field(default_factory=dict)
 
-    def decide(self, address: Address) -> Decision:
-        """Who has the address, given that the observer may say so."""
-        known = self._decided.get(address)
-        if known is None:
-            decision = _vote(address, self.membership.candidates(address))
-            known = self._decided[address] = decision, _suffix(address)
-        return known[0]
+    def decision_of(self, address: Address) -> Decision:
+        """Return the outcome for one of the addresses, regardless of the precondition."""
+        return self.outcomes[address][0]
 
     def after(self, membership: MembershipView, addresses: Iterable[Address]) -> Elections:
-        """The elections of these addresses among other members."""
-        after = Elections(membership)
-        changes = _changes(self.membership.cells, membership.cells)
+        """Return the elections of exactly these addresses among these members."""
+        changes: Cells = {}
+        if membership is not self.membership:
+            changes = _changes(self.membership.cells, membership.cells)
+        outcomes: Dict[Address, Tuple[Decision, bytes]] = {}
         for address in addresses:
-            known = self._decided.get(address)
-            if known is not None:
-                come = list(_cells_of(address, changes))
-                after._decided[address] = (
-                    (_revise(address, known, membership, come), known[1]) if come else known
-                )
-        return after
+            known = self.outcomes.get(address)
+            if known is None:
+                known = _vote(address, membership.candidates(address)), _suffix(address)
+            elif changes:
+                joined = list(_cells_of(address, changes))
+                if joined:
+                    known = _revise(address, known, membership, joined), known[1]
+            outcomes[address] = known
+        return Elections(membership, outcomes)
 
 
 def _changes(before: Cells, after: Cells) -> Cells:
-    """Subnets whose nodes are others than before, with those that came."""
+    """Return the subnets whose nodes changed, each with the nodes that joined it."""
     changes: Dict[Tuple[int, int], Dict[int, FrozenSet[str]]] = {}
     nobody: FrozenSet[str] = frozenset()
     for key in before.keys() | after.keys():
@@ -220,14 +222,15 @@ def _revise(
     address: Address,
     known: Tuple[Decision, bytes],
     membership: MembershipView,
-    come: Iterable[FrozenSet[str]],
+    joined: Iterable[FrozenSet[str]],
 ) -> Decision:
+    """Return the outcome after a change in the address's subnets, which these nodes joined."""
     decision, suffix = known
     candidates, winner = membership.candidates(address), decision.winner
     if winner is None or winner not in candidates:
         return _vote(address, candidates)
-    for nodes in come:
+    for nodes in joined:
         for node in nodes:
-            if _draw(node, suffix) < _draw(winner, suffix):
+            if _digest(node, suffix) < _digest(winner, suffix):
                 winner = node
     return Decision(winner, Reason.ELECTION_WON, candidates)

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""On which nodes each Service has a ready endpoint, as its EndpointSlices come, change and go."""
+"""The nodes with a ready endpoint of each Service, kept up to date from EndpointSlices."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ SliceKey = ServiceKey
 
 
 class EndpointIndex:
-    """Nodes by Service. `nodes` is replaced when something in it changes, never changed."""
+    """Nodes by Service. `nodes` is replaced when its content changes, and never modified."""
 
     def __init__(self) -> None:
         self.nodes: Mapping[ServiceKey, FrozenSet[str]] = {}
         self._slices: Dict[SliceKey, EndpointSlice] = {}
         self._of_service: Dict[ServiceKey, Set[SliceKey]] = defaultdict(set)
 
-    def change(self, slices: Mapping[SliceKey, Optional[EndpointSlice]]) -> bool:
-        """Take these slices as they are now; None is gone. Whether that changes anything."""
+    def change(self, slices: Mapping[SliceKey, Optional[EndpointSlice]]) -> None:
+        """Apply the current state of these slices; None means deleted."""
         touched: Set[ServiceKey] = set()
         for key, current in slices.items():
             before = self._slices.pop(key, None)
@@ -45,7 +45,5 @@ class EndpointIndex:
                 nodes.pop(service, None)
             if not self._of_service[service]:
                 del self._of_service[service]
-        if nodes == self.nodes:
-            return False
-        self.nodes = nodes
-        return True
+        if nodes != self.nodes:
+            self.nodes = nodes

@@ -1,12 +1,13 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The life of Leases: the own one's renewal, and which of the others are live.
+"""The life of Leases: the renewal of the own one, and which of the others are live.
 
-Both are told the time and say when they want to be asked again; neither reads a clock. A Lease of
-another node counts from the moment that this observer saw it renewed, on the observer's own
-monotonic clock, so the nodes' clocks need not agree. The own Lease counts from the moment at which
-its last good renewal was *sent*, which is never later than what any observer saw.
+Both receive the time as an argument and return when they must be called again; neither reads a
+clock. Another node's Lease counts from the moment at which this observer saw it renewed, on the
+observer's monotonic clock, so the nodes' clocks need not agree. The own Lease counts from the
+moment at which its last successful renewal was *sent*, which is never later than what any observer
+saw.
 """
 
 from __future__ import annotations
@@ -20,28 +21,28 @@ from ..settings import LeaseTiming
 from .election import Member
 
 MAX_FAILURES = 3
-# A Lease seen for the first time whose renewal is older than this by the wall clock is dead. Clocks
-# of nodes in one cluster are taken to be closer together than this.
+# A Lease that is seen for the first time is dead if its renewal is older than this by the wall
+# clock. Clocks of nodes in one cluster are assumed to differ by less.
 LONG_EXPIRED = 300.0
-# How long past its end a Lease still counts while it is being asked for. A watch that stands still
-# looks as if every node had died at once, and who believed that would take every address.
+# How long an expired Lease still counts until a list confirms the expiry. A stalled watch looks as
+# if every node had died at once, and a node that believed it would take every address.
 CONFIRMATION = 2.0
 
 
 class RenewalState(str, Enum):
-    """What the own Lease is worth."""
+    """The state of the own Lease."""
 
     ABSENT = "absent"
     HELD = "held"
     DOUBTFUL = "doubtful"
-    # The API is down for everybody, as the peers say: nobody can take over.
+    # The peers answer that the API is down for all nodes, so none of them can take over.
     HOLDING = "holding"
     LOST = "lost"
     RELEASED = "released"
 
 
 class RenewalEvent(str, Enum):
-    """What can happen to the own Lease."""
+    """An event in the life of the own Lease."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -70,15 +71,15 @@ TRANSITIONS: Dict[Tuple[RenewalState, RenewalEvent], RenewalState] = {
     (_S.LOST, _E.FAILED): _S.LOST,
     **{(state, _E.STOPPED): _S.RELEASED for state in _S},
 }
-_WITH_RIGHT = (RenewalState.HELD, RenewalState.DOUBTFUL, RenewalState.HOLDING)
+_MAY_HOLD = (RenewalState.HELD, RenewalState.DOUBTFUL, RenewalState.HOLDING)
 
 
 @dataclass(frozen=True)
 class Renewal:
-    """The own Lease: its state, when the last good renewal was sent, when to try again.
+    """The own Lease: its state, when its last successful renewal was sent, when to try again.
 
-    `failed_at`: when the last failure that counts was known. `extension`: the right that the peers'
-    answers gave last, while nobody can renew.
+    `failed_at`: time of the last failure that was counted. `extension`: the deadline that the last
+    answers of the peers allow, while no node can renew.
     """
 
     timing: LeaseTiming
@@ -93,7 +94,7 @@ class Renewal:
         return replace(self, state=TRANSITIONS[self.state, event])
 
     def succeeded(self, sent_at: float, now: float) -> Renewal:
-        """Take note of a renewal sent at `sent_at` and answered by `now`."""
+        """Record a successful renewal, sent at `sent_at` and answered by `now`."""
         renewal = replace(
             self._to(RenewalEvent.SUCCEEDED),
             sent_at=sent_at,
@@ -104,10 +105,10 @@ class Renewal:
         return renewal.at(now)
 
     def failed(self, now: float) -> Renewal:
-        """Take note of a renewal that did not succeed.
+        """Record a failed renewal.
 
-        Those that peers ask for come in between. They do not count, or the more peers ask, the
-        sooner a node would have failed for good.
+        Extra attempts that answer a peer's question are not counted: otherwise, the more peers ask,
+        the sooner the node would lose its Lease.
         """
         counts = self.failures == 0 or now >= self.failed_at + self.timing.retry_period
         renewal = replace(
@@ -119,68 +120,68 @@ class Renewal:
         return renewal.at(now)
 
     def extended(self, extension: HoldDeadline) -> Renewal:
-        """Take note that nobody can renew. A right that is gone does not come back by this.
+        """Record that no node can renew. This never restores a Lease that is already lost.
 
-        The node may have been taken for dead before the others lost the API, too.
+        The peers may have declared this node dead before they lost the API, too.
         """
-        if self.state not in _WITH_RIGHT:
+        if self.state not in _MAY_HOLD:
             return self
         return replace(self._to(RenewalEvent.EXTENDED), extension=extension)
 
     def sooner(self, moment: float) -> Renewal:
-        """Try again at this moment, if not before."""
+        """Schedule the next attempt at this moment at the latest."""
         return replace(self, next_attempt=min(self.next_attempt, moment))
 
     def at(self, now: float) -> Renewal:
-        """Look at the clock: the right lapses at its deadline or with the third failure.
+        """Return the state at this time: it lapses at the deadline or with the third failure.
 
-        While nobody can renew, failures say nothing new.
+        While no node can renew, failures are expected and do not count.
         """
-        right = self.right
-        if right is None:
+        deadline = self.hold_deadline
+        if deadline is None:
             return self
         failed = self.failures >= MAX_FAILURES and self.state is not RenewalState.HOLDING
-        if failed or now >= right.announce_until:
+        if failed or now >= deadline.announce_until:
             return replace(self._to(RenewalEvent.LAPSED), extension=None)
         return self
 
     def stopped(self) -> Renewal:
-        """Leave the election for good."""
+        """Leave the election permanently."""
         return self._to(RenewalEvent.STOPPED)
 
     @property
-    def right(self) -> Optional[HoldDeadline]:
-        """What this Lease allows, or None."""
-        if self.state not in _WITH_RIGHT:
+    def hold_deadline(self) -> Optional[HoldDeadline]:
+        """Until when this node may hold addresses; None if it may not hold any."""
+        if self.state not in _MAY_HOLD:
             return None
-        right = HoldDeadline(
+        deadline = HoldDeadline(
             announce_until=self.sent_at + self.timing.renew_deadline,
-            ends_at=self.sent_at + self.timing.duration,
+            hold_until=self.sent_at + self.timing.duration,
         )
-        return right if self.extension is None else right.or_later(self.extension)
+        return deadline if self.extension is None else deadline.extended_to(self.extension)
 
 
 @dataclass(frozen=True)
 class HoldDeadline:
-    """The right to hold addresses, on the node's monotonic clock.
+    """Until when a node may hold addresses, on its own monotonic clock.
 
-    At `announce_until` the node withdraws by itself; at `ends_at` its peers may take over, and by
-    then the kernel has removed whatever a dead or frozen agent left.
+    `announce_until`: the agent withdraws its addresses at this time. `hold_until`: the peers may
+    take over from this time on; the kernel has then removed what a dead or frozen agent left.
     """
 
     announce_until: float
-    ends_at: float
+    hold_until: float
 
-    def or_later(self, other: HoldDeadline) -> HoldDeadline:
-        """The right that lasts as long as the longer of two."""
+    def extended_to(self, other: HoldDeadline) -> HoldDeadline:
+        """Return the later of two deadlines."""
         return HoldDeadline(
-            max(self.announce_until, other.announce_until), max(self.ends_at, other.ends_at)
+            max(self.announce_until, other.announce_until), max(self.hold_until, other.hold_until)
         )
 
 
 @dataclass(frozen=True)
 class ObservedLease:
-    """A Lease and when the observer saw its last renewal; `doubtful`: saw only the Lease itself."""
+    """A Lease and when the observer saw it renewed; `doubtful`: it has not seen a renewal yet."""
 
     lease: Lease
     seen_at: float
@@ -188,17 +189,17 @@ class ObservedLease:
 
     @property
     def expires_at(self) -> float:
-        """When the Lease ends for this observer, if it sees no renewal until then."""
+        """When the Lease expires for this observer unless it sees a renewal."""
         return self.seen_at + self.lease.duration
 
 
 def is_drained(lease: Lease, drained: Mapping[str, str]) -> bool:
-    """Whether the Node of a Lease is among these, given by name and UID."""
+    """Whether the Node that owns a Lease is among these drained ones, a mapping of name to UID."""
     return lease.node in drained and lease.node_uid in ("", drained[lease.node])
 
 
 def _same_renewal(one: Lease, other: Lease) -> bool:
-    # Not the resource version: somebody who labels a dead node's Lease must not revive the node.
+    # The resource version is ignored: labelling a dead node's Lease must not revive the node.
     return (one.renew_time, one.holder, one.instance) == (
         other.renew_time,
         other.holder,
@@ -208,135 +209,134 @@ def _same_renewal(one: Lease, other: Lease) -> bool:
 
 @dataclass(frozen=True)
 class Membership:
-    """The Leases of all nodes as one observer saw them; replaced whole with each change.
+    """The Leases of all nodes as one observer saw them; each change returns a new record.
 
-    `listed_at` is when the last complete list was asked for. A Lease that ended since then has
-    ended only for this observer's watch: it counts until a list confirms it, for a short while.
-    `frozen_at`: since then it is in doubt who can renew, and no Lease ends. `promises`: this node
-    told these that it cannot renew, and that their Leases therefore count for it until then.
+    `listed_at`: when the last complete list was requested. A Lease that expired since then has
+    expired only for this observer's watch, and counts a little longer until a list confirms it.
+    `frozen_at`: since this time it is unknown who can renew, and no Lease expires. `promises`:
+    nodes whose Leases this observer counts as live until the given time, because it answered them
+    that it cannot renew.
     """
 
-    sightings: Mapping[str, ObservedLease] = field(default_factory=dict)
+    observed: Mapping[str, ObservedLease] = field(default_factory=dict)
     listed_at: float = float("-inf")
     frozen_at: Optional[float] = None
     promises: Mapping[str, float] = field(default_factory=dict)
 
     def observe(self, lease: Lease, *, now: float, wall_time: float) -> Membership:
-        """Take note of a Lease as it is at `now` (monotonic) and `wall_time` (the wall clock)."""
-        known = self.sightings.get(lease.node)
+        """Record a Lease as seen at `now` (monotonic) and `wall_time` (wall clock)."""
+        known = self.observed.get(lease.node)
         if known is None:
             age = wall_time - (lease.renew_time or 0.0)
             if age > LONG_EXPIRED:
-                sighting = ObservedLease(lease, float("-inf"))
+                observed = ObservedLease(lease, float("-inf"))
             else:
-                sighting = ObservedLease(lease, now, doubtful=abs(age) > lease.duration)
+                observed = ObservedLease(lease, now, doubtful=abs(age) > lease.duration)
         elif _same_renewal(known.lease, lease):
-            sighting = replace(known, lease=lease)
+            observed = replace(known, lease=lease)
         else:
-            sighting = ObservedLease(lease, now)
-        return replace(self, sightings={**self.sightings, lease.node: sighting})
+            observed = ObservedLease(lease, now)
+        return replace(self, observed={**self.observed, lease.node: observed})
 
     def forget(self, node: str) -> Membership:
-        """Take note that a node's Lease was deleted."""
-        return replace(self, sightings={n: s for n, s in self.sightings.items() if n != node})
+        """Record that a node's Lease was deleted."""
+        return replace(self, observed={n: s for n, s in self.observed.items() if n != node})
 
     def listed(
         self, leases: Iterable[Lease], *, asked_at: float, now: float, wall_time: float
     ) -> Membership:
-        """Take note of a complete list, which was asked for at `asked_at`."""
+        """Record a complete list of Leases, requested at `asked_at`."""
         found = {lease.node: lease for lease in leases}
-        known = {n: s for n, s in self.sightings.items() if n in found}
-        membership = replace(self, sightings=known, listed_at=asked_at)
+        known = {n: s for n, s in self.observed.items() if n in found}
+        membership = replace(self, observed=known, listed_at=asked_at)
         for lease in found.values():
             membership = membership.observe(lease, now=now, wall_time=wall_time)
         return membership
 
     def live(self, now: float, drained: Optional[Mapping[str, str]] = None) -> Tuple[Member, ...]:
-        """Nodes whose Lease has not ended for this observer.
+        """Return the nodes whose Lease has not expired for this observer, sorted by name.
 
-        `drained` gives the UIDs of Nodes that are to hold nothing, by name: a Lease that another
-        Node of that name owns is not theirs.
+        `drained` maps names of draining Nodes to their UIDs: a Lease that is owned by another Node
+        of the same name is not affected.
         """
         return tuple(
             Member(node, lease.subnets, draining=is_drained(lease, drained or {}))
             for node, lease in (
-                (node, sighting.lease)
-                for node, sighting in sorted(self.sightings.items())
-                if self._moment(now) < self._counts_until(sighting)
+                (node, observed.lease)
+                for node, observed in sorted(self.observed.items())
+                if self._moment(now) < self._live_until(observed)
             )
         )
 
-    def counts(self, node: str, now: float) -> bool:
-        """Whether a node takes part in elections."""
-        sighting = self.sightings.get(node)
-        return sighting is not None and self._moment(now) < self._counts_until(sighting)
+    def is_live(self, node: str, now: float) -> bool:
+        """Whether a node's Lease is live, so that it takes part in elections."""
+        observed = self.observed.get(node)
+        return observed is not None and self._moment(now) < self._live_until(observed)
 
     def _moment(self, now: float) -> float:
         return now if self.frozen_at is None else min(now, self.frozen_at)
 
-    def _counts_until(self, sighting: ObservedLease) -> float:
-        is_confirmed = sighting.expires_at <= self.listed_at
-        ends_at = sighting.expires_at + (0.0 if is_confirmed else CONFIRMATION)
-        return max(ends_at, self.promises.get(sighting.lease.node, ends_at))
+    def _live_until(self, observed: ObservedLease) -> float:
+        is_confirmed = observed.expires_at <= self.listed_at
+        ends_at = observed.expires_at + (0.0 if is_confirmed else CONFIRMATION)
+        return max(ends_at, self.promises.get(observed.lease.node, ends_at))
 
-    def has_unconfirmed_end(self, now: float) -> bool:
-        """Whether a Lease has ended that no list since has confirmed: time to ask for one."""
+    def has_unconfirmed_expiry(self, now: float) -> bool:
+        """Whether a Lease expired after the last list, so that a new list is needed."""
         moment = self._moment(now)
-        return any(self.listed_at < s.expires_at <= moment for s in self.sightings.values())
+        return any(self.listed_at < s.expires_at <= moment for s in self.observed.values())
 
     def next_expiry(self, now: float) -> Optional[float]:
-        """When the next Lease ends, or counts no longer, if nothing else is seen."""
+        """Return when the next Lease expires or stops counting if nothing else is seen."""
         if self.frozen_at is not None:
             return None
         moments = (
-            moment
-            for s in self.sightings.values()
-            for moment in (s.expires_at, self._counts_until(s))
+            moment for s in self.observed.values() for moment in (s.expires_at, self._live_until(s))
         )
         return min((moment for moment in moments if now < moment), default=None)
 
     def settles_at(self, now: float) -> Optional[float]:
-        """When at the latest each Lease is known to be live or dead; None: that is known now.
+        """Return when every Lease is known to be live or dead; None if that is already known.
 
-        A node that joins before would judge by a dead node's Lease and leave addresses unheld that
-        its peers, who know better, leave to it.
+        A node that joined earlier could count a dead node's Lease, and leave addresses to it that
+        its peers leave to the joining node.
         """
         return max(
-            (s.expires_at for s in self.sightings.values() if s.doubtful and now < s.expires_at),
+            (s.expires_at for s in self.observed.values() if s.doubtful and now < s.expires_at),
             default=None,
         )
 
     def promise(self, node: str, *, until: float, now: float) -> Membership:
-        """Let a node's Lease count until then, whatever else is seen of it."""
+        """Record the promise to count a node's Lease as live until then."""
         kept = {name: moment for name, moment in self.promises.items() if now < moment}
         return replace(self, promises={**kept, node: until})
 
     def freeze(self, now: float) -> Membership:
-        """Take note that from now on it is in doubt who can renew; again changes nothing."""
+        """Record that it is unknown from now on who can renew; a second call changes nothing."""
         return self if self.frozen_at is not None else replace(self, frozen_at=now)
 
     def unfreeze(self) -> Membership:
-        """Take note that the doubt was unfounded: what ended meanwhile has ended."""
+        """Record that other nodes can renew: Leases that expired meanwhile stay expired."""
         return self if self.frozen_at is None else replace(self, frozen_at=None)
 
     def resume_expiry(self, now: float) -> Membership:
-        """Take note that renewals succeed again: who counted gets a full duration to renew."""
-        sightings = {
-            node: replace(sighting, seen_at=now) if self.counts(node, now) else sighting
-            for node, sighting in self.sightings.items()
+        """Record that renewals succeed again: each live Lease gets its full duration."""
+        observed = {
+            node: replace(observed, seen_at=now) if self.is_live(node, now) else observed
+            for node, observed in self.observed.items()
         }
-        return replace(self, sightings=sightings, frozen_at=None)
+        return replace(self, observed=observed, frozen_at=None)
 
     def rejoin(self, *, since: float, now: float, patience: float) -> Membership:
-        """Doubt Leases that ended while this observer could not see, from `since` to `now`.
+        """Treat Leases as doubtful that expired while this observer was cut off, `since` to `now`.
 
-        Their nodes may have seen as little, and be about to renew: they have `patience` seconds. An
-        observer that took part before would take their addresses from under them.
+        Their nodes may have been cut off as well and be about to renew, so they get `patience`
+        seconds. Otherwise this observer would take over addresses that they still hold.
         """
-        sightings = {
-            node: replace(sighting, seen_at=now + patience - sighting.lease.duration, doubtful=True)
-            if since < sighting.expires_at <= now
-            else sighting
-            for node, sighting in self.sightings.items()
+        observed = {
+            node: replace(observed, seen_at=now + patience - observed.lease.duration, doubtful=True)
+            if since < observed.expires_at <= now
+            else observed
+            for node, observed in self.observed.items()
         }
-        return replace(self, sightings=sightings, frozen_at=None)
+        return replace(self, observed=observed, frozen_at=None)

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether the API is down for everybody: what a node asks its peers, what they say, what follows.
+"""Whether the API is down for all nodes: questions to peers, their answers, and the consequence.
 
-A node that cannot renew its Lease asks its peers whether they can. What they say only ever extends
-its right to its addresses, and never shortens it: silence, a wrong signature and a node that is
-alone leave the right as the Lease gave it. Nothing here sends, reads a clock or draws a nonce.
+A node that cannot renew its Lease asks its peers whether they can. The answers only ever extend the
+time for which it may hold addresses. Silence, a bad signature or a lack of peers leave the deadline
+that the Lease gave. Nothing here sends anything, reads a clock or generates a nonce.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from typing import Dict, Iterable, Mapping, Optional
 from ..settings import LeaseTiming
 from .leases import HoldDeadline
 
-# A renewal sent so shortly before the question says as much as one sent after it.
+# A renewal sent at most this long before the question counts as one sent after it.
 FRESHNESS = 0.5
-# How long what a peer said is passed on: two questions' time. Those who hear it may be near the end
-# of their right, while everybody knows better by now.
+# How long a peer's CAN is passed on: the time of two questions. After that it would be outdated,
+# and whoever hears it may be close to its deadline.
 KNOWN_FOR = 1.0
-# How long a peer waits for its own attempt before it says that it cannot.
+# How long a peer waits for its own renewal attempt before it answers CANNOT.
 PATIENCE = 0.5
 
 _ASKER, _PEER, _NONCE, _MAC = "PureLB-Asker", "PureLB-Peer", "PureLB-Nonce", "PureLB-Mac"
 
 
 class PeerAnswer(str, Enum):
-    """What a peer says: whether it can renew its own Lease.
+    """A peer's answer: whether it can renew its own Lease.
 
-    KNOWS: it cannot, but a peer of its own said CAN to it. No KNOWS follows from another one, or
-    two nodes would confirm each other for ever.
+    KNOWS: it cannot, but one of its peers answered CAN. A KNOWS never results from another KNOWS,
+    or two nodes would confirm each other for ever.
     """
 
     CAN = "can"
@@ -44,7 +44,7 @@ class PeerAnswer(str, Enum):
 
 
 class OutageAssessment(str, Enum):
-    """What a node that cannot renew makes of the answers; only HOLD extends its right."""
+    """Conclusion of a node that cannot renew; only HOLD extends its hold deadline."""
 
     ALONE_CUT_OFF = "cutOff"
     HOLD = "apiDownForAll"
@@ -58,10 +58,10 @@ _SOMEBODY_CAN = (PeerAnswer.CAN, PeerAnswer.KNOWS)
 def assess_outage(
     members: Iterable[str], node: str, answers: Mapping[str, PeerAnswer]
 ) -> OutageAssessment:
-    """Judge by what the peers said whether nobody can renew, or only this node cannot.
+    """Conclude from the peers' answers whether no node can renew, or only this one cannot.
 
-    The members are all nodes of the frozen snapshot. More than half of them, this node included,
-    must say that they cannot: two groups that do not reach each other never both hold.
+    The members are all nodes of the frozen membership. More than half of them, this node included,
+    must be unable to renew, so two groups that cannot reach each other never both hold.
     """
     peers = set(members) - {node}
     said = [answers.get(peer, PeerAnswer.SILENT) for peer in peers]
@@ -73,29 +73,29 @@ def assess_outage(
     return OutageAssessment.ISOLATED
 
 
-def hold_right(asked_at: float, timing: LeaseTiming) -> HoldDeadline:
-    """The right of a node that holds, by a question that it sent at `asked_at`.
+def extended_deadline(asked_at: float, timing: LeaseTiming) -> HoldDeadline:
+    """Return the deadline of a node that holds after a question sent at `asked_at`.
 
-    It ends when the right of a renewal sent then would have been given up, and is given up in half
-    that time: long enough to miss a question or two. Why it is safe: who answers CANNOT promises
-    not to take the asker's Lease as ended for a full duration from its answer on, which comes after
-    `asked_at`; and once it sees the API again, it gives every Lease a full duration. So none of the
-    nodes that answered takes over before `asked_at + duration`, and this right ends before that.
-    Nodes that were silent promise nothing: one that can renew, and that neither this node nor a
-    peer of it reaches, takes over when the Lease ends.
+    The node holds until the renew deadline of a renewal sent at `asked_at`, and announces for half
+    of that time, which is long enough to miss a question or two. Why this is safe: a peer that
+    answers CANNOT promises not to treat the asker's Lease as expired for a full duration after its
+    answer, which comes after `asked_at`; and once it sees the API again, it gives every Lease a
+    full duration. So no node that answered takes over before `asked_at + duration`, and this
+    deadline comes earlier. Silent nodes promise nothing: one that can renew, and that neither this
+    node nor any of its peers can reach, takes over when the Lease expires.
     """
     return HoldDeadline(
         announce_until=asked_at + timing.renew_deadline / 2,
-        ends_at=asked_at + timing.renew_deadline,
+        hold_until=asked_at + timing.renew_deadline,
     )
 
 
 @dataclass(frozen=True)
 class Attempts:
-    """A node's own renewals on its own clock, by which it judges itself when it is asked.
+    """A node's own renewal attempts on its own clock, from which it answers its peers.
 
-    `good_sent_at`: when the last good one was sent. `failed_at`: when the last bad one was known to
-    be bad. `began_at`: when the one that is under way began; None while there is none.
+    `good_sent_at`: when the last successful one was sent. `failed_at`: when the last failure was
+    detected. `began_at`: start of the attempt in progress; None without one.
     """
 
     good_sent_at: float = float("-inf")
@@ -103,10 +103,10 @@ class Attempts:
     began_at: Optional[float] = None
 
     def could_renew(self, *, asked_at: float, now: float) -> Optional[bool]:
-        """Whether this node could renew; None: not known yet, and time to make an attempt.
+        """Whether this node could renew; None if unknown, so that it should make an attempt.
 
-        An attempt begun too long before the question proves nothing by succeeding later: nobody
-        waits for it.
+        An attempt that began too long before the question proves nothing by succeeding later, so it
+        is not waited for.
         """
         recent = asked_at - FRESHNESS
         if self.good_sent_at >= recent and self.failed_at < self.good_sent_at:
@@ -118,13 +118,11 @@ class Attempts:
         return None
 
 
-def what_to_answer(
-    *, could_renew: Optional[bool], heard: Iterable[float], now: float
-) -> PeerAnswer:
-    """The answer of a node that could renew, could not, or is still trying (None).
+def own_answer(*, could_renew: Optional[bool], heard: Iterable[float], now: float) -> PeerAnswer:
+    """Return the answer of a node that could renew, could not, or is still trying (None).
 
-    `heard`: when peers other than the asker last told this node directly that they can, on its own
-    clock. It passes that on only until it has asked again.
+    `heard`: when peers other than the asker last answered CAN to this node, on its own clock. This
+    is passed on only until the node has asked again.
     """
     if could_renew:
         return PeerAnswer.CAN
@@ -134,27 +132,27 @@ def what_to_answer(
 
 
 def _mac(key: bytes, *fields: str) -> str:
-    # As JSON, no two lists of fields have the same text. The first field keeps a question from
-    # being taken for a reply.
+    # In JSON, different lists of fields never have the same text. The first field keeps a question
+    # from being accepted as a reply.
     return hmac.new(key, json.dumps(fields).encode(), "sha256").hexdigest()
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question whose signature is good."""
+    """A question with a valid signature."""
 
     asker: str
     nonce: str
 
 
 def build_question(key: bytes, *, asker: str, peer: str, nonce: str) -> Dict[str, str]:
-    """HTTP headers that ask a peer whether it can renew; a nonce is used once."""
+    """Return the HTTP headers that ask a peer whether it can renew; use each nonce once."""
     mac = _mac(key, "question", asker, peer, nonce)
     return {_ASKER: asker, _PEER: peer, _NONCE: nonce, _MAC: mac}
 
 
 def check_question(key: bytes, headers: Mapping[str, str], *, peer: str) -> Optional[Question]:
-    """Read a question to this peer; None if it is none, or not signed with the key."""
+    """Parse a question to this peer; None if it is missing or not signed with the key."""
     question = Question(headers.get(_ASKER, ""), headers.get(_NONCE, ""))
     expected = _mac(key, "question", question.asker, peer, question.nonce)
     # A header may carry any bytes, and compare_digest refuses text that is not ASCII.
@@ -163,15 +161,15 @@ def check_question(key: bytes, headers: Mapping[str, str], *, peer: str) -> Opti
 
 
 def build_reply(key: bytes, *, peer: str, nonce: str, answer: PeerAnswer) -> bytes:
-    """JSON that says the answer; the signature covers who says it and to which question."""
+    """Return the answer as JSON; the signature covers the peer and the question's nonce."""
     mac = _mac(key, "reply", peer, nonce, answer.value)
     return json.dumps({"answer": answer.value, "mac": mac}).encode()
 
 
 def read_reply(key: bytes, *, peer: str, nonce: str, text: bytes) -> PeerAnswer:
-    """Read what this peer says to this question; SILENT unless it is that to the last bit.
+    """Return this peer's answer to this question; SILENT unless the text matches exactly.
 
-    There are only three good replies to a question, so nothing that others wrote is parsed.
+    A question has only three valid replies, so the text is compared with these and never parsed.
     """
     for answer in _SPOKEN:
         if hmac.compare_digest(build_reply(key, peer=peer, nonce=nonce, answer=answer), text):

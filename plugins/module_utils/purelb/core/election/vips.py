@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The addresses that Services have from us, each once, with all the Services that share it."""
+"""VIPs: the addresses that PureLB gave to Services, each with all Services that share it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .claims import is_served
 
 @dataclass(frozen=True)
 class Vip:
-    """An address and the Services that it belongs to.
+    """An address and the Services that use it.
 
-    `prefixlen` is what its pool says; None where no pool holds it (any more). `everywhere`: a
-    Service takes traffic on each node, with or without endpoints (only remote addresses ask).
-    `has_affinity`: all its Services prefer a node with a ready endpoint (only local ones ask).
+    `prefixlen`: from its pool; None if no pool contains it (any more). `everywhere`: a Service
+    takes traffic on every node, with or without endpoints; used for remote addresses only.
+    `has_affinity`: all its Services prefer a node with a ready endpoint; used for local ones only.
     """
 
     address: Address
@@ -33,21 +33,21 @@ class Vip:
     announcing: Tuple[Announcement, ...] = ()
 
     @property
-    def asks_endpoints(self) -> bool:
-        """Whether it matters where the Services' ready endpoints are."""
+    def depends_on_endpoints(self) -> bool:
+        """Whether the decision depends on the nodes with ready endpoints."""
         return self.has_affinity if self.pool_type is PoolType.LOCAL else not self.everywhere
 
-    def near(self, endpoints: Mapping[ServiceKey, FrozenSet[str]]) -> FrozenSet[str]:
-        """Nodes with a ready endpoint of its Services."""
+    def endpoint_nodes(self, endpoints: Mapping[ServiceKey, FrozenSet[str]]) -> FrozenSet[str]:
+        """Return the nodes with a ready endpoint of any of its Services."""
         nobody: FrozenSet[str] = frozenset()
         return nobody.union(*(endpoints.get(key, nobody) for key in self.services))
 
 
 class VipIndex:
-    """The addresses of Services as these come, change and go, one at a time.
+    """All VIPs, kept up to date from single changes of Services.
 
-    `vips` is replaced, never changed, and a VIP that stays as it is stays the same record: who
-    remembers one can tell by identity that nothing happened to it.
+    `vips` is replaced on each change and never modified. An unchanged VIP stays the same object, so
+    its identity shows that nothing about it has changed.
     """
 
     def __init__(self) -> None:
@@ -57,8 +57,9 @@ class VipIndex:
         self._owners: Dict[Address, Set[ServiceKey]] = defaultdict(set)
 
     def change(self, services: Mapping[ServiceKey, Optional[Service]]) -> None:
-        """Take these Services as they are now; None is gone."""
-        touched: Set[Address] = set()
+        """Apply the current state of these Services; None means deleted."""
+        # A dict, as a set of addresses has a random order.
+        touched: Dict[Address, None] = {}
         for key, service in services.items():
             before = self._services.pop(key, None)
             old = before.addresses if before else ()
@@ -69,11 +70,11 @@ class VipIndex:
                 self._owners[address].add(key)
             if service and new:
                 self._services[key] = service
-            touched.update(old, new)
+            touched.update(dict.fromkeys((*old, *new)))
         self._revise(touched)
 
     def regroup(self, groups: Iterable[ServiceGroup]) -> None:
-        """Take these as all ServiceGroups."""
+        """Replace all ServiceGroups."""
         self._groups = tuple(groups)
         self._revise(self._owners)
 
@@ -92,7 +93,7 @@ class VipIndex:
 
 
 def vips_of(services: Iterable[Service], groups: Sequence[ServiceGroup] = ()) -> Tuple[Vip, ...]:
-    """All addresses that the allocator gave to these Services, in order of address."""
+    """Return the VIPs of these Services, sorted by address."""
     by_address: Dict[Address, List[Service]] = defaultdict(list)
     for service in services:
         if is_served(service):
@@ -107,7 +108,7 @@ def vips_of(services: Iterable[Service], groups: Sequence[ServiceGroup] = ()) ->
 def _group_of(
     address: Address, owners: List[Service], groups: Sequence[ServiceGroup]
 ) -> Optional[ServiceGroup]:
-    """The group that holds the address, or one whose status is yet to name it."""
+    """Return the group that contains the address, or whose IPAM gave it out."""
     allocated_from = {service.allocated_from for service in owners}
     holding = (g for g in groups if g.range_of(address))
     giving = (g for g in groups if g.source is not None and g.name in allocated_from)
@@ -126,6 +127,6 @@ def _vip(address: Address, owners: List[Service], groups: Sequence[ServiceGroup]
         skip_dad=any(s.skip_dad for s in owners),
         everywhere=not all(s.is_external_local for s in owners),
         has_affinity=all(s.has_affinity for s in owners),
-        # An entry without an address, as older agents wrote it, speaks for all of its family.
+        # An entry without an address, as older agents wrote it, applies to the whole family.
         announcing=tuple(sorted((e for e in entries if e.address in (address, None)), key=str)),
     )

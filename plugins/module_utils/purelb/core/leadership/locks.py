@@ -112,7 +112,7 @@ def annotated_record_of(body: Json) -> Optional[LeaderRecord]:
         return None
 
 
-def judge_lock(name: LockName, body: Optional[Json], *, wall_time: float) -> LockReport:
+def assess_lock(name: LockName, body: Optional[Json], *, wall_time: float) -> LockReport:
     """What the object of a lock says at `wall_time` (seconds since the epoch)."""
     if body is None:
         return LockReport(name, LockState.ABSENT)

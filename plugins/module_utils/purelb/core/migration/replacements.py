@@ -49,7 +49,7 @@ class AgentProposal:
 
 
 @dataclass(frozen=True)
-class Takeover:
+class Replacements:
     """The v2 objects in the place of all v1 objects, and how each came to be."""
 
     groups: Tuple[GroupProposal, ...]
@@ -67,13 +67,13 @@ class Takeover:
         return {one.group: one.question for one in self.groups if one.question}
 
 
-def take_over(
+def plan_replacements(
     bodies: Iterable[Json],
     *,
     subnets: Iterable[Network],
     decisions: Mapping[str, str],
     namespace: str,
-) -> Takeover:
+) -> Replacements:
     """The v2 objects for v1 objects; `decisions` is one of CHOICES by a group's name."""
     found = tuple(bodies)
     _check_bodies(found)
@@ -82,7 +82,7 @@ def take_over(
     # A cluster without groups has nothing that could be local or remote.
     proposals = convert_groups(groups, subnets) if groups else ()
     settled = [_settled(one, decisions.get(_name_in(one.group), "")) for one in proposals]
-    return Takeover(
+    return Replacements(
         tuple(replace(one, groups=_moved(one.groups, namespace)) for one in settled),
         tuple(_agent(body, namespace) for body in found if body["kind"] == "LBNodeAgent"),
     )
@@ -201,7 +201,7 @@ def _host(address: Address) -> Network:
     return ip_network(address)
 
 
-def as_dict(takeover: Takeover) -> Object:
+def as_dict(takeover: Replacements) -> Object:
     """The module's answer."""
     return {
         "groups": [_group_dict(one) for one in takeover.groups],

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a node is to do about each VIP, and why.
+"""Whether this node holds each VIP, and why.
 
-A judgement is made from one World; what the last one said is kept wherever nothing that it was made
-from has changed, so that one changed Lease or Service costs no more than a look at each VIP, and a
-renewed Lease nothing.
+`decide_vip` decides about one VIP and remembers nothing. `decide_vips` decides about all of them
+and reuses each decision whose input has not changed: a changed Lease or Service costs a comparison
+for each VIP, a renewed Lease nothing.
 """
 
 from __future__ import annotations
@@ -14,134 +14,164 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Dict, Mapping, Optional, Tuple
 
-from ..election.election import Decision, Elections, MembershipView, precondition, prefer, rank
+from ..election.election import Decision, Elections, precondition, prefer, rank
 from ..election.vips import Vip
 from ..model import Address, Link, PoolType, Reason
 from .interfaces import place_for
 from .snapshot import NodeSnapshot
 
-HERE = frozenset({Reason.ELECTION_WON, Reason.ANNOUNCING_NON_LOCAL})
+_HELD_HERE = frozenset({Reason.ELECTION_WON, Reason.ANNOUNCING_NON_LOCAL})
+# The outcome for a remote address: every node holds it, without an election.
+_EVERY_NODE = Decision(None, Reason.ANNOUNCING_NON_LOCAL)
 
 
 @dataclass(frozen=True)
 class VipDecision:
-    """What was decided for a VIP on this node; with link and mask where the node is to hold it."""
+    """The decision about one VIP on this node; `link` and `prefixlen` only if the node holds it."""
 
     vip: Vip
-    decision: Decision
+    election: Decision
     reason: Reason
     link: Optional[Link] = None
     prefixlen: int = 0
 
     @property
     def is_here(self) -> bool:
-        """Whether this node is to hold the address."""
-        return self.reason in HERE
+        """Whether this node holds the address."""
+        return self.reason in _HELD_HERE
+
+
+def elect_vip(vip: Vip, snapshot: NodeSnapshot, elections: Elections) -> Decision:
+    """Return the outcome of a VIP's election; `elections` covers all local addresses."""
+    if vip.pool_type is PoolType.REMOTE:
+        return _EVERY_NODE
+    barred = precondition(snapshot.membership)
+    if barred is not None:
+        return barred
+    election = elections.decision_of(vip.address)
+    if not vip.has_affinity:
+        return election
+    return prefer(vip.address, election, vip.endpoint_nodes(snapshot.endpoints))
+
+
+def decide_vip(vip: Vip, election: Decision, snapshot: NodeSnapshot) -> VipDecision:
+    """Decide whether this node holds a VIP, given the outcome of its election."""
+    if vip.address in snapshot.known:
+        return VipDecision(vip, election, Reason.NODE_ADDRESS)
+    if snapshot.leaving:
+        return VipDecision(vip, election, Reason.LEAVING)
+    if vip.pool_type is PoolType.REMOTE:
+        return _decide_remote(vip, election, snapshot)
+    if election.winner is None:
+        return VipDecision(vip, election, election.reason)
+    if election.winner != snapshot.node:
+        would_hold = _would_hold_undrained(vip, election.winner, snapshot)
+        reason = Reason.NODE_DRAINING if would_hold else Reason.NOT_WINNER
+        return VipDecision(vip, election, reason)
+    place = place_for(vip.address, snapshot.segments)
+    if place is None:
+        return VipDecision(vip, election, Reason.NO_LOCAL_INTERFACE)
+    link, network = place
+    prefixlen = network.prefixlen if vip.prefixlen is None else vip.prefixlen
+    return VipDecision(vip, election, Reason.ELECTION_WON, link, prefixlen)
+
+
+def _would_hold_undrained(vip: Vip, winner: str, snapshot: NodeSnapshot) -> bool:
+    """Whether the node would win, and could hold the address, if it were not draining."""
+    if not snapshot.draining or place_for(vip.address, snapshot.segments) is None:
+        return False
+    return rank((winner, snapshot.node), vip.address)[0] == snapshot.node
+
+
+def _decide_remote(vip: Vip, election: Decision, snapshot: NodeSnapshot) -> VipDecision:
+    """Decide about a remote VIP: a router spreads its traffic, so every node holds it.
+
+    The node's Lease does not matter: no other node would take the address over, and the router
+    detects a dead node by itself.
+    """
+    if snapshot.draining:
+        return VipDecision(vip, election, Reason.NODE_DRAINING)
+    if not vip.everywhere and snapshot.node not in vip.endpoint_nodes(snapshot.endpoints):
+        return VipDecision(vip, election, Reason.NO_LOCAL_ENDPOINT)
+    if snapshot.dummy is None:
+        return VipDecision(vip, election, Reason.NO_DUMMY_INTERFACE)
+    prefixlen = vip.address.max_prefixlen if vip.prefixlen is None else vip.prefixlen
+    return VipDecision(vip, election, Reason.ANNOUNCING_NON_LOCAL, snapshot.dummy, prefixlen)
 
 
 @dataclass(frozen=True)
 class Decisions:
-    """All verdicts of a node. `world` is the one that they were made from."""
+    """The decisions about all VIPs of a node, with the snapshot and elections that led to them."""
 
-    world: NodeSnapshot
-    elections: Elections
-    verdicts: Mapping[Address, VipDecision] = field(default_factory=dict)
+    snapshot: NodeSnapshot
+    elections: Elections = field(default_factory=Elections)
+    by_address: Mapping[Address, VipDecision] = field(default_factory=dict)
 
     @cached_property
     def here(self) -> Tuple[VipDecision, ...]:
-        """The verdicts on addresses that this node is to hold."""
-        return tuple(verdict for verdict in self.verdicts.values() if verdict.is_here)
+        """Decisions about the addresses that this node holds."""
+        return tuple(decision for decision in self.by_address.values() if decision.is_here)
 
     @cached_property
-    def lacks_dummy(self) -> bool:
-        """Whether an address waits for the dummy interface, which none is made for before."""
-        return any(v.reason is Reason.NO_DUMMY_INTERFACE for v in self.verdicts.values())
+    def needs_dummy(self) -> bool:
+        """Whether an address waits for the dummy interface, which is only created when needed."""
+        return any(d.reason is Reason.NO_DUMMY_INTERFACE for d in self.by_address.values())
 
 
-# Decided without an election.
-_EVERY_NODE = Decision(None, Reason.ANNOUNCING_NON_LOCAL)
+@dataclass(frozen=True)
+class _Unchanged:
+    """Which inputs of the decisions are the same in two snapshots."""
+
+    node: bool
+    members: bool
+    services: bool
+
+    @classmethod
+    def between(cls, before: NodeSnapshot, after: NodeSnapshot) -> _Unchanged:
+        return cls(
+            node=_node_inputs(before) == _node_inputs(after),
+            members=before.membership.members == after.membership.members,
+            # The store replaces these mappings on each change, and never modifies them.
+            services=before.vips is after.vips and before.endpoints is after.endpoints,
+        )
+
+    def all(self) -> bool:
+        return self.node and self.members and self.services
+
+    def keeps(self, decision: VipDecision, vip: Vip, election: Decision) -> bool:
+        """Whether an earlier decision still applies to this VIP with this election."""
+        is_same = decision.vip is vip and decision.election is election
+        return is_same and self.node and not vip.depends_on_endpoints
 
 
-def decide_vips(world: NodeSnapshot, last: Optional[Decisions] = None) -> Decisions:
-    """Decide about every VIP; `last` is the judgement of the cycle before."""
-    if last is None:
-        last = Decisions(NodeSnapshot(world.node), Elections(MembershipView()))
-    before = last.world
-    same_place = _surroundings(before) == _surroundings(world)
-    same_members = before.membership.members == world.membership.members
-    # Both are replaced when something in them changes, never changed.
-    same_services = before.vips is world.vips and before.endpoints is world.endpoints
-    if same_place and same_members and same_services:
-        return last
-    elections = last.elections
-    if not same_members:
-        elections = elections.after(world.membership, world.vips)
-    verdicts: Dict[Address, VipDecision] = {}
-    for address, vip in world.vips.items():
-        verdict, decision = last.verdicts.get(address), _decide(vip, world, elections)
-        is_same = verdict is not None and verdict.vip is vip and verdict.decision is decision
-        if verdict is None or not (is_same and same_place) or vip.asks_endpoints:
-            verdict = _judge(vip, decision, world)
-        verdicts[address] = verdict
-    return Decisions(world, elections, verdicts)
-
-
-def _surroundings(world: NodeSnapshot) -> Tuple[object, ...]:
-    """What verdicts depend on besides the VIPs and the members."""
-    barred = precondition(world.membership)
-    return world.segments, world.dummy, world.known, world.leaving, world.draining, barred
-
-
-def _decide(vip: Vip, world: NodeSnapshot, elections: Elections) -> Decision:
-    if vip.pool_type is PoolType.REMOTE:
-        return _EVERY_NODE
-    barred = precondition(world.membership)
-    if barred is not None:
-        return barred
-    decision = elections.decide(vip.address)
+def _node_inputs(snapshot: NodeSnapshot) -> Tuple[object, ...]:
+    """Return what decisions depend on besides the VIPs, their endpoints and the members."""
+    barred = precondition(snapshot.membership)
     return (
-        prefer(vip.address, decision, vip.near(world.endpoints)) if vip.has_affinity else decision
+        snapshot.segments,
+        snapshot.dummy,
+        snapshot.known,
+        snapshot.leaving,
+        snapshot.draining,
+        barred,
     )
 
 
-def _judge(vip: Vip, decision: Decision, world: NodeSnapshot) -> VipDecision:
-    if vip.address in world.known:
-        return VipDecision(vip, decision, Reason.NODE_ADDRESS)
-    if world.leaving:
-        return VipDecision(vip, decision, Reason.LEAVING)
-    if vip.pool_type is PoolType.REMOTE:
-        return _judge_remote(vip, decision, world)
-    if decision.winner is None:
-        return VipDecision(vip, decision, decision.reason)
-    if decision.winner != world.node:
-        gives_up = _gives_up(vip, decision.winner, world)
-        return VipDecision(vip, decision, Reason.NODE_DRAINING if gives_up else Reason.NOT_WINNER)
-    place = place_for(vip.address, world.segments)
-    if place is None:
-        return VipDecision(vip, decision, Reason.NO_LOCAL_INTERFACE)
-    link, network = place
-    prefixlen = network.prefixlen if vip.prefixlen is None else vip.prefixlen
-    return VipDecision(vip, decision, Reason.ELECTION_WON, link, prefixlen)
-
-
-def _gives_up(vip: Vip, winner: str, world: NodeSnapshot) -> bool:
-    """Whether the node would have won, and could hold the address, if it were not draining."""
-    if not world.draining or place_for(vip.address, world.segments) is None:
-        return False
-    return rank((winner, world.node), vip.address)[0] == world.node
-
-
-def _judge_remote(vip: Vip, decision: Decision, world: NodeSnapshot) -> VipDecision:
-    """A router spreads the traffic: every node has the address, whoever else has it.
-
-    Without regard to the node's Lease, too: nobody would take over, and the router notices a node
-    that is gone.
-    """
-    if world.draining:
-        return VipDecision(vip, decision, Reason.NODE_DRAINING)
-    if not vip.everywhere and world.node not in vip.near(world.endpoints):
-        return VipDecision(vip, decision, Reason.NO_LOCAL_ENDPOINT)
-    if world.dummy is None:
-        return VipDecision(vip, decision, Reason.NO_DUMMY_INTERFACE)
-    prefixlen = vip.address.max_prefixlen if vip.prefixlen is None else vip.prefixlen
-    return VipDecision(vip, decision, Reason.ANNOUNCING_NON_LOCAL, world.dummy, prefixlen)
+def decide_vips(snapshot: NodeSnapshot, last: Optional[Decisions] = None) -> Decisions:
+    """Decide about every VIP, reusing decisions of `last`; returns `last` if nothing changed."""
+    if last is None:
+        last = Decisions(NodeSnapshot(snapshot.node))
+    unchanged = _Unchanged.between(last.snapshot, snapshot)
+    if unchanged.all():
+        return last
+    membership = last.elections.membership if unchanged.members else snapshot.membership
+    local = (a for a, vip in snapshot.vips.items() if vip.pool_type is PoolType.LOCAL)
+    elections = last.elections.after(membership, local)
+    by_address: Dict[Address, VipDecision] = {}
+    for address, vip in snapshot.vips.items():
+        election = elect_vip(vip, snapshot, elections)
+        decision = last.by_address.get(address)
+        if decision is None or not unchanged.keeps(decision, vip, election):
+            decision = decide_vip(vip, election, snapshot)
+        by_address[address] = decision
+    return Decisions(snapshot, elections, by_address)

@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a node should do to its interfaces: the difference between what should be and what is.
+"""The plan for a node's interfaces: the difference between the wanted and the actual addresses.
 
-A plan is made from a judgement, one frozen World and the time; it touches nothing. It is made
-again after whatever happens, so each plan also mends what an interrupted one left undone. It never
-removes an address that is not recognisably a VIP, and on a real interface it never lets a VIP
-outlive the node's right to it.
+A plan is computed from the decisions, one frozen snapshot and the time; it changes nothing itself.
+It is computed again after every event, so each plan also completes an interrupted one. It never
+removes an address that is not recognisably a VIP. On a real interface, it never lets a VIP outlive
+the node's hold deadline.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from ..settings import AddressConfig
 from .decisions import Decisions, VipDecision
 from .snapshot import NodeSnapshot, Place
 
-# The kernel counts an address's life in whole seconds: what differs by less is the same.
+# The kernel counts lifetimes in whole seconds, so smaller differences do not matter.
 _SLACK = 1.0
-# It looks for addresses to remove no more than once a second, so one may stay that much too long
-# (ADDRCONF_TIMER_FUZZ_MAX, for IPv4 and IPv6 alike).
+# It removes expired addresses at most once a second, so one may stay that much too long
+# (ADDRCONF_TIMER_FUZZ_MAX, for both IPv4 and IPv6).
 _KERNEL_LATE = 1.0
 
 
 @dataclass(frozen=True)
 class Put:
-    """Add an address, or set its lifetimes anew; in whole seconds, None has no end."""
+    """Add an address or refresh its lifetimes, in whole seconds; None is permanent."""
 
     link: int
     address: Address
@@ -41,13 +41,13 @@ class Put:
 
     @property
     def usable_at_once(self) -> bool:
-        """IPv4 knows no duplicate address detection in the kernel."""
+        """Whether the kernel skips duplicate address detection; it does for IPv4."""
         return self.address.version == 4 or self.no_dad  # noqa: PLR2004 - the IP version
 
 
 @dataclass(frozen=True)
 class Remove:
-    """Take an address off an interface."""
+    """Remove an address from an interface."""
 
     held: InterfaceAddress
     reason: Reason
@@ -55,41 +55,45 @@ class Remove:
 
 @dataclass(frozen=True)
 class Plan:
-    """Removals come first: an address with a wrong mask goes before it comes back."""
+    """What to change; removals come first, as an address with a wrong mask is added again."""
 
     removes: Tuple[Remove, ...]
     puts: Tuple[Put, ...]
     wanted: FrozenSet[Place]
-    # When a lifetime needs to be set anew although nothing happens; None: never.
+    # When the next lifetime needs a refresh if nothing else happens; None: never.
     refresh_at: Optional[float]
 
 
-def _wanted(verdict: VipDecision, world: NodeSnapshot, now: float) -> Optional[Put]:
-    """The address as it should be now; None where the node is not to hold it."""
-    config = world.config if verdict.vip.pool_type is PoolType.LOCAL else world.dummy_config
-    lifetimes = _lifetimes(verdict, config, world, now)
-    if verdict.link is None or lifetimes is None:
+def _wanted_address(decision: VipDecision, snapshot: NodeSnapshot, now: float) -> Optional[Put]:
+    """Return the address as it should be now; None if the node may not hold it."""
+    config = snapshot.config if decision.vip.pool_type is PoolType.LOCAL else snapshot.dummy_config
+    lifetimes = _lifetimes(decision, config, snapshot, now)
+    if decision.link is None or lifetimes is None:
         return None
     valid, preferred = lifetimes
     return Put(
-        link=verdict.link.index,
-        address=verdict.vip.address,
-        prefixlen=verdict.prefixlen,
+        link=decision.link.index,
+        address=decision.vip.address,
+        prefixlen=decision.prefixlen,
         valid_lft=valid,
         preferred_lft=preferred,
         no_prefix_route=config.no_prefix_route,
-        no_dad=verdict.vip.skip_dad,
+        no_dad=decision.vip.skip_dad,
         is_new=True,
     )
 
 
 def _lifetimes(
-    verdict: VipDecision, config: AddressConfig, world: NodeSnapshot, now: float
+    decision: VipDecision, config: AddressConfig, snapshot: NodeSnapshot, now: float
 ) -> Optional[Tuple[Optional[int], Optional[int]]]:
-    """Valid and preferred lifetime; None if no whole second of the node's right is left."""
+    """Return valid and preferred lifetime; None if less than a second is left to hold it."""
     valid = config.valid_lifetime or None
-    if verdict.vip.pool_type is PoolType.LOCAL:
-        left = int(world.right.ends_at - _KERNEL_LATE - now) if world.right else 0
+    if decision.vip.pool_type is PoolType.LOCAL:
+        left = (
+            int(snapshot.hold_deadline.hold_until - _KERNEL_LATE - now)
+            if snapshot.hold_deadline
+            else 0
+        )
         if left < 1:
             return None
         valid = min(left, valid or left)
@@ -98,7 +102,7 @@ def _lifetimes(
     return valid, min(valid, config.preferred_lifetime or valid)
 
 
-def _is_right(held: InterfaceAddress, want: Put) -> bool:
+def _is_correct(held: InterfaceAddress, want: Put) -> bool:
     return (
         held.prefixlen == want.prefixlen
         and held.no_prefix_route == want.no_prefix_route
@@ -106,56 +110,56 @@ def _is_right(held: InterfaceAddress, want: Put) -> bool:
     )
 
 
-def _is_fresh(held: InterfaceAddress, want: Put, world: NodeSnapshot, now: float) -> bool:
-    """Whether a life is neither shorter than it should be nor longer than it may be.
+def _is_fresh(held: InterfaceAddress, want: Put, snapshot: NodeSnapshot, now: float) -> bool:
+    """Whether a lifetime is neither shorter than wanted nor longer than allowed.
 
-    The kernel rounds what is left up to whole seconds, and a wanted life is rounded down.
+    The kernel rounds the remaining seconds up; the wanted lifetime is rounded down.
     """
     if held.expires_at is None or want.valid_lft is None:
         return held.expires_at is None and want.valid_lft is None
     latest = now + want.valid_lft + _SLACK
-    if world.right is not None and held.link not in world.dummies:
-        latest = min(world.right.ends_at - _KERNEL_LATE, latest)
-    # Half of what it should be is early enough where the right itself does not run out.
+    if snapshot.hold_deadline is not None and held.link not in snapshot.dummies:
+        latest = min(snapshot.hold_deadline.hold_until - _KERNEL_LATE, latest)
+    # On the dummy interface no deadline applies, so half of the lifetime may pass.
     earliest = now + want.valid_lft
-    if held.link in world.dummies:
+    if held.link in snapshot.dummies:
         earliest = now + want.valid_lft / 2 + _SLACK
     if not earliest <= held.expires_at < latest + _SLACK:
         return False
-    # What is preferred ends as much earlier than what is valid as it is to.
+    # The preferred lifetime ends before the valid one by the wanted difference.
     lead = held.expires_at - (held.preferred_until or now)
     return abs(lead - (want.valid_lft - (want.preferred_lft or 0))) <= 2 * _SLACK
 
 
-def plan(judgement: Decisions, world: NodeSnapshot, *, now: float) -> Plan:
-    """How the interfaces get from what is to what the judgement says should be."""
+def plan(decisions: Decisions, snapshot: NodeSnapshot, *, now: float) -> Plan:
+    """Plan how the interfaces get from their actual state to the decided one."""
     wants: Dict[Place, Put] = {}
-    for verdict in judgement.here:
-        want = _wanted(verdict, world, now)
+    for decision in decisions.here:
+        want = _wanted_address(decision, snapshot, now)
         if want is not None:
             wants[want.link, want.address] = want
-    removes, puts = _difference(judgement, world, wants, now)
+    removes, puts = _difference(decisions, snapshot, wants, now)
     finite = [now + want.valid_lft / 2 for want in wants.values() if want.valid_lft is not None]
     return Plan(removes, puts, frozenset(wants), min(finite, default=None))
 
 
 def _difference(
-    judgement: Decisions, world: NodeSnapshot, wants: Mapping[Place, Put], now: float
+    decisions: Decisions, snapshot: NodeSnapshot, wants: Mapping[Place, Put], now: float
 ) -> Tuple[Tuple[Remove, ...], Tuple[Put, ...]]:
-    """Removals and additions that turn what is on the interfaces into what is wanted."""
+    """Return the removals and additions that lead to the wanted addresses."""
     removes: List[Remove] = []
     missing = dict(wants)
     puts: List[Put] = []
-    for held in world.addresses:
+    for held in snapshot.addresses:
         want = wants.get((held.link, held.address))
         if want is None:
-            if world.is_vip(held):
-                verdict = judgement.verdicts.get(held.address)
-                removes.append(Remove(held, verdict.reason if verdict else Reason.NO_SERVICE))
-        elif not _is_right(held, want):
-            removes.append(Remove(held, judgement.verdicts[held.address].reason))
+            if snapshot.is_vip(held):
+                decision = decisions.by_address.get(held.address)
+                removes.append(Remove(held, decision.reason if decision else Reason.NO_SERVICE))
+        elif not _is_correct(held, want):
+            removes.append(Remove(held, decisions.by_address[held.address].reason))
         else:
             del missing[held.link, held.address]
-            if not _is_fresh(held, want, world, now):
+            if not _is_fresh(held, want, snapshot, now):
                 puts.append(replace(want, is_new=False))
     return tuple(removes), (*missing.values(), *puts)

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""All that a node's decisions are made from, as one frozen record, and which addresses are ours.
+"""The input of one decision cycle as one frozen record, and which addresses are VIPs.
 
-The verdicts (see judge) and the plan (see plan) of one cycle read the same World.
+The decisions (see decisions) and the plan (see plan) of one cycle read the same snapshot.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..model import Address, InterfaceAddress, Link, Network, ServiceGroup, Serv
 from ..settings import ON_DUMMY, AddressConfig
 from .interfaces import segments
 
-# Where an address is: index of the link, address.
+# An address on an interface: index of the link, address.
 Place = Tuple[int, Address]
 
 
@@ -27,10 +27,11 @@ Place = Tuple[int, Address]
 class NodeSnapshot:
     """What a node knows in one cycle.
 
-    `links` are the interfaces that it announces local addresses on, `dummy` the one for remote
-    ones, `dummies` the indexes of all that are or were for remote ones. `addresses` are those on
-    all interfaces; `put` is where this process itself has put some. `known` are the addresses by
-    which Node objects know nodes. `endpoints` are the nodes with a ready endpoint of a Service.
+    `endpoints`: nodes with a ready endpoint, by Service. `hold_deadline`: until when the node may
+    hold local addresses; None without a valid Lease. `links`: the interfaces on which it announces
+    local addresses. `dummy`: the interface for remote addresses; `dummies`: indexes of all
+    interfaces that are or were used for them. `addresses`: the addresses on all interfaces; `put`:
+    those that this process added. `known`: the addresses in the status of Node objects.
     """
 
     node: str
@@ -38,9 +39,10 @@ class NodeSnapshot:
     groups: Tuple[ServiceGroup, ...] = ()
     endpoints: Mapping[ServiceKey, FrozenSet[str]] = field(default_factory=dict)
     membership: MembershipView = field(default_factory=MembershipView)
-    right: Optional[HoldDeadline] = None
-    # By a taint of the own Node, or for good.
+    hold_deadline: Optional[HoldDeadline] = None
+    # The own Node has a draining taint.
     draining: bool = False
+    # The agent shuts down for good.
     leaving: bool = False
     links: Tuple[Link, ...] = ()
     dummy: Optional[Link] = None
@@ -53,29 +55,29 @@ class NodeSnapshot:
 
     @cached_property
     def segments(self) -> Tuple[Tuple[Link, Network], ...]:
-        """Where this node can announce, and what it therefore puts into its Lease."""
+        """Subnets in which this node can announce, and which it therefore writes into its Lease."""
         return segments(self.links, self.addresses, is_vip=self.is_vip)
 
     def is_vip(self, held: InterfaceAddress) -> bool:
-        """Whether an address is one of ours, and so may be removed.
+        """Whether an address is a VIP, and may therefore be removed.
 
-        On a real interface ours always have a lifetime: an address without end is the node's own,
-        even where somebody wrote a pool around it, and so is one that a node is known by, even if
-        it is leased by DHCP. On the dummy interface nobody but us has addresses from a pool.
+        On a real interface a VIP always has a lifetime. A permanent address is the node's own, even
+        if a pool contains it; so is an address in the status of a Node, even if DHCP leased it. On
+        the dummy interface, every address from a pool is a VIP.
         """
         is_on_dummy = held.link in self.dummies
         if held.address in self.known or (held.expires_at is None and not is_on_dummy):
             return False
         if (held.link, held.address) in self.put:
             return True
-        # What another system says of its pool is no licence to clear a real interface of it.
+        # On a real interface, the ranges of an external IPAM do not prove that an address is a VIP.
         is_safe = is_on_dummy or held.address in self.vips
         return any(g.range_of(held.address) for g in self.groups if is_safe or g.source is None)
 
 
-def electorate_of(
-    members: Sequence[Member], right: Optional[HoldDeadline], *, listed: bool, now: float
+def membership_view_of(
+    members: Sequence[Member], deadline: Optional[HoldDeadline], *, listed: bool, now: float
 ) -> MembershipView:
-    """The electorate as a node sees it that may announce only while its right lasts."""
-    healthy = right is not None and now < right.announce_until
+    """Return the members as a node sees them; it is healthy until its deadline to announce."""
+    healthy = deadline is not None and now < deadline.announce_until
     return MembershipView(tuple(members), listed=listed, healthy=healthy)
