@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Let plain pytest import the collection by its full name, wherever the checkout lies.
+"""Make the collection importable by its full name in pytest, wherever the checkout is.
 
-What modules share is imported as `purelb` by the agent and the tests, and by a long name by the
-modules. Here both names lead to the same module object, so no class exists twice.
+The agent and the tests import the shared code as `purelb`, the modules import it by its long name.
+Here both names lead to the same module object, so no class exists twice.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from types import ModuleType
 _ROOT = Path(__file__).resolve().parent
 _COLLECTION = "ansible_collections.purelb.purelb"
 _SHARED = f"{_COLLECTION}.plugins.module_utils.purelb"
-# The folders of the packages above the collection, which are not on disk.
+# The collection and the packages above it, which need not exist on disk.
 _PACKAGES: dict[str, list[str]] = {
     "ansible_collections": [],
     "ansible_collections.purelb": [],

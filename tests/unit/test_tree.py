@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""What is true of the whole tree."""
+"""Rules for the whole tree: licences, sizes, names, docstrings, imports."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import ast
 import subprocess
 from collections import Counter
 
+import pytest
+
 from purelb_agent import __version__
 from tests.support import ROOT
 
-# Formats that have no place for a comment, and the licences themselves.
+# Formats without comments, and the licences themselves.
 WITHOUT_COMMENTS = (".json", ".sum", ".tsv")
 LICENCES = ("LICENSE", "COPYING")
 
@@ -22,7 +24,7 @@ def sources():
     return [ROOT / name for name in listed.stdout.splitlines()]
 
 
-def test_every_file_says_whose_it_is_and_under_which_licence():
+def test_every_file_has_a_licence_line():
     bare = [
         str(path.relative_to(ROOT))
         for path in sources()
@@ -54,7 +56,7 @@ def python_files():
     return [path for path in sources() if path.suffix == ".py" and path.is_file()]
 
 
-def test_no_folder_has_more_files_than_a_reader_takes_in_at_once():
+def test_no_folder_has_more_than_20_python_files():
     files = Counter(path.parent.relative_to(ROOT) for path in python_files())
     assert {str(folder): n for folder, n in files.items() if n > LARGEST} == {}
 
@@ -69,7 +71,7 @@ def test_every_package_has_a_docstring():
     assert [path for path in inside if path.parent not in folders] == []
 
 
-def test_a_class_name_means_one_thing():
+def test_class_names_are_unique():
     names = Counter(
         node.name
         for folder in ("agent/purelb_agent", "plugins/module_utils/purelb/core")
@@ -79,3 +81,41 @@ def test_a_class_name_means_one_thing():
         if isinstance(node, ast.ClassDef)
     )
     assert [name for name, count in names.items() if count > 1] == []
+
+
+# Lines of product code.
+LONGEST_FILE, LONGEST_FUNCTION = 400, 60
+
+
+@pytest.fixture(scope="module")
+def product():
+    """The text of every Python file outside of tests that is not generated, by path."""
+    return {
+        str(path.relative_to(ROOT)): path.read_text()
+        for path in [*python_files(), ROOT / "lab/lab"]
+        if "tests" not in path.relative_to(ROOT).parts
+        and not path.stem.endswith(("_pb2", "_pb2_grpc"))
+    }
+
+
+def test_no_product_file_is_longer_than_400_lines(product):
+    lengths = {name: len(text.splitlines()) for name, text in product.items()}
+    assert {name: n for name, n in lengths.items() if n > LONGEST_FILE} == {}
+
+
+def test_no_product_function_is_longer_than_60_lines(product):
+    lengths = {
+        f"{name}:{node.lineno} {node.name}": node.end_lineno - node.lineno + 1
+        for name, text in product.items()
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    assert {name: n for name, n in lengths.items() if n > LONGEST_FUNCTION} == {}
+
+
+def test_the_agent_imports_the_core_by_its_short_name():
+    path = "ansible_collections.purelb.purelb.plugins.module_utils"
+    agent = [
+        file for file in sources() if file.is_file() and "agent" in file.relative_to(ROOT).parts[:1]
+    ]
+    assert [str(file) for file in agent if path in file.read_text()] == []
