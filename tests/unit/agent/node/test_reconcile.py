@@ -1,0 +1,465 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""The reconcile loop with a fake kernel: its addresses, its deadlines, and what it passes on."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from dataclasses import replace
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from purelb.core.election.claims import claimed
+from purelb.core.election.leases import HoldDeadline
+from purelb.core.model import PoolType
+from purelb.core.names import DRAINING_TAINTS
+from purelb.core.node.configuration import SelectorState
+from purelb_agent.kube.store import NodeStore
+from purelb_agent.node.decisions import DecisionRecorder
+from purelb_agent.node.interfaces import Interfaces
+from purelb_agent.node.metrics import NodeMetrics
+from purelb_agent.node.netlink import NetlinkError, News
+from purelb_agent.node.reconcile import RESYNC, Effects, Reconciler
+from purelb_agent.runtime import clock
+from tests.support.agent.fake_kernel import FakeKernel
+from tests.support.agent.kubernetes_objects import (
+    config_object,
+    group_object,
+    lease_object,
+    node_object,
+    service_object,
+)
+from tests.support.core.snapshots import ETH0, NET4, NET6, OWN4, OWN6, VIP4, VIP6
+
+TABLES = ("services", "groups", "slices", "leases", "configs", "nodes")
+ON_ETH0 = {(ETH0.index, VIP4), (ETH0.index, VIP6)}
+EACH_VIP = pytest.mark.parametrize("vip", [VIP4, VIP6], ids=["v4", "v6"])
+REMOTE = PoolType.REMOTE
+
+
+class RecordedRenewer:
+    """Counts what the loop requests of the renewer."""
+
+    node = "n1"
+
+    def __init__(self):
+        self.subnets = []
+        self.soon = 0
+        self.checks = 0
+
+    def set_subnets(self, subnets, *, at_once):
+        self.subnets.append((subnets, at_once))
+
+    def ensure_current(self):
+        self.checks += 1
+
+    def renew_soon(self):
+        self.soon += 1
+
+
+class RecordedAnnouncer:
+    """Keeps what is announced, and by whom the loop is woken for more."""
+
+    def __init__(self):
+        self.usable = []
+        self.next_at = None
+
+    def announce(self, usable, fresh, links, config, *, now):
+        self.usable.append(usable)
+
+
+class RecordedListener:
+    """Keeps which addresses are checked for duplicates."""
+
+    checked = frozenset()
+
+    def update(self, checked, _links, *, now):
+        self.checked = checked
+
+
+class RecordedReporter:
+    """Keeps the results of the cycles."""
+
+    def __init__(self):
+        self.results = []
+        self.choices = []
+
+    def report(self, decisions, held, *, done):
+        self.results.append((held, done))
+
+    def report_choice(self, choice):
+        self.choices.append(choice.state)
+
+
+class Node:
+    """A node on which the loop runs; `held` is what is on its interfaces besides its own."""
+
+    def __init__(self):
+        self.kernel = FakeKernel(ETH0)
+        self.kernel.hold(OWN4, OWN6)
+        self.store = NodeStore("n1", classes=claimed(unclassed=True), drains=True)
+        self.renewer, self.announcer = RecordedRenewer(), RecordedAnnouncer()
+        self.listener, self.reporter = RecordedListener(), RecordedReporter()
+        self.registry = CollectorRegistry()
+        metrics = NodeMetrics(self.registry)
+        self.interfaces = Interfaces(self.kernel, metrics.addresses)
+        self.relists = 0
+        self.reconciler = Reconciler(
+            self.store,
+            self.renewer,
+            Effects(
+                self.interfaces,
+                self.announcer,
+                self.listener,
+                DecisionRecorder("n1", metrics.election),
+                self.reporter,
+            ),
+            metrics=metrics,
+            relist_leases=self._relist,
+        )
+
+    def _relist(self):
+        self.relists += 1
+
+    @property
+    def held(self):
+        return set(self.kernel.held) - {(a.link, a.address) for a in (OWN4, OWN6)}
+
+    def list_all(self, **objects):
+        listed = {"groups": [group_object()], "services": [service_object()], **objects}
+        for table in TABLES:
+            getattr(self.store, table).replace(listed.get(table, []), asked_at=clock.now())
+
+    def renew(self, *nodes, seconds=10.0):
+        """Renew the Leases of these nodes, and with the own one the hold deadline."""
+        for node in nodes or ("n1",):
+            self.store.leases.put(lease_object(node, version=str(int(clock.now() * 10))))
+        if not nodes or "n1" in nodes:
+            now = clock.now()
+            self.store.grant(HoldDeadline(now + seconds * 0.7, now + seconds))
+
+    def metric(self, name):
+        return self.registry.get_sample_value(name)
+
+    async def calls_of(self, method, *, seconds):
+        """How often the kernel is asked for this within so many seconds."""
+        before = self.kernel.calls.count(method)
+        await asyncio.sleep(seconds)
+        return self.kernel.calls.count(method) - before
+
+
+async def settle():
+    await asyncio.sleep(0.1)
+
+
+@pytest.fixture
+async def node():
+    made = Node()
+    task = asyncio.create_task(made.reconciler.run())
+    yield made
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.fixture
+async def serving(node):
+    """A node that holds VIP4 and VIP6."""
+    node.list_all()
+    node.renew()
+    await settle()
+    assert node.held == ON_ETH0
+    return node
+
+
+class TestStart:
+    async def test_nothing_is_read_before_everything_is_listed(self, node):
+        for table in TABLES[:-1]:
+            getattr(node.store, table).replace([], asked_at=clock.now())
+        await asyncio.sleep(2 * RESYNC)
+        assert node.kernel.calls == []
+        assert node.metric("purelb_k8s_client_config_loaded_bool") == 0
+
+    async def test_without_a_lease_only_the_subnets_are_passed_on(self, node):
+        node.list_all()
+        await settle()
+        assert node.renewer.subnets[0][0] == (NET4, NET6)
+        assert node.held == set()
+        assert node.reporter.results == []
+        assert node.metric("purelb_k8s_client_config_loaded_bool") == 1
+
+    async def test_addresses_left_by_an_earlier_agent_stay_until_the_first_lease(self, serving):
+        left = [held for place, held in serving.kernel.held.items() if place in ON_ETH0]
+        later = Node()
+        later.kernel.hold(*left)
+        task = asyncio.create_task(later.reconciler.run())
+        later.list_all(services=[])
+        await settle()
+        assert later.held == ON_ETH0
+        later.renew()
+        await settle()
+        assert later.held == set()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    async def test_a_node_is_not_ready_before_its_first_plan(self, node):
+        assert not node.reconciler.is_ready
+        node.list_all()
+        await settle()
+        assert not node.reconciler.is_ready
+
+    async def test_a_node_is_ready_when_duplicate_address_detection_has_ended(self, serving):
+        assert not serving.reconciler.is_ready
+        for place, held in serving.kernel.held.items():
+            serving.kernel.held[place] = replace(held, tentative=False)
+        serving.kernel.notify(News())
+        await settle()
+        assert serving.reconciler.is_ready
+
+    async def test_a_node_without_a_right_is_not_ready(self, serving):
+        await asyncio.sleep(1)
+        serving.store.grant(None)
+        await asyncio.sleep(20)
+        assert not serving.reconciler.is_ready
+
+
+class TestHolding:
+    async def test_a_winner_adds_announces_and_reports_its_addresses(self, serving):
+        # IPv6 is announced once duplicate address detection has ended.
+        assert serving.announcer.usable[-1] == {(ETH0.index, VIP4)}
+        assert serving.listener.checked == ON_ETH0
+        assert serving.reporter.results[-1] == (ON_ETH0, True)
+
+    async def test_lifetimes_end_before_the_lease(self, serving):
+        ends_at = serving.store.right.ends_at
+        assert all(serving.kernel.held[place].expires_at < ends_at for place in ON_ETH0)
+
+    async def test_a_renewed_lease_renews_the_lifetimes(self, serving):
+        for _renewal in range(10):
+            await asyncio.sleep(3)
+            serving.renew()
+        await settle()
+        assert serving.held == ON_ETH0
+        assert all(serving.kernel.held[place].expires_at > clock.now() for place in ON_ETH0)
+
+    async def test_addresses_are_withdrawn_at_the_hold_deadline(self, serving):
+        deadline = serving.store.right.announce_until
+        await asyncio.sleep(deadline - clock.now() - 0.1)
+        assert serving.held == ON_ETH0
+        await asyncio.sleep(0.2)
+        assert serving.held == set()
+
+    async def test_addresses_are_withdrawn_when_the_right_is_lost(self, serving):
+        serving.store.grant(None)
+        await settle()
+        assert serving.held == set()
+
+    @EACH_VIP
+    async def test_an_address_is_withdrawn_when_its_service_is_deleted(self, serving, vip):
+        serving.store.services.put(service_object(addresses=(vip,), version="2"))
+        await settle()
+        assert serving.held == {(ETH0.index, vip)}
+        serving.store.services.drop(service_object())
+        await settle()
+        assert serving.held == set()
+
+    async def test_addresses_are_withdrawn_while_a_taint_drains_the_node(self, serving):
+        serving.store.nodes.put(node_object("n1", taints=DRAINING_TAINTS[:1]))
+        await settle()
+        assert serving.held == set()
+        assert serving.metric("purelb_lbnodeagent_draining") == 1
+        serving.store.nodes.put(node_object("n1"))
+        await settle()
+        assert serving.held == ON_ETH0
+
+    async def test_only_one_of_two_nodes_holds_each_address(self, serving):
+        serving.renew("n1", "n2", "n3", "n4", "n5", "n6")
+        await settle()
+        others = serving.metric("purelb_election_member_count")
+        assert others == 6
+        assert serving.held < ON_ETH0 or serving.held == set()
+
+
+class TestWakeUp:
+    async def test_an_address_that_was_removed_is_put_back_at_once(self, serving):
+        del serving.kernel.held[ETH0.index, VIP4]
+        serving.kernel.notify(News())
+        await settle()
+        assert serving.held == ON_ETH0
+        name = "purelb_lbnodeagent_address_watchdog_recoveries_total"
+        assert serving.metric(name) == 1
+
+    async def test_the_watchdog_reads_the_interfaces_without_news(self, node):
+        node.list_all(services=[])
+        node.renew(seconds=1000)
+        await settle()
+        assert await node.calls_of("addresses", seconds=10 * RESYNC) >= 10
+
+    async def test_a_due_announcement_wakes_the_loop(self, serving):
+        serving.renew(seconds=1000)
+        await settle()
+        cycles = len(serving.announcer.usable)
+        serving.announcer.next_at = clock.now() + 0.25
+        serving.store.changed.notify()
+        await asyncio.sleep(0.2)
+        assert len(serving.announcer.usable) == cycles + 1
+        serving.announcer.next_at = None
+        await settle()
+        assert len(serving.announcer.usable) == cycles + 2
+
+    async def test_a_lease_that_seems_to_have_expired_is_listed_again(self, serving):
+        serving.renew("n2")
+        await asyncio.sleep(9.5)
+        serving.renew()
+        assert serving.relists == 0
+        await asyncio.sleep(1)
+        assert serving.relists > 0
+
+    async def test_a_deleted_own_lease_is_renewed_soon(self, serving):
+        assert serving.renewer.soon == 0
+        serving.store.leases.drop(lease_object("n1", version="999999"))
+        await settle()
+        assert serving.renewer.soon > 0
+
+    async def test_a_cancelled_loop_leaves_the_addresses_in_place(self):
+        node = Node()
+        task = asyncio.create_task(node.reconciler.run())
+        node.list_all()
+        node.renew()
+        await settle()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert node.held == ON_ETH0
+
+
+class TestKernelErrors:
+    async def test_a_refused_addition_is_retried_every_second(self, node):
+        node.kernel.refuse("put", errno.EINVAL)
+        node.list_all()
+        node.renew(seconds=100)
+        await settle()
+        assert node.reporter.results[-1] == (frozenset(), False)
+        assert await node.calls_of("put", seconds=5) == 10
+        node.kernel.allow("put")
+        await asyncio.sleep(1)
+        assert node.held == ON_ETH0
+        assert node.reporter.results[-1] == (ON_ETH0, True)
+
+    async def test_a_refused_withdrawal_is_retried_every_second(self, serving):
+        serving.kernel.refuse("remove", errno.EINVAL)
+        serving.store.grant(None)
+        await settle()
+        assert serving.reporter.results[-1][1] is False
+        assert await serving.calls_of("remove", seconds=3) == 6
+        serving.kernel.allow("remove")
+        await asyncio.sleep(1)
+        assert serving.held == set()
+
+    @pytest.mark.parametrize("method", ["addresses", "links"])
+    async def test_interfaces_that_cannot_be_read_end_the_loop(self, method):
+        node = Node()
+        node.list_all()
+        node.kernel.refuse(method, errno.ENOBUFS)
+        with pytest.raises(NetlinkError):
+            await node.reconciler.run()
+
+
+class TestDummyInterface:
+    @pytest.fixture
+    def remote(self, node):
+        made = service_object(pool_type=REMOTE)
+        node.list_all(groups=[group_object("remote")], services=[made])
+        return node
+
+    async def test_it_is_created_for_the_first_remote_address(self, remote):
+        remote.renew()
+        await settle()
+        (dummy,) = [link for link in remote.kernel.present.values() if link.name == "kube-lb0"]
+        assert remote.held == {(dummy.index, VIP4), (dummy.index, VIP6)}
+        # Nobody is behind it.
+        assert remote.announcer.usable[-1] == remote.listener.checked == frozenset()
+
+    async def test_a_refused_creation_is_retried_every_second(self, remote):
+        remote.kernel.refuse("add_dummy", errno.EPERM)
+        remote.renew(seconds=100)
+        await settle()
+        assert await remote.calls_of("add_dummy", seconds=3) == 3
+        assert remote.held == set()
+        remote.kernel.allow("add_dummy")
+        await asyncio.sleep(1)
+        assert len(remote.held) == 2
+
+    async def test_it_is_not_created_without_a_remote_address(self, serving):
+        assert "add_dummy" not in serving.kernel.calls
+
+
+class TestConfiguration:
+    async def test_a_new_configuration_writes_its_subnets_at_once(self, serving):
+        assert serving.renewer.subnets[-1] == ((NET4, NET6), False)
+        serving.store.configs.put(config_object(localInterface="eth0"))
+        await settle()
+        assert ((NET4, NET6), True) in serving.renewer.subnets
+        assert serving.reporter.choices == [SelectorState.CONFIGURED]
+        assert serving.held == ON_ETH0
+
+    async def test_a_configuration_without_this_nodes_interface_withdraws_its_addresses(
+        self, serving
+    ):
+        serving.store.configs.put(config_object(localInterface="eth7"))
+        await settle()
+        assert serving.renewer.subnets[-1][0] == ()
+        assert serving.held == set()
+
+    @pytest.mark.parametrize(
+        ("config", "state"),
+        [
+            (config_object(localInterface="("), SelectorState.INVALID),
+            (
+                {
+                    **config_object(),
+                    "spec": {"nodeSelector": {"matchLabels": {"rack": "1"}}, "local": {}},
+                },
+                SelectorState.DESELECTED,
+            ),
+        ],
+        ids=["invalid", "deselected"],
+    )
+    async def test_a_node_without_a_usable_configuration_announces_nothing(
+        self, serving, config, state
+    ):
+        serving.store.configs.put(config)
+        await settle()
+        assert serving.reporter.choices == [state]
+        assert serving.held == set()
+        assert serving.registry.get_sample_value(
+            "purelb_lbnodeagent_selector_state", {"state": state.value}
+        )
+
+    async def test_the_same_configuration_is_reported_once(self, serving):
+        for _cycle in range(3):
+            serving.store.configs.put(config_object(localInterface="eth0"))
+            serving.store.changed.notify()
+            await settle()
+        assert serving.reporter.choices == [SelectorState.CONFIGURED]
+
+
+class TestLeaving:
+    async def test_all_addresses_are_withdrawn_at_once(self, serving):
+        serving.reconciler.withdraw_all()
+        assert serving.held == set()
+
+    async def test_later_cycles_add_none(self, serving):
+        serving.reconciler.withdraw_all()
+        serving.renew()
+        await settle()
+        assert serving.held == set()
+
+    async def test_the_dummy_interface_is_removed(self, node):
+        made = service_object(pool_type=REMOTE)
+        node.list_all(groups=[group_object("remote")], services=[made])
+        node.renew()
+        await settle()
+        assert len(node.kernel.present) == 2
+        node.reconciler.withdraw_all()
+        assert list(node.kernel.present.values()) == [ETH0]
