@@ -27,6 +27,11 @@ _UNSERVED = {
 _ServiceAddress = tuple[ServiceKey, Address]
 
 
+def _listed(addresses: Iterable[Address]) -> str:
+    """Returns the addresses in numerical order, IPv4 before IPv6."""
+    return ", ".join(map(str, sorted(addresses, key=lambda a: (a.version, int(a)))))
+
+
 class NodeEvents:
     """Records an event for each change; remembers what was reported."""
 
@@ -50,29 +55,31 @@ class NodeEvents:
     def _report_gained(
         self, gained: Iterable[_ServiceAddress], current: dict[_ServiceAddress, VipDecision]
     ) -> None:
-        grouped: dict[tuple[ServiceKey, PoolType, str], list[str]] = defaultdict(list)
+        grouped: dict[tuple[ServiceKey, PoolType, str], list[Address]] = defaultdict(list)
         for key, address in gained:
             decision = current[key, address]
             interface = decision.link.name if decision.link else ""
-            grouped[key, decision.vip.pool_type, interface].append(str(address))
+            grouped[key, decision.vip.pool_type, interface].append(address)
         for (key, pool_type, interface), addresses in grouped.items():
             reason: EventReason = (
                 "AnnouncingLocal" if pool_type is PoolType.LOCAL else "AnnouncingNonLocal"
             )
-            listed = ", ".join(addresses)
-            self._record(key, reason, f"Node {self._node} announces {listed} on {interface}")
+            self._record(
+                key, reason, f"Node {self._node} announces {_listed(addresses)} on {interface}"
+            )
 
     def _report_lost(self, lost: Iterable[_ServiceAddress], decisions: Decisions) -> None:
-        grouped: dict[tuple[ServiceKey, str], list[str]] = defaultdict(list)
+        grouped: dict[tuple[ServiceKey, str], list[Address]] = defaultdict(list)
         for key, address in lost:
             decision = decisions.by_address.get(address)
             reason = decision.reason if decision else Reason.NO_SERVICE
             winner = decision.election.winner if decision else None
             why = f"{reason.value}, {winner} has won" if winner else reason.value
-            grouped[key, why].append(str(address))
+            grouped[key, why].append(address)
         for (key, why), addresses in grouped.items():
-            listed = ", ".join(addresses)
-            self._record(key, "Withdrawn", f"Node {self._node} withdrew {listed} ({why})")
+            self._record(
+                key, "Withdrawn", f"Node {self._node} withdrew {_listed(addresses)} ({why})"
+            )
 
     def _record(
         self, key: ServiceKey, reason: EventReason, message: str, kind: str = "Normal"
