@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A cluster that is a dictionary, and objects to put into it."""
+"""A fake cluster that stores objects in a dictionary, and objects for it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OURS = {
 
 
 def merged(old: Any, patch: Any) -> Any:
-    """What a merge patch (RFC 7386) makes of a value."""
+    """Returns a value with a merge patch (RFC 7386) applied."""
     if not isinstance(patch, dict):
         return patch
     new = dict(old) if isinstance(old, dict) else {}
@@ -47,7 +47,7 @@ def merged(old: Any, patch: Any) -> Any:
 
 
 class FakeCluster:
-    """Applies by replacing what is not bookkeeping; knows namespaces."""
+    """Stores what is applied; refuses objects in a namespace that does not exist."""
 
     def __init__(self, kinds: dict[tuple[str, str], Kind]) -> None:
         self.kinds = kinds
@@ -128,13 +128,13 @@ class FakeCluster:
 
 @pytest.fixture
 def merge() -> Any:
-    """What a merge patch makes of an object."""
+    """Returns the function that applies a merge patch."""
     return merged
 
 
 @pytest.fixture
 def new_cluster() -> Any:
-    """Makes clusters that serve the kinds of PureLB, of both versions."""
+    """Returns a function that makes clusters that serve both versions of PureLB's kinds."""
     return lambda: FakeCluster({**KINDS, **OURS})
 
 
@@ -145,7 +145,7 @@ def cluster() -> FakeCluster:
 
 @pytest.fixture
 def purelb_cluster() -> FakeCluster:
-    """One that serves the kinds of PureLB and has the namespace for them."""
+    """A cluster that serves PureLB's kinds and has the namespace purelb-system."""
     made = FakeCluster({**KINDS, **OURS})
     made.stored["namespaces", None, "purelb-system"] = {}
     return made

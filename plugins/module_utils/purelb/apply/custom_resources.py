@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, Optional, Tuple, TypeVar
 
+from ..audit import cluster_reader
 from ..core import names
 from ..core.api import custom_resources, validation
 from ..core.errors import ObjectError
-from ..core.model import ServiceGroup
 from ..module import specs
 from ..module.errors import ClusterError
 from ..module.fields import fields_of, option_path
@@ -35,7 +35,9 @@ def manage_service_group(cluster: Cluster, params: Params, check_mode: bool) -> 
     if params["state"] == "absent":
         return _remove(cluster, body, params, check_mode=check_mode)
     group = _checked(validation.check_group, body)
-    warnings = list(validation.group_warnings(group, _others(cluster, body, _group_or_none)))
+    # An invalid object of somebody else is not an error of this task.
+    others = _others(cluster, body, cluster_reader.valid_group)
+    warnings = list(validation.group_warnings(group, others))
     outcome = _applier(cluster, params, check_mode=check_mode).apply([body])[0]
     if params["wait"] and not check_mode:
         outcome = _accepted(cluster, outcome, timeout=params["wait_timeout"])
@@ -71,14 +73,6 @@ def _checked(check: Callable[[Object], T], body: Object) -> T:
         return check(body)
     except ObjectError as error:
         raise ObjectError(error.where, option_path(error.field), error.problem) from error
-
-
-def _group_or_none(body: Object) -> Optional[ServiceGroup]:
-    """Returns the group, or None if it is invalid: an error in another group is not this task's."""
-    try:
-        return custom_resources.service_group_of(body)
-    except ObjectError:
-        return None
 
 
 def _others(cluster: Cluster, body: Object, convert: Callable[[Object], Optional[T]]) -> List[T]:

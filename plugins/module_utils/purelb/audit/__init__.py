@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Collects what an audit judges: from the API server, from the kernels, from the segment.
+"""Collects the input of an audit: from the API server, the kernels of the nodes, and the segment.
 
-Reads only. What is wrong is decided in core/audit.
+Read-only. core/audit decides what is wrong.
 """

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reads what an audit needs. A few list permissions suffice, and nothing is ever written."""
+"""Reads what an audit needs. Needs a few list permissions only, and writes nothing."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ..core.node import configuration
 from ..module.kube import Cluster, Kind, Object
 from .parallel import parallel_map
 
-# So many digests take a third of a second, which is worth a second process.
-_MUCH = 1_000_000
+# Number of digests (Leases x Services) that takes a third of a second: worth more processes.
+_PARALLEL_DIGESTS = 1_000_000
 LEASES = Kind("coordination.k8s.io", "v1", "leases", namespaced=True)
 SERVICES = Kind("", "v1", "services", namespaced=True)
 NODES = Kind("", "v1", "nodes", namespaced=False)
@@ -35,14 +35,14 @@ LOCKS = {
 
 def lease_info(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Dict[str, Any]:  # noqa: ARG001, FBT001 - reading is the same in check mode
     """The work of the module purelb_lease_info."""
-    # Services first: they may be many, and a Lease ages while they are read.
+    # Leases last (in read_report): they age while thousands of Services are read.
     services = read_services(cluster)
     known = read_nodes(cluster)
     report = read_report(cluster, services, known, namespace=params["namespace"])
     found = read_locks(cluster, params["leader_locks"], namespace=params["namespace"])
     report = report.with_findings(lock_findings.lock_findings(found))
-    shown = [locks.lock_dict(lock) for lock in found]
-    return {"changed": False, **audit.as_dict(report), "leader_locks": shown}
+    leader_locks = [locks.lock_dict(lock) for lock in found]
+    return {"changed": False, **audit.as_dict(report), "leader_locks": leader_locks}
 
 
 def read_report(
@@ -53,30 +53,32 @@ def read_report(
     namespace: str,
     groups: Sequence[model.ServiceGroup] = (),
 ) -> audit.Report:
-    """The audit of these Services; the Leases are read last."""
-    # Only where they matter: they are the most numerous, and need a permission of their own.
-    ready = read_endpoints(cluster) if any(map(_asks_endpoints, services)) else None
+    """Returns the audit of these Services; reads the Leases last."""
+    # EndpointSlices only if needed: they are the most numerous and need another permission.
+    ready = read_endpoints(cluster) if any(map(_needs_endpoints, services)) else None
     leases = read_leases(cluster, namespace=namespace)
-    is_much = len(leases) * len(services) >= _MUCH
+    is_large = len(leases) * len(services) >= _PARALLEL_DIGESTS
     return audit.audit(
         leases,
         services,
         wall_time=time.time(),
-        drained={one.name: one.uid for one in known if draining.draining_taint(one.taints)},
+        drained={node.name: node.uid for node in known if draining.draining_taint(node.taints)},
         endpoints=ready,
         groups=groups,
-        parallel_map=parallel_map if is_much else map,
+        parallel_map=parallel_map if is_large else map,
     )
 
 
-def _asks_endpoints(service: model.Service) -> bool:
-    """Whether it may matter where a Service's ready endpoints are."""
-    is_spread = service.is_external_local and service.pool_type is not model.PoolType.LOCAL
-    return service.allocated_by_us and (service.has_affinity or is_spread)
+def _needs_endpoints(service: model.Service) -> bool:
+    """Whether the nodes of a Service's ready endpoints may affect its election."""
+    needs_local_endpoint = (
+        service.is_external_local and service.pool_type is not model.PoolType.LOCAL
+    )
+    return service.allocated_by_us and (service.has_affinity or needs_local_endpoint)
 
 
 def read_leases(cluster: Cluster, *, namespace: str) -> List[model.Lease]:
-    """The node Leases of the installation in a namespace."""
+    """Returns the node Leases in a namespace."""
     labels = ",".join(f"{key}={value}" for key, value in names.LEASE_LABELS.items())
     found = cluster.read_all(
         LEASES, namespace=namespace, convert=codec.lease_of, labelSelector=labels
@@ -85,60 +87,61 @@ def read_leases(cluster: Cluster, *, namespace: str) -> List[model.Lease]:
 
 
 def read_locks(
-    cluster: Cluster, asked: Optional[Sequence[Mapping[str, Any]]], *, namespace: str
+    cluster: Cluster, wanted: Optional[Sequence[Mapping[str, Any]]], *, namespace: str
 ) -> List[locks.LockReport]:
-    """The leader locks that are asked for, or that of the allocator."""
-    allocators: Mapping[str, Any] = {"kind": "Lease", "namespace": None, "name": names.LEADER_LEASE}
-    return [
-        _read_lock(cluster, locks.LockName(one["kind"], one["namespace"] or namespace, one["name"]))
-        for one in asked or (allocators,)
-    ]
+    """Returns the given leader locks, by default that of the allocator."""
+    default: Mapping[str, Any] = {"kind": "Lease", "namespace": None, "name": names.LEADER_LEASE}
+    lock_names = (
+        locks.LockName(lock["kind"], lock["namespace"] or namespace, lock["name"])
+        for lock in wanted or (default,)
+    )
+    return [_read_lock(cluster, name) for name in lock_names]
 
 
 def _read_lock(cluster: Cluster, name: locks.LockName) -> locks.LockReport:
-    # By a list of one, which needs no other permission than the lists of everything else.
-    only = f"metadata.name={name.name}"
+    # As a list, so that the verb list suffices for everything.
+    selector = f"metadata.name={name.name}"
     found = cluster.read_all(
-        LOCKS[name.kind], namespace=name.namespace, convert=dict, fieldSelector=only
+        LOCKS[name.kind], namespace=name.namespace, convert=dict, fieldSelector=selector
     )
     return locks.assess_lock(name, found[0] if found else None, wall_time=time.time())
 
 
 def read_services(cluster: Cluster) -> List[model.Service]:
-    """Every Service of type LoadBalancer; only the records stay in memory, not the JSON."""
+    """Returns every Service of type LoadBalancer; keeps the records, not the JSON."""
     return cluster.read_all(
         SERVICES, convert=codec.service_of, fieldSelector="spec.type=LoadBalancer"
     )
 
 
 def read_nodes(cluster: Cluster) -> List[draining.NodeInfo]:
-    """Every Node."""
+    """Returns every Node."""
     return cluster.read_all(NODES, convert=nodes.node_info_of)
 
 
 def read_groups(cluster: Cluster, *, namespace: str) -> List[model.ServiceGroup]:
-    """The ServiceGroups that have ranges of their own; of others only the Services tell."""
-    found = cluster.read_all(GROUPS, namespace=namespace, convert=_group_of)
+    """Returns the valid ServiceGroups; the allocator reports invalid ones."""
+    found = cluster.read_all(GROUPS, namespace=namespace, convert=valid_group)
     return [group for group in found if group is not None]
 
 
-def _group_of(body: Object) -> Optional[model.ServiceGroup]:
+def valid_group(body: Object) -> Optional[model.ServiceGroup]:
+    """Returns the record of a ServiceGroup, or None if it is invalid."""
     try:
         return custom_resources.service_group_of(body)
     except ObjectError:
-        # The allocator tells of it, and gives out nothing.
         return None
 
 
 def read_configs(cluster: Cluster, *, namespace: str) -> List[configuration.NodeConfig]:
-    """The LBNodeAgent objects."""
+    """Returns the LBNodeAgents."""
     return cluster.read_all(CONFIGS, namespace=namespace, convert=custom_resources.node_config_of)
 
 
 def read_endpoints(cluster: Cluster) -> Mapping[model.ServiceKey, FrozenSet[str]]:
-    """Nodes with a ready endpoint of each Service."""
+    """Returns the nodes with a ready endpoint, for each Service."""
     index = endpoints.EndpointIndex()
     found = cluster.read_all(SLICES, convert=codec.endpoint_slice_of)
-    # Nobody asks for one of them: any key will do.
-    index.change({model.ServiceKey("", str(i)): one for i, one in enumerate(found)})
+    # The index never has to find a slice again, so any unique key works.
+    index.change({model.ServiceKey("", str(i)): each for i, each in enumerate(found)})
     return index.nodes

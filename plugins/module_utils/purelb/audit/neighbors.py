@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Asks a segment who has an address, and collects everybody who answers.
+"""Resolves addresses on a segment and collects the MAC addresses of all hosts that reply.
 
-Asks as any client asks, by an ARP request or a neighbour solicitation with an address of its own.
-A probe without a sender would do for IPv4, but a host that is just taking an IPv6 address would
-take it for another one that wants the same address, and give up.
+Sends what any client sends: ARP requests or neighbour solicitations with an own source address.
+An IPv6 solicitation without a source address would be taken for duplicate address detection: a
+host that is just adding the address would give it up (RFC 4862, 5.4.3).
 The only file that imports scapy.
 """
 
@@ -37,15 +37,15 @@ except ImportError:
 
 _BROADCAST = "ff:ff:ff:ff:ff:ff"
 _SOLICITED_NODE = IPv6Address("ff02::1:ff00:0")
-# More at once would overrun the buffers of small switches, and our own.
+# Frames in a burst, and seconds between two: more would overrun the buffers of small switches.
 _BURST, _PAUSE = 50, 0.005
-_NOT_ROUTED = ("0.0.0.0", "::")  # noqa: S104 - what scapy calls a next hop that there is none
+_NOT_ROUTED = ("0.0.0.0", "::")  # noqa: S104 - scapy's next hop for a directly connected address
 
 Claims = Dict[Address, Set[bytes]]
 
 
-class Place(NamedTuple):
-    """An interface to ask by, and the own addresses on it."""
+class QueryInterface(NamedTuple):
+    """An interface to send requests on, and its own addresses."""
 
     name: str
     mac: bytes
@@ -55,17 +55,19 @@ class Place(NamedTuple):
 def neighbor_info(params: Mapping[str, Any]) -> Dict[str, Any]:
     """The work of the module purelb_neighbor_info."""
     if params["count"] < 1 or params["timeout"] <= 0:
-        raise SettingError("timeout and count must be more than 0, or nobody is asked")
+        raise SettingError("timeout and count must be greater than 0")
     vips = [_parse(text) for text in params["vips"]]
-    here = {one.name: one for one in interfaces()}
-    by_place: Dict[str, List[Address]] = defaultdict(list)
+    here = {interface.name: interface for interface in interfaces()}
+    by_interface: Dict[str, List[Address]] = defaultdict(list)
     for vip in vips:
-        by_place[params["interface"] or _interface_to(vip)].append(vip)
-    places = {name: _place(here, name) for name in by_place}
+        by_interface[params["interface"] or _interface_to(vip)].append(vip)
+    used = {name: _query_interface(here, name) for name in by_interface}
     claims: Claims = {}
-    for name, asked in by_place.items():
-        claims.update(ask(places[name], asked, seconds=params["timeout"], times=params["count"]))
-    own = {held.address for one in here.values() for held in one.addresses}
+    for name, addresses in by_interface.items():
+        claims.update(
+            query(used[name], addresses, seconds=params["timeout"], times=params["count"])
+        )
+    own = {held.address for interface in here.values() for held in interface.addresses}
     answers = [
         {
             "address": str(vip),
@@ -74,8 +76,8 @@ def neighbor_info(params: Mapping[str, Any]) -> Dict[str, Any]:
             "macs": sorted(map(format_mac, claims[vip])),
             "own": vip in own,
         }
-        for name, asked in by_place.items()
-        for vip in asked
+        for name, addresses in by_interface.items()
+        for vip in addresses
     ]
     return {"changed": False, "answers": answers}
 
@@ -83,12 +85,12 @@ def neighbor_info(params: Mapping[str, Any]) -> Dict[str, Any]:
 def _parse(text: str) -> Address:
     try:
         return parse_address(text)
-    except ValueError as problem:
-        raise SettingError(f"vips: {text!r} is not an address ({problem})") from problem
+    except ValueError as error:
+        raise SettingError(f"vips: {text!r} is not an address ({error})") from error
 
 
 def _interface_to(vip: Address) -> str:
-    """The interface behind which the kernel looks for the address itself."""
+    """Returns the interface of a directly connected address; PureLBError if there is none."""
     routes = conf.route if isinstance(vip, IPv4Address) else conf.route6
     name, _own, gateway = routes.route(str(vip))
     if gateway not in _NOT_ROUTED or str(name) == str(conf.loopback_name):
@@ -99,65 +101,67 @@ def _interface_to(vip: Address) -> str:
     return str(name)
 
 
-def _place(here: Mapping[str, Interface], name: str) -> Place:
-    one = here.get(name)
-    if one is None or not one.is_up:
-        state = "is not there" if one is None else "is down"
+def _query_interface(here: Mapping[str, Interface], name: str) -> QueryInterface:
+    interface = here.get(name)
+    if interface is None or not interface.is_up:
+        state = "does not exist" if interface is None else "is down"
         up = ", ".join(sorted(other.name for other in here.values() if other.is_up))
-        raise PureLBError(f"interface: {name} {state}; up are: {up}")
-    return Place(name, one.mac, tuple(held.address for held in one.addresses))
+        raise PureLBError(f"interface: {name} {state}; these are up: {up}")
+    own = tuple(held.address for held in interface.addresses)
+    return QueryInterface(name, interface.mac, own)
 
 
-def ask(place: Place, vips: Iterable[Address], *, seconds: float, times: int) -> Claims:
-    """Ask for each address so many times, evenly spread; who answered until the time is over."""
+def query(
+    interface: QueryInterface, vips: Iterable[Address], *, seconds: float, times: int
+) -> Claims:
+    """Send `times` requests for each address within `seconds`; returns the MACs that replied."""
     claims: Claims = {vip: set() for vip in vips}
-    frames = [build_question(place, vip) for vip in claims]
+    frames = [build_request(interface, vip) for vip in claims]
     try:
-        # Answers come to our own address: no need to hear what is for others.
-        segment = conf.L2socket(iface=place.name, promisc=False)
-    except OSError as problem:
-        raise _refused(place.name, problem) from problem
+        # Replies are sent to our own MAC address, so promiscuous mode is not needed.
+        segment = conf.L2socket(iface=interface.name, promisc=False)
+    except OSError as error:
+        raise _socket_error(interface.name, error) from error
     try:
         for _round in range(times):
             end = time.monotonic() + seconds / times
             for number, frame in enumerate(frames, start=1):
                 segment.send(frame)
                 if number % _BURST == 0:
-                    _listen(segment, place, claims, until=time.monotonic() + _PAUSE)
-            _listen(segment, place, claims, until=end)
+                    _listen(segment, interface, claims, until=time.monotonic() + _PAUSE)
+            _listen(segment, interface, claims, until=end)
     finally:
         segment.close()
     return claims
 
 
-def _listen(segment: Any, place: Place, claims: Claims, *, until: float) -> None:
-    """Take the frames as bytes: to dissect each one of a busy segment would lose answers."""
+def _listen(segment: Any, interface: QueryInterface, claims: Claims, *, until: float) -> None:
+    """Record replies until a time; frames stay bytes, as scapy is too slow to dissect all."""
     while select([segment.ins], [], [], max(0.0, until - time.monotonic()))[0]:
         _kind, frame, _when = segment.recv_raw()
         if frame:
-            heard(frame, place.mac, claims)
+            record_reply(frame, interface.mac, claims)
 
 
-def _refused(name: str, problem: OSError) -> PureLBError:
-    if isinstance(problem, PermissionError):
+def _socket_error(name: str, error: OSError) -> PureLBError:
+    if isinstance(error, PermissionError):
         return PureLBError(
             "not allowed to send and receive frames: run purelb_neighbor_info as root "
-            "(become: true), "
-            "or with the capability NET_RAW"
+            "(become: true), or with the capability NET_RAW"
         )
-    return PureLBError(f"cannot use the interface {name}: {problem}")
+    return PureLBError(f"cannot use the interface {name}: {error}")
 
 
-def build_question(place: Place, vip: Address) -> Any:
-    """The frame by which a client asks who has an address."""
-    mac, source = format_mac(place.mac), _source(place, vip)
+def build_request(interface: QueryInterface, vip: Address) -> Any:
+    """Returns the frame with which a client resolves an address."""
+    mac, source = format_mac(interface.mac), _source(interface, vip)
     if isinstance(vip, IPv4Address):
-        # Without an own address it is a probe (RFC 5227, 2.1.1), which hosts answer, too.
-        question = ARP(op="who-has", hwsrc=mac, psrc=source or "0.0.0.0", pdst=str(vip))  # noqa: S104
-        return Ether(src=mac, dst=_BROADCAST) / question
+        # Without an own address it is an ARP probe (RFC 5227, 2.1.1), which hosts answer, too.
+        request = ARP(op="who-has", hwsrc=mac, psrc=source or "0.0.0.0", pdst=str(vip))  # noqa: S104
+        return Ether(src=mac, dst=_BROADCAST) / request
     if source is None:
         raise PureLBError(
-            f"{place.name} has no IPv6 address to ask for {vip} from: bring IPv6 up on it, or name "
+            f"{interface.name} has no IPv6 source address for {vip}: enable IPv6 on it, or name "
             "another interface"
         )
     group = IPv6Address(_SOLICITED_NODE.packed[:13] + vip.packed[13:])
@@ -169,16 +173,16 @@ def build_question(place: Place, vip: Address) -> Any:
     )
 
 
-def _source(place: Place, vip: Address) -> Optional[str]:
-    """An own address of the family, of IPv6 the link-local one if there is one."""
-    of_family = [one for one in place.addresses if one.version == vip.version and one != vip]
+def _source(interface: QueryInterface, vip: Address) -> Optional[str]:
+    """Returns an own address of the family, for IPv6 preferably link-local, or None."""
+    of_family = [own for own in interface.addresses if own.version == vip.version and own != vip]
     is_v6 = isinstance(vip, IPv6Address)
-    of_family.sort(key=lambda one: one.is_link_local is not is_v6)
+    of_family.sort(key=lambda own: own.is_link_local is not is_v6)
     return str(of_family[0]) if of_family else None
 
 
-def heard(frame: bytes, own: bytes, claims: Claims) -> None:
-    """Note who answers us; what is for everybody is an announcement and answers nobody."""
+def record_reply(frame: bytes, own: bytes, claims: Claims) -> None:
+    """Record the sender of a frame to our own MAC; a broadcast is an announcement, no reply."""
     claim = parse_claim(frame) if frame[:6] == own else None
     if claim is not None and claim.address in claims:
         claims[claim.address].add(claim.mac)

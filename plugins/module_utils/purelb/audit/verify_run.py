@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Brings together what the cluster says and what was seen, for the module purelb_verify."""
+"""Combines the state of the cluster with the observations, for the module purelb_verify."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from . import cluster_reader
 from .vip_info import mac_of, observation_of
 
 _METRICS_TIMEOUT = 2
-# Most of them answer at once; those that do not are waited for together.
+# Threads, so that the timeouts of silent nodes pass concurrently.
 _WORKERS = 64
-# What was seen may be a megabyte, which Ansible would otherwise get back with the options.
-_SEEN = frozenset({"nodes", "answers"})
+# Options of up to a megabyte, which the result must not repeat as `invocation`.
+_LARGE_OPTIONS = frozenset({"nodes", "answers"})
 _COUNTED = {"error": (Severity.ERROR,), "warning": tuple(Severity), "never": ()}
 
 
 def verification(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Dict[str, Any]:  # noqa: ARG001, FBT001 - reading is the same in check mode
     """The work of the module purelb_verify."""
-    # First of all, as it may be refused: what was seen is read without asking anybody.
+    # First, as invalid observations are an error, and parsing them needs no request.
     observations = tuple(observation_of(node, seen) for node, seen in params["nodes"].items())
     answers = answers_of(params["answers"])
     namespace = params["namespace"]
@@ -45,95 +45,96 @@ def verification(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> 
     report = cluster_reader.read_report(
         cluster, services, known, namespace=namespace, groups=groups
     )
-    leads = cluster_reader.read_locks(cluster, None, namespace=namespace)
-    report = report.with_findings(lock_findings(leads))
+    leader_locks = cluster_reader.read_locks(cluster, None, namespace=namespace)
+    report = report.with_findings(lock_findings(leader_locks))
     evidence = Evidence(
         observations=observations,
         answers=answers,
         groups=tuple(groups),
         configs=tuple(configs),
-        labels={one.name: one.labels for one in known},
-        known=frozenset().union(*(one.addresses for one in known)),
+        labels={node.name: node.labels for node in known},
+        known=frozenset().union(*(node.addresses for node in known)),
         unread=params["unread"],
         silent=silent_nodes(report, known, params),
     )
     found = verify(report, evidence)
-    asked = {name: value for name, value in params.items() if name not in _SEEN}
+    options = {name: value for name, value in params.items() if name not in _LARGE_OPTIONS}
     return {
         "changed": False,
         **as_dict(report, found, answers),
         **outcome(found, params),
-        "invocation": {"module_args": asked},
+        "invocation": {"module_args": options},
     }
 
 
 def answers_of(results: Iterable[Mapping[str, Any]]) -> Tuple[NeighborReply, ...]:
-    """What purelb_neighbor_info heard; of several hosts that were asked, all of it together."""
+    """Returns the results of purelb_neighbor_info, merged over all hosts that sent requests."""
     macs: Dict[Address, Tuple[bytes, ...]] = {}
     own: Dict[Address, bool] = {}
     try:
-        for one in results:
-            address = parse_address(one["address"])
-            heard = (*macs.get(address, ()), *map(mac_of, one["macs"]))
+        for result in results:
+            address = parse_address(result["address"])
+            heard = (*macs.get(address, ()), *map(mac_of, result["macs"]))
             macs[address] = tuple(sorted(set(heard)))
-            own[address] = own.get(address, False) or bool(one["own"])
-    except (KeyError, TypeError, ValueError, AttributeError) as problem:
+            own[address] = own.get(address, False) or bool(result["own"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise PureLBError(
-            f"answers: is not what purelb_neighbor_info returns as answers ({problem!r})"
-        ) from problem
+            f"answers: is not what purelb_neighbor_info returns as answers ({error!r})"
+        ) from error
     return tuple(NeighborReply(address, macs[address], own[address]) for address in macs)
 
 
 def silent_nodes(
     report: audit.Report, known: Iterable[NodeInfo], params: Mapping[str, Any]
 ) -> Dict[str, str]:
-    """Why the metrics of nodes with a live Lease cannot be read, if that is asked for."""
+    """Returns why metrics cannot be read, by node with a live Lease; empty unless requested."""
     if not params["check_metrics"]:
         return {}
-    live = {one.lease.node for one in report.leases if one.is_live}
-    asked = [one for one in known if one.name in live]
+    live = {lease.lease.node for lease in report.leases if lease.is_live}
+    nodes = [node for node in known if node.name in live]
     with ThreadPoolExecutor(_WORKERS) as pool:
-        causes = pool.map(lambda one: _silence(one, params["metrics_port"]), asked)
-        return {one.name: cause for one, cause in zip(asked, causes) if cause}  # noqa: B905 - equally long, and Python 3.9
+        causes = pool.map(lambda node: _silence(node, params["metrics_port"]), nodes)
+        return {node.name: cause for node, cause in zip(nodes, causes) if cause}  # noqa: B905 - equally long, and Python 3.9
 
 
 def _silence(node: NodeInfo, port: int) -> Optional[str]:
-    """Why no address of a node answers for its metrics; None if one does."""
+    """Returns why no address of a node serves metrics; None if one does."""
     causes: List[str] = []
     for address in sorted(node.addresses, key=lambda a: (a.version, int(a))):
-        problem = _metrics_problem(address, port)
-        if problem is None:
+        cause = _metrics_failure(address, port)
+        if cause is None:
             return None
         host = f"[{address}]" if isinstance(address, IPv6Address) else str(address)
-        causes.append(f"http://{host}:{port}/metrics: {problem}")
+        causes.append(f"http://{host}:{port}/metrics: {cause}")
     return "; ".join(causes) or "its Node has no address to read metrics from"
 
 
-def _metrics_problem(address: Address, port: int) -> Optional[str]:
-    # Not by Ansible's own client: importing it takes longer than to verify a small cluster.
+def _metrics_failure(address: Address, port: int) -> Optional[str]:
+    # Not with Ansible's client: importing it takes longer than verifying a small cluster.
     connection = HTTPConnection(str(address), port, timeout=_METRICS_TIMEOUT)
     with closing(connection):
         try:
             connection.request("GET", "/metrics")
             status = connection.getresponse().status
-        except (OSError, HTTPException) as problem:
-            return str(problem)
+        except (OSError, HTTPException) as error:
+            return str(error)
     return None if status == OK else f"HTTP status {status}"
 
 
 def outcome(found: Verification, params: Mapping[str, Any]) -> Dict[str, Any]:
-    """How many findings there are, and whether they make the module fail."""
+    """Returns the counts of findings, and a failure if `fail_on` says so."""
     counts = {
-        severity: sum(one.severity is severity for one in found.findings) for severity in Severity
+        severity: sum(finding.severity is severity for finding in found.findings)
+        for severity in Severity
     }
     result: Dict[str, Any] = {f"{severity.value}_count": n for severity, n in counts.items()}
-    counted = [one for one in found.findings if one.severity in _COUNTED[params["fail_on"]]]
+    counted = [each for each in found.findings if each.severity in _COUNTED[params["fail_on"]]]
     if counted:
         first = counted[0]
         result["failed"] = True
         result["msg"] = (
             f"{counts[Severity.ERROR]} errors and {counts[Severity.WARNING]} warnings; the first: "
-            f"{first.code}: {first.object}: {first.message}. What to do: {first.remediation}"
+            f"{first.code}: {first.object}: {first.message}. Remediation: {first.remediation}"
         )
     return result
 
@@ -141,16 +142,16 @@ def outcome(found: Verification, params: Mapping[str, Any]) -> Dict[str, Any]:
 def as_dict(
     report: audit.Report, found: Verification, answers: Sequence[NeighborReply]
 ) -> Dict[str, Any]:
-    """The audit's report with who holds and who answers for each address."""
-    heard = {one.address: one for one in answers}
+    """Returns the audit's report with holders and replying MACs of each address."""
+    replies = {reply.address: reply for reply in answers}
     result = audit.as_dict(report)
     for entry, vip in zip(result["vips"], report.vips):  # noqa: B905 - equally long, and Python 3.9
         address = vip.vip.address
         entry["holders"] = [
-            {"node": one.node, "interface": one.link.name, "mac": format_mac(one.link.mac)}
-            for one in found.holdings.get(address, ())
+            {"node": held.node, "interface": held.link.name, "mac": format_mac(held.link.mac)}
+            for held in found.holdings.get(address, ())
         ]
-        answer = heard.get(address)
-        entry["macs"] = None if answer is None else list(map(format_mac, answer.macs))
-    result["findings"] = [finding_dict(one) for one in found.findings]
+        reply = replies.get(address)
+        entry["macs"] = None if reply is None else list(map(format_mac, reply.macs))
+    result["findings"] = [finding_dict(finding) for finding in found.findings]
     return result

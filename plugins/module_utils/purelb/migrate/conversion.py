@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import Any, Dict, List, Tuple
 
 from ..audit import cluster_reader
-from ..core import addresses, names
+from ..core import addresses
 from ..core.api import codec
 from ..core.errors import SettingError
 from ..core.migration import replacements
 from ..core.model import Network
 from ..module.kube import Cluster, Object
-from ..module.manifests import without_managed_fields
+from .reader import API_V1, read_configuration
 
 
 def is_offline(params: Dict[str, Any]) -> bool:
@@ -31,22 +31,11 @@ def offline(params: Dict[str, Any]) -> Dict[str, Any]:
 def info(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Dict[str, Any]:  # noqa: ARG001, FBT001 - reading is the same in check mode
     """The work of the module purelb_convert."""
     given = params["definitions"]
-    bodies = _read_v1(cluster, params["namespace"]) if given is None else given
+    bodies = given
+    if given is None:
+        bodies = read_configuration(cluster, API_V1, namespace=params["namespace"])
     subnets, source = _subnets(cluster, bodies, params)
     return _result(bodies, params, subnets, source=source)
-
-
-def _read_v1(cluster: Cluster, namespace: str) -> List[Object]:
-    api_version = f"{names.API_GROUP}/{names.OLD_API_VERSION}"
-    found: List[Object] = []
-    for name in ("ServiceGroup", "LBNodeAgent"):
-        kind = cluster.kind(api_version, name)
-        if kind is not None:
-            # The items of a list come without apiVersion and kind.
-            head = {"apiVersion": api_version, "kind": name}
-            objects = cluster.read_all(kind, namespace=namespace, convert=without_managed_fields)
-            found.extend({**head, **body} for body in objects)
-    return found
 
 
 def _subnets(

@@ -14,8 +14,9 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, Iterable, List, Mapping, Optional
 
+from ..audit.cluster_reader import valid_group
 from ..core import names
-from ..core.api import codec, custom_resources
+from ..core.api import codec
 from ..core.errors import ObjectError
 from ..core.model import Address, PoolType, ServiceGroup
 from ..module.manifests import Object, changes, clean
@@ -81,14 +82,8 @@ def pool_type_patch(service: Object, groups: Iterable[ServiceGroup]) -> Object:
 
 def readable_groups(bodies: Iterable[Object]) -> List[ServiceGroup]:
     """Returns the valid ServiceGroups among v2 objects."""
-    found = []
-    for body in bodies:
-        if body["kind"] == "ServiceGroup":
-            try:
-                found.append(custom_resources.service_group_of(body))
-            except ObjectError:
-                continue  # no address is allocated from it, and the allocator reports why
-    return found
+    groups = (valid_group(body) for body in bodies if body["kind"] == "ServiceGroup")
+    return [group for group in groups if group is not None]
 
 
 def release_patch(service: Object) -> Object:

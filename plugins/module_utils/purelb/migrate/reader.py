@@ -10,6 +10,7 @@ from typing import List, Optional, Tuple
 from ..core import names
 from ..module.errors import ClusterError
 from ..module.kube import Cluster, Kind, Object
+from ..module.manifests import without_managed_fields
 
 API_V1 = f"{names.API_GROUP}/{names.OLD_API_VERSION}"
 API_V2 = f"{names.API_GROUP}/{names.API_VERSION}"
@@ -29,6 +30,25 @@ def program_reference(program: Program, namespace: str) -> Object:
     kind, name = program
     meta = {"name": name, "namespace": namespace}
     return {"apiVersion": "apps/v1", "kind": kind, "metadata": meta}
+
+
+def read_configuration(
+    cluster: Cluster, api_version: str, *, namespace: Optional[str]
+) -> List[Object]:
+    """Returns ServiceGroups and LBNodeAgents of a version; none if it is not served."""
+    found: List[Object] = []
+    for name in CONFIGURATION_KINDS:
+        kind = cluster.kind(api_version, name)
+        if kind is not None:
+            head = {"apiVersion": api_version, "kind": name}
+            found += _list(cluster, head, kind, namespace=namespace)
+    return found
+
+
+def _list(cluster: Cluster, head: Object, kind: Kind, *, namespace: Optional[str]) -> List[Object]:
+    # The items of a list come without apiVersion and kind.
+    found = cluster.read_all(kind, namespace=namespace, convert=without_managed_fields)
+    return [{**head, **obj} for obj in found]
 
 
 class MigrationReader:
@@ -67,17 +87,17 @@ class MigrationReader:
 
     def v1_configuration(self) -> List[Object]:
         """Returns ServiceGroups and LBNodeAgents of every namespace but v2's, read as v1."""
-        found = self._configuration(API_V1, namespace=None)
+        found = read_configuration(self._cluster, API_V1, namespace=None)
         return [obj for obj in found if obj["metadata"]["namespace"] != self._target]
 
     def v2_configuration(self) -> List[Object]:
         """Returns ServiceGroups and LBNodeAgents of v2's namespace, read as v2."""
-        return self._configuration(API_V2, namespace=self._target)
+        return read_configuration(self._cluster, API_V2, namespace=self._target)
 
     def services(self) -> List[Object]:
         """Returns every Service of the cluster."""
         head = {"apiVersion": "v1", "kind": "Service"}
-        return self._list(head, self.kind(head), namespace=None)
+        return _list(self._cluster, head, self.kind(head), namespace=None)
 
     def everything(self) -> List[Object]:
         """Returns all objects that a migration changes."""
@@ -94,17 +114,3 @@ class MigrationReader:
             _PODS, namespace=self._origin, convert=dict, labelSelector=selector
         )
         return [{"kind": "Pod", **pod} for pod in found]
-
-    def _configuration(self, api_version: str, *, namespace: Optional[str]) -> List[Object]:
-        found: List[Object] = []
-        for name in CONFIGURATION_KINDS:
-            kind = self._cluster.kind(api_version, name)
-            if kind is not None:
-                head = {"apiVersion": api_version, "kind": name}
-                found += self._list(head, kind, namespace=namespace)
-        return found
-
-    def _list(self, head: Object, kind: Kind, *, namespace: Optional[str]) -> List[Object]:
-        # The items of a list come without apiVersion and kind.
-        found = self._cluster.read_all(kind, namespace=namespace, convert=dict)
-        return [{**head, **obj} for obj in found]

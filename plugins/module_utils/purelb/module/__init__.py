@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""What every module needs: its options, the client of the API server, and how it ends.
+"""What every module needs: argument specs, the client of the API server, results and errors.
 
-The only package that imports the Kubernetes client. Knows no object of PureLB but its options.
+The only package that imports the Kubernetes client. Of PureLB's objects it knows only the options.
 """

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Argument specifications in small pieces that modules join with `merge`.
+"""Argument specs in small parts that modules join with `merge`.
 
-Each piece has its text in plugins/doc_fragments under the same name.
+Each part is documented in plugins/doc_fragments under the same name.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class ArgumentSpec:
     required_if: Tuple[Tuple[Any, ...], ...] = ()
 
     def merge(self, other: ArgumentSpec) -> ArgumentSpec:
-        """Both pieces in one; an option that both have is a mistake of ours."""
+        """Returns both parts in one; ValueError if both define an option."""
         twice = self.options.keys() & other.options.keys()
         if twice:
-            raise ValueError(f"options described twice: {', '.join(sorted(twice))}")
+            raise ValueError(f"options defined twice: {', '.join(sorted(twice))}")
         return ArgumentSpec(
             {**self.options, **other.options},
             self.mutually_exclusive + other.mutually_exclusive,
@@ -38,7 +38,7 @@ class ArgumentSpec:
         )
 
     def arguments(self) -> Dict[str, Any]:
-        """Keyword arguments for AnsibleModule."""
+        """Returns keyword arguments for AnsibleModule."""
         return {
             "argument_spec": self.options,
             "mutually_exclusive": _lists(self.mutually_exclusive),
@@ -48,7 +48,7 @@ class ArgumentSpec:
 
 
 def connection() -> ArgumentSpec:
-    """How to reach the cluster (fragment `connection`)."""
+    """Returns the options of the connection to the cluster (fragment `connection`)."""
     return ArgumentSpec(
         {
             "kubeconfig": _option("path", "K8S_AUTH_KUBECONFIG", "KUBECONFIG"),
@@ -58,7 +58,7 @@ def connection() -> ArgumentSpec:
             "ca_cert": _option("path", "K8S_AUTH_SSL_CA_CERT"),
             "validate_certs": _option("bool", "K8S_AUTH_VERIFY_SSL"),
             "client_cert": _option("path", "K8S_AUTH_CERT_FILE"),
-            # The path of a key is no secret; what is in the file never gets near the log.
+            # The path is no secret, and the content of the file is never logged.
             "client_key": {**_option("path", "K8S_AUTH_KEY_FILE"), "no_log": False},
         },
         required_together=(("client_cert", "client_key"),),
@@ -66,12 +66,12 @@ def connection() -> ArgumentSpec:
 
 
 def namespace() -> ArgumentSpec:
-    """Where PureLB is installed (fragment `namespace`)."""
+    """Returns the option for the namespace of PureLB (fragment `namespace`)."""
     return ArgumentSpec({"namespace": {"type": "str", "default": names.DEFAULT_NAMESPACE}})
 
 
 def leader_locks() -> ArgumentSpec:
-    """Which leader locks to look at; without any, that of the allocator."""
+    """Returns the option for the leader locks to read; without any, that of the allocator."""
     lock: Dict[str, Dict[str, Any]] = {
         "kind": {"type": "str", "choices": ["Lease", "Endpoints", "ConfigMap"], "default": "Lease"},
         "namespace": {"type": "str"},
@@ -82,7 +82,7 @@ def leader_locks() -> ArgumentSpec:
 
 
 def conversion() -> ArgumentSpec:
-    """What is converted from v1, and what is known and decided (fragment `conversion`)."""
+    """Returns the options of a conversion from v1 (fragment `conversion`)."""
     return ArgumentSpec(
         {
             "namespace": {"type": "str", "default": names.OLD_NAMESPACE},
@@ -94,7 +94,7 @@ def conversion() -> ArgumentSpec:
 
 
 def presence() -> ArgumentSpec:
-    """Whether something is to be there, and who wins a conflict (fragment `presence`)."""
+    """Returns `state` and `force_conflicts` (fragment `presence`)."""
     return ArgumentSpec(
         {
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
@@ -104,7 +104,7 @@ def presence() -> ArgumentSpec:
 
 
 def metadata() -> ArgumentSpec:
-    """What one object is called and marked with (fragment `metadata`)."""
+    """Returns name, labels and annotations of an object (fragment `metadata`)."""
     return ArgumentSpec(
         {
             "name": {"type": "str", "required": True},

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What can go wrong with a cluster, as one line that says what to do.
+"""Errors of the API server, each as one line with the cause and a remediation.
 
-Knows the API server's answers, not the client that fetched them, so that every text is tested
-without either.
+Independent of the client: built from status and body of a response, so that every text can be
+tested without a server.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ CONFLICT = 409
 GONE = 410
 TOO_MANY = 429
 SERVER_ERROR = 500
-# Server-side apply calls an object that does not fit its schema an internal error.
-MISFIT = "failed to create typed patch object"
+# Server-side apply reports an object that does not match its schema as an internal error.
+SCHEMA_MISMATCH = "failed to create typed patch object"
 
 
 class ClusterError(PureLBError):
-    """The cluster cannot be reached or did not do what it was asked."""
+    """The cluster cannot be reached or refused a request."""
 
 
 class ApiError(ClusterError):
-    """An answer of the API server other than success."""
+    """A response of the API server other than success."""
 
     def __init__(self, text: str, *, status: int) -> None:
         super().__init__(text)
@@ -40,7 +40,7 @@ class ApiError(ClusterError):
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked of the API server, in the words of RBAC."""
+    """A request to the API server, in the terms of RBAC."""
 
     verb: str
     group: str
@@ -55,45 +55,45 @@ class Request:
 
 
 def refusal(request: Request, *, host: str, status: int, body: bytes) -> ApiError:
-    """The error for an answer of the API server."""
-    said = _message(body)
+    """Returns the error for a response of the API server."""
+    message = _message(body)
     if status == UNAUTHORIZED:
         text = (
-            f"the API server at {host} does not accept the credentials (401): renew the "
-            f"kubeconfig's login, or give another kubeconfig, context or api_key"
+            f"the API server at {host} does not accept the credentials (401): renew the login of "
+            f"the kubeconfig, or give another kubeconfig, context or api_key"
         )
-    elif status == FORBIDDEN and "is forbidden: User " in said:
+    elif status == FORBIDDEN and "is forbidden: User " in message:
         text = (
             f"not allowed to {request} (403): add the rule {_rule(request)} to a "
-            f"{_role(request)} of this user. The API server says: {said}"
+            f"{_role(request)} of this user. The API server says: {message}"
         )
     elif status == CONFLICT:
         text = (
-            f"cannot {request}: {said} (409); another program manages these fields: "
-            f"leave them out, or set force_conflicts to take them over"
+            f"cannot {request}: {message} (409); another program manages these fields: "
+            f"remove them from the task, or set force_conflicts to take them over"
         )
-    elif status == TOO_MANY or (status >= SERVER_ERROR and MISFIT not in said):
-        text = f"cannot {request}: {said} ({status}, from {host}); try again later"
+    elif status == TOO_MANY or (status >= SERVER_ERROR and SCHEMA_MISMATCH not in message):
+        text = f"cannot {request}: {message} ({status}, from {host}); try again later"
     else:
-        text = f"cannot {request}: {said} ({status})"
+        text = f"cannot {request}: {message} ({status})"
     return ApiError(text, status=status)
 
 
 def unreachable(host: str, *, cause: str) -> ClusterError:
-    """The error for an API server that gave no answer."""
+    """Returns the error for an API server that did not respond."""
     if "CERTIFICATE_VERIFY_FAILED" in cause:
         return ClusterError(
             f"the certificate of the API server at {host} is not trusted: give ca_cert, or the "
             f"kubeconfig of this cluster ({cause})"
         )
     return ClusterError(
-        f"cannot reach the API server at {host}: check that it is up and that the kubeconfig, "
-        f"context or host is the right one ({cause})"
+        f"cannot reach the API server at {host}: check that it is up and that kubeconfig, "
+        f"context and host are correct ({cause})"
     )
 
 
 def _message(body: bytes) -> str:
-    """The text of a Status object; of anything else as much as fits a line."""
+    """Returns the message of a Status object; of any other body the first 300 characters."""
     try:
         status: Any = json.loads(body)
     except ValueError:

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Options of modules and the fields of objects that they stand for, by one rule both ways.
+"""Maps module options to the fields of objects and back.
 
-An option has the name of its field in snake_case. What is no option of its own (labels) is
-handed on as it is.
+An option is the name of its field in snake_case. Values without sub-options (such as labels) are
+passed on unchanged.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, Mapping
 
-# Where the rule would spell a field otherwise.
+# Exceptions to the rule.
 IRREGULAR = {"skip_ipv6_dad": "skipIPv6DAD"}
 _OPTIONS = {field: option for option, field in IRREGULAR.items()}
 
 
 def field_name(option: str) -> str:
-    """The field that an option stands for."""
+    """Returns the field of an option."""
     first, *rest = option.split("_")
     return IRREGULAR.get(option) or first + "".join(part.capitalize() for part in rest)
 
 
 def option_name(field: str) -> str:
-    """The option that stands for a field."""
+    """Returns the option of a field."""
     return _OPTIONS.get(field) or re.sub(r"[A-Z]", lambda m: f"_{m[0].lower()}", field)
 
 
 def option_path(field: str) -> str:
-    """The option for a path such as `spec.local.v4pools[1]`, as a task spells it."""
+    """Returns the option for a field path: `spec.local.v4pools[1]` gives `local.v4pools[1]`."""
     return ".".join(option_name(part) for part in field.split(".") if part != "spec")
 
 
 def fields_of(given: Mapping[str, Any], options: Mapping[str, Any]) -> Dict[str, Any]:
-    """What was given, as fields; what was left out is left out."""
+    """Returns the options that are set (not None) as fields."""
     return {
         field_name(name): _value(given[name], option)
         for name, option in options.items()
@@ -47,5 +47,5 @@ def _value(value: Any, option: Mapping[str, Any]) -> Any:
     if inner is None:
         return value
     if option["type"] == "list":
-        return [fields_of(one, inner) for one in value]
+        return [fields_of(item, inner) for item in value]
     return fields_of(value, inner)

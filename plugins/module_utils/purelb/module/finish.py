@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""How a module ends: the one place where errors become `fail_json`."""
+"""Ends a module: the only place that turns errors into `fail_json`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ..core.errors import PureLBError
 
 
 def finish(module: AnsibleModule, work: Callable[[], Dict[str, Any]]) -> None:
-    """Do the work of a module and end it with its result, which may say that it `failed`.
+    """Call `work` and end the module with its result; a result with `failed` is a failure.
 
-    What it says as `warnings` is for the person who runs the module, not for the result.
+    Its `warnings` are displayed and removed from the result.
     """
     try:
         result = work()

@@ -1,12 +1,11 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The only way to the API server, and the only file that imports the Kubernetes client.
+"""The client of the API server; the only file that imports the Python package kubernetes.
 
-The client does what is hard (kubeconfigs, certificates, log-in plugins) and hands over its
-connection pool. Requests go through the pool as plain JSON: no models and no discovery of a whole
-cluster, so that thousands of Services are read in little time and memory, and so that any release
-of the client will do.
+The package handles kubeconfigs, certificates and login plugins, and provides a connection pool.
+Requests go through the pool as plain JSON, without its models and discovery: thousands of Services
+are read in little time and memory, and any release of the package works.
 """
 
 from __future__ import annotations
@@ -26,20 +25,20 @@ try:
     import urllib3
 
     IMPORT_ERROR = None
-    # Its functions carry no types.
+    # Untyped in the package.
     kube_config: Any = kubernetes.config
 except ImportError:
     IMPORT_ERROR = traceback.format_exc()
 
 DEFAULT_KUBECONFIG = "~/.kube/config"
 FIELD_MANAGER = "purelb.purelb"
-# Enough for a page of Services from a busy API server; a dead one is noticed by the first.
+# Seconds. The first detects a dead API server; the second suffices for a page of a busy one.
 CONNECT_TIMEOUT = 5
 READ_TIMEOUT = 60
-# A page of Services is about 1 MB then.
+# Objects in a page; a page of Services is about 1 MB.
 PAGE = 500
 
-# JSON is YAML too, and the server takes server-side apply under this name only.
+# Server-side apply requires this media type; JSON is valid YAML.
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 JSON = "application/json"
@@ -49,14 +48,14 @@ T = TypeVar("T")
 
 
 class Payload(NamedTuple):
-    """What is sent, and in which of the server's ways it is to be understood."""
+    """Body of a request and its media type."""
 
     media_type: str
     content: Object
 
 
 class Kind(NamedTuple):
-    """Where the API server serves a kind."""
+    """Where the API server serves a kind: group, version, plural, and whether it is namespaced."""
 
     group: str
     version: str
@@ -64,14 +63,14 @@ class Kind(NamedTuple):
     namespaced: bool
 
     def path(self, namespace: Optional[str], name: Optional[str] = None) -> str:
-        """Path of the collection, or of one object in it."""
+        """Returns the path of the collection, or of one object in it."""
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         middle = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
         return f"{root}{middle}/{self.plural}" + (f"/{name}" if name else "")
 
 
 class Cluster:
-    """One connection to an API server."""
+    """A client of one API server; methods raise ApiError, or ClusterError if it is unreachable."""
 
     def __init__(self, client: Any) -> None:
         self._pool = client.rest_client.pool_manager
@@ -87,13 +86,13 @@ class Cluster:
         return other
 
     def kind(self, api_version: str, kind: str) -> Optional[Kind]:
-        """Where a kind is served, or None. Asks again for what was not there before."""
+        """Returns where a kind is served, or None. Only positive answers are cached."""
         if kind not in self._kinds.get(api_version, {}):
             self._kinds[api_version] = self._discover(api_version)
         return self._kinds[api_version].get(kind)
 
     def get(self, kind: Kind, *, namespace: Optional[str], name: str) -> Optional[Object]:
-        """An object, or None."""
+        """Returns an object, or None if it does not exist."""
         request = Request("get", kind.group, kind.plural, namespace, name)
         try:
             return self._send(request, "GET", kind.path(namespace, name))
@@ -105,7 +104,7 @@ class Cluster:
     def items(
         self, kind: Kind, *, namespace: Optional[str] = None, **query: str
     ) -> Iterator[Object]:
-        """Every object of a kind, page by page; only one page is in memory."""
+        """Yields every object of a kind; only one page is in memory."""
         request = Request("list", kind.group, kind.plural, namespace)
         pages: Dict[str, Any] = {**query, "limit": PAGE}
         while True:
@@ -124,7 +123,7 @@ class Cluster:
         convert: Callable[[Object], T],
         **query: str,
     ) -> List[T]:
-        """Every object of a kind, converted one by one; starts over once if pages expired."""
+        """Returns every object of a kind, converted; starts over once if the list expired."""
         try:
             return [convert(obj) for obj in self.items(kind, namespace=namespace, **query)]
         except ApiError as error:
@@ -133,7 +132,7 @@ class Cluster:
             return [convert(obj) for obj in self.items(kind, namespace=namespace, **query)]
 
     def apply(self, kind: Kind, body: Object, *, dry_run: bool, force: bool) -> Object:
-        """Server-side apply: create the object, or make the fields given what they should be."""
+        """Server-side apply: create the object or set the given fields; returns the new state."""
         namespace, name = body["metadata"].get("namespace"), body["metadata"]["name"]
         query = {
             "fieldManager": FIELD_MANAGER,
@@ -161,9 +160,9 @@ class Cluster:
         part: str = "",
         dry_run: bool = False,
     ) -> Object:
-        """Merge a patch into an object, or into a part of it that has a path of its own (status).
+        """Merge a patch into an object, or into a subresource (`part`, such as `status`).
 
-        An empty patch makes the server write the object anew, in the version that it stores now.
+        With an empty patch the server rewrites the object in its present storage version.
         """
         resource = f"{kind.plural}/{part}" if part else kind.plural
         request = Request("patch", kind.group, resource, namespace, name)
@@ -180,7 +179,7 @@ class Cluster:
         dry_run: bool,
         with_owned: bool = True,
     ) -> None:
-        """Delete an object; `with_owned` it stays visible until all that it owns is gone, too."""
+        """Delete an object if it exists; `with_owned`: in the foreground, after what it owns."""
         request = Request("delete", kind.group, kind.plural, namespace, name)
         policy = "Foreground" if with_owned else "Background"
         query = {"propagationPolicy": policy, **_dry(dry_run=dry_run)}
@@ -238,7 +237,7 @@ class Cluster:
 
 
 def connect(params: Dict[str, Any]) -> Cluster:
-    """A connection by the options of `argspec.connection`."""
+    """Returns a client for the options of `argspec.connection`."""
     client = _by_host(params) if params.get("host") else _by_kubeconfig(params)
     return Cluster(client)
 
@@ -246,7 +245,7 @@ def connect(params: Dict[str, Any]) -> Cluster:
 def _by_host(params: Dict[str, Any]) -> Any:
     configuration = kubernetes.client.Configuration()
     configuration.host = params["host"]
-    _overrule(configuration, params)
+    _apply_options(configuration, params)
     return kubernetes.client.ApiClient(configuration)
 
 
@@ -269,12 +268,12 @@ def _by_kubeconfig(params: Dict[str, Any]) -> Any:
             raise ClusterError(_no_kubeconfig(files))
     except kube_config.ConfigException as error:
         raise ClusterError(_bad_kubeconfig(files, params.get("context"), error)) from error
-    _overrule(configuration, params)
+    _apply_options(configuration, params)
     return kubernetes.client.ApiClient(configuration)
 
 
-def _overrule(configuration: Any, params: Dict[str, Any]) -> None:
-    """Options given beside a kubeconfig win over what it says."""
+def _apply_options(configuration: Any, params: Dict[str, Any]) -> None:
+    """Apply the options that take precedence over the kubeconfig."""
     if params.get("api_key"):
         configuration.api_key = {"authorization": f"Bearer {params['api_key']}"}
     if params.get("validate_certs") is not None:
@@ -290,8 +289,8 @@ def _overrule(configuration: Any, params: Dict[str, Any]) -> None:
 
 def _no_kubeconfig(files: List[str]) -> str:
     return (
-        f"no kubeconfig: {' and '.join(files)} does not exist. Give the option kubeconfig, set "
-        f"KUBECONFIG, or put one at {DEFAULT_KUBECONFIG}"
+        f"no kubeconfig: {' and '.join(files)} does not exist. Set the option kubeconfig or the "
+        f"variable KUBECONFIG, or create {DEFAULT_KUBECONFIG}"
     )
 
 
@@ -303,8 +302,8 @@ def _bad_kubeconfig(files: List[str], context: Optional[str], error: Exception) 
         return f"the kubeconfig {where} cannot be used: {error}"
     known = sorted(entry["name"] for entry in contexts)
     if context and context not in known:
-        there = ", ".join(known) or "none"
-        return f"the kubeconfig {where} has no context {context}; it has: {there}"
+        contexts_known = ", ".join(known) or "none"
+        return f"the kubeconfig {where} has no context {context}; it has: {contexts_known}"
     return f"the kubeconfig {where} cannot be used: {error}"
 
 

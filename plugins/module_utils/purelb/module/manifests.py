@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Kubernetes objects as people compare them: what to show, and what counts as a change.
+"""Kubernetes objects as users compare them: what to show, and what counts as a change.
 
-Pure: nothing here talks to a cluster.
+Pure: sends no requests.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ T = TypeVar("T")
 HIDDEN = "(hidden)"
 HIDDEN_CHANGED = "(hidden, changed)"
 
-# The API server's bookkeeping, which no manifest asks for.
+# Fields that the API server maintains and no manifest sets.
 NOISE = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink")
-# Written by controllers and by kubectl; the last one repeats a Secret's data.
+# Written by controllers and kubectl; the last one contains a copy of a Secret's data.
 NOISY_ANNOTATIONS = (
     "deployment.kubernetes.io/revision",
     "deprecated.daemonset.template.generation",
@@ -30,14 +30,14 @@ NOISY_ANNOTATIONS = (
 
 
 def reference(obj: Object) -> str:
-    """How messages name an object: `Kind namespace/name`."""
+    """Returns the name of an object for messages: `Kind namespace/name`."""
     metadata = obj.get("metadata") or {}
     namespace = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
     return f"{obj.get('kind', '?')} {namespace}{metadata.get('name', '?')}"
 
 
 def check(obj: Object, *, where: str) -> None:
-    """Raise an error, with where it was given, unless it can be applied or deleted."""
+    """Raise ObjectError, naming the option `where`, unless kind and name are complete."""
     for field in ("apiVersion", "kind"):
         if not isinstance(obj.get(field), str):
             raise ObjectError(where, field, "missing")
@@ -47,7 +47,7 @@ def check(obj: Object, *, where: str) -> None:
 
 
 def clean(obj: Object) -> Object:
-    """The object without status and bookkeeping: two of these are equal if nothing changed."""
+    """Returns a copy without status and maintained fields, to compare with another one."""
     kept = {key: deepcopy(value) for key, value in obj.items() if key not in ("status", "metadata")}
     metadata = {k: deepcopy(v) for k, v in obj.get("metadata", {}).items() if k not in NOISE}
     annotations = {
@@ -62,7 +62,7 @@ def clean(obj: Object) -> Object:
 
 
 def action(before: Optional[T], after: Optional[T]) -> str:
-    """What became of a thing, in one word; None where there was or is none."""
+    """Returns created, changed, unchanged, deleted or absent; None means that nothing exists."""
     if before is None:
         return "absent" if after is None else "created"
     if after is None:
@@ -71,7 +71,7 @@ def action(before: Optional[T], after: Optional[T]) -> str:
 
 
 def changes(before: Object, after: Object) -> Object:
-    """The merge patch (RFC 7386) that makes one object of the other; None removes a field."""
+    """Returns the merge patch (RFC 7386) from `before` to `after`; None removes a field."""
     patch: Object = dict.fromkeys(before.keys() - after.keys())
     for key, value in after.items():
         old = before.get(key)
@@ -85,13 +85,13 @@ def changes(before: Object, after: Object) -> Object:
 
 
 def without_managed_fields(obj: Object) -> Object:
-    """The object as people read it."""
+    """Returns the object without metadata.managedFields."""
     metadata = {k: v for k, v in obj["metadata"].items() if k != "managedFields"}
     return {**obj, "metadata": metadata}
 
 
 def difference(before: Optional[Object], after: Optional[Object]) -> Dict[str, Any]:
-    """A change for `--diff`; of a Secret it shows which entries change, never what is in them."""
+    """Returns a change for `--diff`; of a Secret only which entries change, never their values."""
     old, new = (clean(obj) if obj else {} for obj in (before, after))
     if (old or new).get("kind") == "Secret":
         old, new = _hide(old, beside={}), _hide(new, beside=old)
@@ -100,7 +100,7 @@ def difference(before: Optional[Object], after: Optional[Object]) -> Dict[str, A
 
 
 def secrets(objects: List[Object]) -> Iterator[str]:
-    """Every text in the objects that must not appear in any output."""
+    """Yields the values of all Secrets, which must not appear in any output."""
     for obj in objects:
         if obj.get("kind") == "Secret":
             for field in ("data", "stringData"):

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Runs the work of a module that needs a cluster."""
+"""Runs a module that needs a cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def run(module: AnsibleModule, work: Work) -> None:
     """Call `work(cluster, params, check_mode)` and end the module with its result."""
     if IMPORT_ERROR is not None:
         module.fail_json(msg=missing_required_lib("kubernetes"), exception=IMPORT_ERROR)
-    # What is read of a cluster is kept until the module ends: to look for garbage among thousands
-    # of objects, again and again, took a tenth of the time.
+    # Everything read is kept until the module ends: with thousands of objects, repeated garbage
+    # collection took a tenth of the run time.
     gc.disable()
     finish(module, lambda: work(connect(module.params), module.params, module.check_mode))

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The specs of ServiceGroup and LBNodeAgent as options, field by field.
+"""The specs of ServiceGroup and LBNodeAgent as module options, field by field.
 
-No option has a default: what is left out is left to the definitions' own defaults, and is taken
-back if it was set before. A test holds them to the definitions.
+No option has a default: an omitted one gets the default of the CustomResourceDefinition, and is
+removed if it was set before. A test compares the options with the definitions.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ TEXT: Options = {"type": "str"}
 NUMBER: Options = {"type": "int"}
 SWITCH: Options = {"type": "bool"}
 TEXTS: Options = {"type": "list", "elements": "str"}
-NEEDED: Options = {"type": "str", "required": True}
+REQUIRED_TEXT: Options = {"type": "str", "required": True}
 
 SOURCES = ("local", "remote", "netbox", "external")
 
-_RANGE: Options = {"pool": NEEDED, "subnet": NEEDED, "aggregation": TEXT}
+_RANGE: Options = {"pool": REQUIRED_TEXT, "subnet": REQUIRED_TEXT, "aggregation": TEXT}
 _ONE_RANGE: Options = {"type": "dict", "options": _RANGE}
 _RANGES: Options = {"type": "list", "elements": "dict", "options": _RANGE}
 _POOLS: Options = {
@@ -43,19 +43,19 @@ _POOLS: Options = {
 
 
 def service_group() -> ArgumentSpec:
-    """The spec of a ServiceGroup."""
+    """Returns the options for the spec of a ServiceGroup."""
     return ArgumentSpec(
         {
             "local": _POOLS,
             "remote": _POOLS,
             "netbox": {
                 "type": "dict",
-                "options": {"url": NEEDED, "tenant": NEEDED, "aggregation": TEXT},
+                "options": {"url": REQUIRED_TEXT, "tenant": REQUIRED_TEXT, "aggregation": TEXT},
             },
             "external": {
                 "type": "dict",
                 "options": {
-                    "provider": NEEDED,
+                    "provider": REQUIRED_TEXT,
                     "socket": TEXT,
                     "announce": {"type": "str", "choices": ["local", "remote"], "required": True},
                 },
@@ -112,7 +112,7 @@ _LIFETIMES: Options = {
 
 
 def node_agent() -> ArgumentSpec:
-    """The spec of an LBNodeAgent."""
+    """Returns the options for the spec of an LBNodeAgent."""
     return ArgumentSpec(
         {
             "node_selector": _SELECTOR,

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What purelb_verify reads, and what it makes of it; how it judges is tested with the core."""
+"""What purelb_verify reads and returns; its rules are tested with the core."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class NeighborReply:
 
 
 class FakePool:
-    """Lists by the last word of their path; what is not there is empty."""
+    """Returns lists by the last word of their path; unknown ones are empty."""
 
     def __init__(self, **lists: list[Any]) -> None:
         self.lists = lists
@@ -113,37 +113,37 @@ def verified(params, **lists):
 
 
 @pytest.mark.parametrize("vip", ["172.28.1.220", "fd28::220"], ids=["v4", "v6"])
-class TestAnAddress:
+class TestAddress:
     def lists(self, vip):
         return {"services": [service(vip)], "nodes": [node("n1")], "leases": [lease("n1")]}
 
-    def test_that_is_where_it_should_be_is_shown_with_its_holder(self, vip):
+    def test_a_correct_address_is_returned_with_its_holder(self, vip):
         heard = [{"address": vip, "macs": [MAC], "own": False}]
         result = verified({"nodes": {"n1": seen(vip)}, "answers": heard}, **self.lists(vip))
-        (one,) = result["vips"]
-        assert one["holders"] == [{"node": "n1", "interface": "eth0", "mac": MAC}]
-        assert (one["winner"], one["macs"]) == ("n1", [MAC])
+        (vip,) = result["vips"]
+        assert vip["holders"] == [{"node": "n1", "interface": "eth0", "mac": MAC}]
+        assert (vip["winner"], vip["macs"]) == ("n1", [MAC])
         assert (result["error_count"], result["warning_count"]) == (0, 0)
         assert "failed" not in result
 
-    def test_that_is_not_makes_the_module_fail_and_say_what_to_do(self, vip):
+    def test_a_missing_address_fails_the_module_with_a_remediation(self, vip):
         result = verified({"nodes": {"n1": seen()}}, **self.lists(vip))
         assert result["failed"]
         assert f"1 errors and 0 warnings; the first: notHeld: {vip} (default/web)" in result["msg"]
-        assert "What to do: look at the lbnodeagent log on n1" in result["msg"]
+        assert "Remediation: look at the lbnodeagent log on n1" in result["msg"]
         assert [finding["code"] for finding in result["findings"]] == ["notHeld"]
         assert result["vips"][0]["macs"] is None
 
     @pytest.mark.parametrize(
         ("fail_on", "fails"), [("never", False), ("error", False), ("warning", True)]
     )
-    def test_a_warning_fails_where_that_is_asked_for(self, vip, fail_on, fails):
+    def test_fail_on_warning_fails_the_module_for_a_warning(self, vip, fail_on, fails):
         lists = {**self.lists(vip), "leases": [lease("n1"), {**lease("n2"), "spec": {}}]}
         result = verified({"fail_on": fail_on}, **lists)
         assert result["warning_count"] == 2
         assert result.get("failed", False) is fails
 
-    def test_answers_from_several_hosts_are_taken_together(self, vip):
+    def test_answers_from_several_hosts_are_merged(self, vip):
         heard = [
             {"address": vip, "macs": [MAC], "own": False},
             {"address": vip, "macs": [OTHER, MAC], "own": True},
@@ -153,7 +153,7 @@ class TestAnAddress:
         assert answer.is_own
 
 
-def test_a_group_that_has_no_ranges_of_its_own_is_passed_over():
+def test_an_external_group_is_ignored():
     pool = {"pool": "172.28.1.220-172.28.1.229", "subnet": "172.28.1.0/24"}
     groups = [group(netbox={"url": "x"}), group(local={"v4pool": pool})]
     lists = {"servicegroups": groups, "leases": [lease("n1")], "nodes": [node("n1")]}
@@ -161,7 +161,7 @@ def test_a_group_that_has_no_ranges_of_its_own_is_passed_over():
     assert [finding["code"] for finding in result["findings"]] == ["noService"]
 
 
-def test_the_interfaces_are_those_of_the_nodes_configuration():
+def test_the_configuration_of_the_node_decides_the_interface():
     config = {"metadata": {"name": "all"}, "spec": {"local": {"localInterface": "none"}}}
     lists = {"lbnodeagents": [config], "leases": [lease("n1")], "nodes": [node("n1")]}
     result = verified({"nodes": {"n1": seen()}}, **lists)
@@ -169,7 +169,7 @@ def test_the_interfaces_are_those_of_the_nodes_configuration():
 
 
 @pytest.mark.parametrize("answers", [[{}], [{"address": "x", "macs": [], "own": False}], [None]])
-def test_what_is_no_answer_is_refused(answers):
+def test_invalid_answers_are_refused(answers):
     with pytest.raises(PureLBError, match="answers: is not what purelb_neighbor_info returns"):
         verified({"answers": answers})
 
@@ -200,15 +200,15 @@ class TestMetrics:
         found = verified(params, **lists)["findings"]
         return [(finding["code"], finding["object"], finding["message"]) for finding in found]
 
-    def test_that_answer_by_any_address_of_the_node_are_fine(self, port):
+    def test_metrics_at_any_address_of_the_node_suffice(self, port):
         assert self.findings(port, "127.0.0.1") == []
         assert self.findings(port, "::1", "127.0.0.1") == []
 
-    def test_that_do_not_answer_are_found_with_the_cause(self, port):
+    def test_unreadable_metrics_are_a_finding_with_the_cause(self, port):
         ((code, where, message),) = self.findings(port, "::1")
         assert (code, where) == ("metricsUnreachable", "node n1")
         assert message.startswith(f"http://[::1]:{port}/metrics: ")
 
-    def test_of_a_node_without_an_address_cannot_be_asked(self, port):
+    def test_a_node_without_an_address_is_a_finding(self, port):
         ((_code, _where, message),) = self.findings(port)
         assert message == "its Node has no address to read metrics from"

@@ -34,8 +34,8 @@ def node(*addresses: str) -> dict[str, Any]:
 
 
 def lease(subnets: str) -> dict[str, Any]:
-    marks = {"purelb.io/subnets": subnets}
-    meta = {"name": "purelb-node-n1", "namespace": "purelb-system", "annotations": marks}
+    annotations = {"purelb.io/subnets": subnets}
+    meta = {"name": "purelb-node-n1", "namespace": "purelb-system", "annotations": annotations}
     return {"metadata": meta, "spec": {}}
 
 
@@ -51,12 +51,12 @@ def convert(cluster: Any, **params: Any) -> dict[str, Any]:
 
 
 def sources(result: dict[str, Any]) -> dict[str, str]:
-    return {one["name"]: one["source"] for group in result["groups"] for one in group["becomes"]}
+    return {new["name"]: new["source"] for group in result["groups"] for new in group["becomes"]}
 
 
-def test_the_objects_of_the_cluster_are_compared_with_the_addresses_of_its_nodes(cluster: Any):
+def test_ranges_are_compared_with_the_addresses_of_the_nodes(cluster: Any):
     listed = group("a", v4pool=NEAR, v6pool=NEAR_V6)
-    # A list does not repeat these.
+    # The items of a list come without these.
     del listed["apiVersion"], listed["kind"]
     put(cluster, "servicegroups", listed, group("b", v4pool=FAR))
     put(cluster, "nodes", node("10.0.0.7", "fd00::7", "a-name"))
@@ -68,7 +68,7 @@ def test_the_objects_of_the_cluster_are_compared_with_the_addresses_of_its_nodes
     assert cluster.writes == []
 
 
-def test_leases_know_better_than_nodes(cluster: Any):
+def test_subnets_of_leases_take_precedence_over_nodes(cluster: Any):
     put(cluster, "servicegroups", group("a", v4pool=NEAR), group("b", v4pool=FAR))
     put(cluster, "nodes", node("10.0.0.7"))
     put(cluster, "leases", lease("10.7.0.0/24"))
@@ -77,32 +77,32 @@ def test_leases_know_better_than_nodes(cluster: Any):
     assert (result["node_subnets_from"], result["node_subnets"]) == ("leases", ["10.7.0.0/24"])
 
 
-def test_who_knows_the_subnets_knows_best(cluster: Any):
+def test_given_subnets_take_precedence_over_leases(cluster: Any):
     put(cluster, "servicegroups", group("a", v4pool=NEAR))
     put(cluster, "leases", lease("10.7.0.0/24"))
     result = convert(cluster, node_subnets=["10.0.0.0/24", "fd00::/64"])
     assert (sources(result), result["node_subnets_from"]) == ({"a": "local"}, "option")
 
 
-def test_a_cluster_without_nodes_is_not_guessed_about(cluster: Any):
+def test_a_cluster_without_nodes_is_an_error(cluster: Any):
     put(cluster, "servicegroups", group("a", v4pool=NEAR))
     with pytest.raises(SettingError, match="no subnet of a node is known"):
         convert(cluster)
 
 
-def test_a_cluster_without_v1_has_nothing_to_convert(cluster: Any):
+def test_a_cluster_without_v1_objects_returns_none(cluster: Any):
     assert convert(cluster)["objects"] == []
 
 
-def test_a_subnet_that_is_none_is_named(cluster: Any):
+def test_an_invalid_subnet_is_named(cluster: Any):
     with pytest.raises(SettingError, match="node_subnets: 'ten' must be a CIDR"):
         convert(cluster, node_subnets=["10.0.0.0/8", "ten"])
 
 
-class TestTheModule:
+class TestModule:
     @pytest.fixture
     def run(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-        """Run the module as Ansible would, in a place without a cluster."""
+        """Returns a function that runs the module as Ansible does, without a cluster."""
         monkeypatch.setenv("KUBECONFIG", "/nowhere")
 
         def run(**params: Any) -> dict[str, Any]:
@@ -118,7 +118,7 @@ class TestTheModule:
 
         return run
 
-    def test_no_cluster_is_needed_where_all_is_given(self, run: Any):
+    def test_with_all_input_given_no_cluster_is_read(self, run: Any):
         given = [group("a", v4pool=NEAR, v6pool=FAR)]
         result = run(definitions=given, node_subnets=["10.0.0.0/24"], decisions={})
         assert result["questions"][0]["group"] == "ServiceGroup purelb/a"
@@ -129,11 +129,11 @@ class TestTheModule:
         assert run(**given)["groups"][0]["reason"] == "mixed"
         assert sources(run(**given, decisions={"a": "remote"})) == {"a": "remote"}
 
-    def test_a_mistake_is_one_line(self, run: Any):
+    def test_an_error_is_one_line(self, run: Any):
         given = {"definitions": [group("a", v4pool=NEAR)], "node_subnets": ["10.0.0.0/24"]}
         failed = run(**given, decisions={"a": "both"})
         assert failed["failed"] is True
         assert failed["msg"] == "decisions: a: must be one of local, remote, proposed"
 
-    def test_without_subnets_a_cluster_is_asked(self, run: Any):
+    def test_without_subnets_the_cluster_is_read(self, run: Any):
         assert "/nowhere" in run(definitions=[group("a", v4pool=NEAR)])["msg"]

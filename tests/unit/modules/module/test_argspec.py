@@ -13,27 +13,27 @@ from purelb.module import argspec
 ROOT = "ansible_collections.purelb.purelb.plugins.doc_fragments"
 
 
-def test_pieces_are_merged_with_their_rules():
+def test_parts_are_merged_with_their_rules():
     merged = argspec.connection().merge(argspec.namespace())
     assert "kubeconfig" in merged.options
     assert "namespace" in merged.options
     assert merged.arguments()["required_together"] == [["client_cert", "client_key"]]
 
 
-def test_rules_of_both_pieces_hold():
-    one = argspec.ArgumentSpec({"a": {}, "b": {}}, mutually_exclusive=(("a", "b"),))
+def test_rules_of_both_parts_apply():
+    first = argspec.ArgumentSpec({"a": {}, "b": {}}, mutually_exclusive=(("a", "b"),))
     other = argspec.ArgumentSpec({"c": {}}, required_if=(("c", True, ("a",)),))
-    merged = one.merge(other).arguments()
+    merged = first.merge(other).arguments()
     assert merged["mutually_exclusive"] == [["a", "b"]]
     assert merged["required_if"] == [["c", True, ("a",)]]
 
 
-def test_an_option_that_two_pieces_describe_is_an_error():
-    with pytest.raises(ValueError, match="described twice: namespace"):
+def test_an_option_defined_twice_is_an_error():
+    with pytest.raises(ValueError, match="defined twice: namespace"):
         argspec.namespace().merge(argspec.namespace())
 
 
-def test_the_token_never_reaches_the_log():
+def test_the_token_is_not_logged():
     assert argspec.connection().options["api_key"]["no_log"] is True
 
 

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the collection says twice, it says alike."""
+"""What the collection states twice is the same in both places."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_every_variable_of_a_role_is_documented_with_its_default(role: Path):
 MARKUP = ("bar(", "state(", "lines(", "heading(", "lookup('ansible.builtin.file', ")
 
 
-def test_the_audits_page_escapes_all_that_it_prints():
+def test_the_audit_page_escapes_every_value():
     template = (AUDIT / "templates" / "page.html.j2").read_text()
     printed = re.findall(r"\{\{ (.*?) \}\}", template)
     assert len(printed) == template.count("{{")
@@ -52,7 +52,7 @@ def test_the_audits_page_escapes_all_that_it_prints():
 
 
 @pytest.mark.parametrize(("name", "file"), [("style", "page.css"), ("script", "page.js")])
-def test_the_audits_page_allows_no_other_style_and_script_than_its_own(name: str, file: str):
+def test_the_audit_page_allows_only_its_own_style_and_script(name: str, file: str):
     # As the lookup inserts it, without the last line's end.
     content = (AUDIT / "files" / file).read_text().rstrip().encode()
     expected = base64.b64encode(hashlib.sha256(content).digest()).decode()
@@ -67,23 +67,23 @@ def test_the_role_installs_the_version_of_the_collection():
 
 
 def collection_version() -> str:
-    """From the sources, or from what is left of them in a built collection."""
+    """Returns the version from galaxy.yml, or from MANIFEST.json of a built collection."""
     if (ROOT / "galaxy.yml").exists():
         return str(read(ROOT / "galaxy.yml")["version"])
     return str(read(ROOT / "MANIFEST.json")["collection_info"]["version"])
 
 
-def test_every_module_that_needs_a_cluster_takes_the_defaults_of_the_group():
+def test_every_module_with_a_connection_is_in_the_action_group():
     files = (ROOT / "plugins" / "modules").glob("*.py")
     modules = {path.stem for path in files if "purelb.purelb.connection" in path.read_text()}
     assert set(read(ROOT / "meta" / "runtime.yml")["action_groups"]["purelb"]) == modules
 
 
 @pytest.mark.parametrize("name", ["servicegroups", "lbnodeagents"])
-def test_every_field_of_a_definition_is_described(name: str):
+def test_every_field_of_a_definition_has_a_description(name: str):
     for version in read(ROLE / "files" / "crds" / f"{name}.purelb.io.yaml")["spec"]["versions"]:
         root = version["schema"]["openAPIV3Schema"]
-        # The API server takes no text for this one.
+        # The API server allows no description here.
         root["properties"]["metadata"]["description"] = "as everywhere"
         assert list(undescribed(root, "")) == []
 
@@ -98,18 +98,18 @@ def undescribed(schema: dict[str, Any], path: str):
             yield from undescribed(schema[part], f"{path}.{part}")
 
 
-def test_good_timings_are_no_problem():
+def test_valid_timings_return_an_empty_string():
     assert lease_timing_problem({"PURELB_LEASE_DURATION": "20s"}) == ""
 
 
-def test_a_broken_rule_is_named():
+def test_invalid_timings_return_the_violated_rule():
     problem = lease_timing_problem({"PURELB_RENEW_DEADLINE": "10s"})
     assert "PURELB_RENEW_DEADLINE must be shorter than PURELB_LEASE_DURATION" in problem
 
 
 def versions(name: str) -> dict[str, dict[str, Any]]:
     found = read(ROLE / "files" / "crds" / f"{name}.purelb.io.yaml")["spec"]["versions"]
-    return {one["name"]: one["schema"]["openAPIV3Schema"]["properties"]["spec"] for one in found}
+    return {each["name"]: each["schema"]["openAPIV3Schema"]["properties"]["spec"] for each in found}
 
 
 KINDS = pytest.mark.parametrize(
@@ -123,7 +123,7 @@ RENAMED = {
 
 
 def only_in(new: dict[str, Any], old: dict[str, Any], path: str = ""):
-    """Paths of the fields of v2 that v1 does not have."""
+    """Returns the paths of the fields that v2 has and v1 lacks."""
     for field, schema in new.get("properties", {}).items():
         inner = old.get("properties", {}).get(field, {})
         if "properties" in schema:
@@ -141,7 +141,7 @@ def leaves(shape: Any, path: str = ""):
 
 
 @KINDS
-def test_the_conversion_knows_every_field_that_v1_does_not_have(kind: str, name: str):
+def test_the_conversion_knows_every_field_that_v1_lacks(kind: str, name: str):
     both = versions(name)
     old = both["v1"]["properties"]
     # What is remote in v2 is local in v1.
@@ -158,7 +158,7 @@ def defaults_of(schema: dict[str, Any]):
             yield from defaults_of(inner)
 
 
-def test_the_conversion_knows_what_the_api_server_fills_in():
+def test_the_conversion_knows_the_defaults_of_the_api_server():
     filled = {
         field: value
         for name in ("servicegroups", "lbnodeagents")

@@ -27,14 +27,14 @@ def test_a_missing_permission_names_the_rule_to_add():
     assert 'User "ci"' in text
 
 
-def test_a_permission_for_the_whole_cluster_goes_into_a_cluster_role():
+def test_a_missing_cluster_wide_permission_names_a_cluster_role():
     said = 'services is forbidden: User "ci" cannot list resource "services"'
     error = refusal(Request("list", "", "services"), host=HOST, status=403, body=status(said))
     assert '{"apiGroups": [""], "resources": ["services"]' in str(error)
     assert "ClusterRole of this user" in str(error)
 
 
-def test_a_refusal_by_a_policy_is_not_taken_for_a_missing_permission():
+def test_a_refusal_by_a_policy_is_no_missing_permission():
     said = 'pods "a" is forbidden: violates PodSecurity "restricted:latest"'
     error = refusal(Request("patch", "", "pods"), host=HOST, status=403, body=status(said))
     assert "add the rule" not in str(error)
@@ -51,21 +51,21 @@ def test_a_refusal_by_a_policy_is_not_taken_for_a_missing_permission():
         pytest.param(503, "try again later", id="down"),
     ],
 )
-def test_every_refusal_says_what_to_do(code: int, words: str):
+def test_every_error_has_a_remediation(code: int, words: str):
     error = refusal(LEASES, host=HOST, status=code, body=status("because"))
     assert words in str(error)
     assert error.status == code
     assert "\n" not in str(error)
 
 
-def test_an_object_that_does_not_fit_is_not_worth_another_try():
+def test_a_schema_mismatch_does_not_suggest_a_retry():
     said = 'failed to create typed patch object: .spec.interfaces: duplicate entries for key "a"'
     error = refusal(LEASES, host=HOST, status=500, body=status(said))
     assert "duplicate entries" in str(error)
     assert "try again" not in str(error)
 
 
-def test_an_answer_that_is_no_status_is_shown_on_one_line():
+def test_a_body_that_is_no_status_is_shown_on_one_line():
     error = refusal(LEASES, host=HOST, status=502, body=b"<html>\n<h1>Bad Gateway</h1>\n")
     assert "<html> <h1>Bad Gateway</h1>" in str(error)
 
@@ -76,6 +76,6 @@ def test_an_unreachable_server_is_named():
     )
 
 
-def test_a_certificate_of_another_cluster_is_told_from_an_unreachable_one():
+def test_an_untrusted_certificate_has_its_own_text():
     error = unreachable(HOST, cause="[SSL: CERTIFICATE_VERIFY_FAILED] self-signed")
     assert "is not trusted: give ca_cert" in str(error)

@@ -18,17 +18,17 @@ from purelb.module.fields import field_name, fields_of, option_name, option_path
         ("verify_before_send", "verifyBeforeSend"),
     ],
 )
-def test_an_option_and_its_field_name_each_other(option: str, field: str):
+def test_options_and_fields_map_to_each_other(option: str, field: str):
     assert field_name(option) == field
     assert option_name(field) == option
 
 
-def test_a_path_is_spelled_as_in_a_task():
+def test_a_field_path_becomes_an_option_path():
     assert option_path("spec.local.garpConfig.intervalMs") == "local.garp_config.interval_ms"
     assert option_path("spec.local.v4pools[1]") == "local.v4pools[1]"
 
 
-def test_only_what_was_given_becomes_a_field():
+def test_only_options_that_are_set_become_fields():
     inner = {"match_labels": {"type": "dict"}, "max_size": {"type": "int"}}
     options = {
         "one_thing": {"type": "dict", "options": inner},

@@ -25,15 +25,15 @@ class Answer(NamedTuple):
 
 
 class FakePool:
-    """Answers from a list and remembers what was asked."""
+    """Returns responses from a list and records the requests."""
 
     def __init__(self, *answers: tuple[int, Any]) -> None:
         self.answers = [Answer(code, json.dumps(body).encode()) for code, body in answers]
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.headers: list[dict[str, str]] = []
 
     def request(self, method: str, url: str, *, headers: dict[str, str], **_options: Any) -> Answer:
-        self.asked.append(f"{method} {url}")
+        self.requests.append(f"{method} {url}")
         self.headers.append(headers)
         return self.answers.pop(0)
 
@@ -72,21 +72,21 @@ def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.parametrize(
     ("context", "host"), [(None, "https://one:6443"), ("two", "https://two:6443")]
 )
-def test_the_context_chooses_the_cluster(kubeconfig: Path, context: str | None, host: str):
+def test_the_context_selects_the_cluster(kubeconfig: Path, context: str | None, host: str):
     assert kube.connect({"kubeconfig": str(kubeconfig), "context": context}).host == host
 
 
-def test_an_unknown_context_is_told_with_those_that_there_are(kubeconfig: Path):
+def test_an_unknown_context_is_an_error_that_names_the_others(kubeconfig: Path):
     with pytest.raises(ClusterError, match="no context three; it has: one, two"):
         kube.connect({"kubeconfig": str(kubeconfig), "context": "three"})
 
 
-def test_a_missing_kubeconfig_says_where_it_was_looked_for(tmp_path: Path, kubeconfig: Path):
+def test_a_missing_kubeconfig_is_an_error_with_its_path(tmp_path: Path, kubeconfig: Path):
     with pytest.raises(ClusterError, match=r"no kubeconfig: .*/nowhere does not exist"):
         kube.connect({"kubeconfig": str(tmp_path / "nowhere")})
 
 
-def test_a_file_that_is_no_kubeconfig_is_named(tmp_path: Path, kubeconfig: Path):
+def test_an_invalid_kubeconfig_is_named(tmp_path: Path, kubeconfig: Path):
     (tmp_path / "empty").write_text("{}")
     with pytest.raises(ClusterError, match="empty cannot be used"):
         kube.connect({"kubeconfig": str(tmp_path / "empty")})
@@ -103,21 +103,21 @@ def test_pages_are_followed_to_the_end():
     ]
     cluster, pool = cluster_with(*pages)
     assert [obj["n"] for obj in cluster.items(SERVICES)] == [1, 2]
-    assert parse_qs(urlsplit(pool.asked[1]).query)["continue"] == ["more"]
+    assert parse_qs(urlsplit(pool.requests[1]).query)["continue"] == ["more"]
 
 
-def test_impersonation_sends_the_user_and_leaves_the_connection_as_it_was():
+def test_impersonation_applies_to_the_returned_client_only():
     cluster, pool = cluster_with((201, {}), (200, {}))
     body = {"metadata": {"name": "web", "namespace": "ns"}}
     cluster.impersonate("somebody").create(SERVICES, body, dry_run=True)
     cluster.get(SERVICES, namespace="ns", name="web")
     assert [sent.get("Impersonate-User") for sent in pool.headers] == ["somebody", None]
-    method, url = pool.asked[0].split()
+    method, url = pool.requests[0].split()
     assert (method, urlsplit(url).path) == ("POST", "/api/v1/namespaces/ns/services")
     assert parse_qs(urlsplit(url).query)["dryRun"] == ["All"]
 
 
-def test_expired_pages_are_read_again_from_the_start():
+def test_an_expired_list_is_read_again_from_the_start():
     pages = [
         (200, {"items": [{"n": 1}], "metadata": {"continue": "more"}}),
         (410, {"message": "too old"}),
@@ -127,18 +127,18 @@ def test_expired_pages_are_read_again_from_the_start():
     assert cluster.read_all(SERVICES, convert=lambda obj: obj["n"]) == [1, 2]
 
 
-def test_an_object_that_is_not_there_is_none():
+def test_a_missing_object_is_none():
     cluster, _pool = cluster_with((404, {"message": "not found"}))
     assert cluster.get(SERVICES, namespace="a", name="b") is None
 
 
-def test_a_kind_is_looked_for_again_after_it_was_missing():
+def test_a_missing_kind_is_not_cached():
     served = {"resources": [{"kind": "A", "name": "as", "namespaced": True}]}
     cluster, pool = cluster_with((404, {}), (200, served))
     assert cluster.kind("g/v1", "A") is None
     assert cluster.kind("g/v1", "A") == kube.Kind("g", "v1", "as", namespaced=True)
     cluster.kind("g/v1", "A")
-    assert len(pool.asked) == 2
+    assert len(pool.requests) == 2
 
 
 @pytest.mark.parametrize(
@@ -171,11 +171,11 @@ def test_the_audit_reads_lists_and_writes_nothing():
     node = {"metadata": {"name": "n1"}}
     lease = {"metadata": {"name": "purelb-node-n1"}, "spec": {"holderIdentity": "n1"}}
     lock = {"metadata": {"name": "purelb-allocator"}, "spec": {"holderIdentity": "allocator-1_x"}}
-    found, asked = audited([service], [node], [lease], [lock])
-    assert [one["holder"] for one in found["leader_locks"]] == ["allocator-1_x"]
+    found, requests = audited([service], [node], [lease], [lock])
+    assert [lock["holder"] for lock in found["leader_locks"]] == ["allocator-1_x"]
     assert [lease["node"] for lease in found["leases"]] == ["n1"]
     assert not found["changed"]
-    assert asked == [
+    assert requests == [
         "GET https://api:6443/api/v1/services",
         "GET https://api:6443/api/v1/nodes",
         LEASES,
@@ -183,22 +183,22 @@ def test_the_audit_reads_lists_and_writes_nothing():
     ]
 
 
-def test_the_audit_reads_the_leader_locks_that_it_is_asked_for():
+def test_the_audit_reads_the_given_leader_locks():
     asks = [
         {"kind": "Endpoints", "namespace": "kube-system", "name": "old"},
         {"kind": "ConfigMap", "namespace": None, "name": "older"},
     ]
-    found, asked = audited([], [], [], [{"metadata": {}}], [], leader_locks=asks)
+    found, requests = audited([], [], [], [{"metadata": {}}], [], leader_locks=asks)
     states = [(lock["namespace"], lock["state"]) for lock in found["leader_locks"]]
     assert states == [("kube-system", "unreadable"), ("purelb-system", "absent")]
     assert [finding["code"] for finding in found["findings"]] == ["lockAbsent", "lockUnreadable"]
-    assert asked[-2:] == [
+    assert requests[-2:] == [
         "GET https://api:6443/api/v1/namespaces/kube-system/endpoints",
         "GET https://api:6443/api/v1/namespaces/purelb-system/configmaps",
     ]
 
 
-def test_the_audit_reads_endpoints_where_they_matter():
+def test_the_audit_reads_endpoints_if_a_service_needs_them():
     service = {
         "metadata": {
             "namespace": "default",
@@ -229,25 +229,25 @@ def test_the_audit_reads_endpoints_where_they_matter():
         }
         for node in ("n1", "n2", "n3")
     ]
-    found, asked = audited([service], [], [near], leases, [])
+    found, requests = audited([service], [], [near], leases, [])
     assert found["vips"][0]["winner"] == "n2"
-    assert "GET https://api:6443/apis/discovery.k8s.io/v1/endpointslices" in asked
+    assert "GET https://api:6443/apis/discovery.k8s.io/v1/endpointslices" in requests
 
 
 def audited(*lists, leader_locks=None):
     cluster, pool = cluster_with(*((200, {"items": items}) for items in lists))
     params = {"namespace": "purelb-system", "leader_locks": leader_locks}
     found = cluster_reader.lease_info(cluster, params, check_mode=False)
-    return found, [asked.split("?")[0] for asked in pool.asked]
+    return found, [request.split("?")[0] for request in pool.requests]
 
 
 @pytest.mark.parametrize(
     ("part", "path"), [("", "/services/a"), ("status", "/services/a/status")], ids=["all", "part"]
 )
-def test_a_patch_is_merged_into_an_object_or_a_part_of_it(part: str, path: str):
+def test_a_patch_is_sent_to_the_object_or_a_subresource(part: str, path: str):
     cluster, pool = cluster_with((200, {}))
     cluster.patch(SERVICES, namespace="lab", name="a", patch={}, part=part)
-    assert pool.asked == [
+    assert pool.requests == [
         f"PATCH https://api:6443/api/v1/namespaces/lab{path}?fieldManager=purelb.purelb"
     ]
 
@@ -255,8 +255,8 @@ def test_a_patch_is_merged_into_an_object_or_a_part_of_it(part: str, path: str):
 @pytest.mark.parametrize(
     ("with_owned", "policy"), [(True, "Foreground"), (False, "Background")], ids=["waits", "alone"]
 )
-def test_a_deletion_says_whether_what_is_owned_goes_first(with_owned: Any, policy: str):
+def test_a_deletion_has_the_propagation_policy(with_owned: Any, policy: str):
     cluster, pool = cluster_with((200, {}))
     cluster.delete(SERVICES, namespace="lab", name="a", dry_run=True, with_owned=with_owned)
     path = "https://api:6443/api/v1/namespaces/lab/services/a"
-    assert pool.asked == [f"DELETE {path}?propagationPolicy={policy}&dryRun=All"]
+    assert pool.requests == [f"DELETE {path}?propagationPolicy={policy}&dryRun=All"]

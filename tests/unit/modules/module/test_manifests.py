@@ -13,7 +13,7 @@ from purelb.module import manifests
 from purelb.module.manifests import Object
 
 
-def test_bookkeeping_is_no_change(config_map: Object):
+def test_fields_of_the_api_server_are_no_change(config_map: Object):
     stored = {
         **config_map,
         "status": {"anything": 1},
@@ -30,12 +30,12 @@ def test_bookkeeping_is_no_change(config_map: Object):
     assert manifests.clean(stored) == manifests.clean(config_map)
 
 
-def test_annotations_of_people_are_compared(config_map: Object):
+def test_other_annotations_are_compared(config_map: Object):
     noted = {**config_map, "metadata": {**config_map["metadata"], "annotations": {"by": "me"}}}
     assert manifests.clean(noted) != manifests.clean(config_map)
 
 
-def test_cleaning_leaves_the_object_alone(config_map: Object):
+def test_clean_does_not_change_its_argument(config_map: Object):
     before = json.dumps(config_map)
     manifests.clean(config_map)["data"]["colour"] = "red"
     assert json.dumps(config_map) == before
@@ -50,12 +50,12 @@ def test_a_difference_shows_both_sides(config_map: Object):
 
 
 @pytest.mark.parametrize("side", ["before", "after"])
-def test_what_is_not_there_is_empty(config_map: Object, side: str):
+def test_a_missing_side_of_a_difference_is_empty(config_map: Object, side: str):
     pair = {"before": config_map, "after": config_map, side: None}
     assert manifests.difference(pair["before"], pair["after"])[side] == {}
 
 
-def test_a_secret_shows_what_changes_and_not_to_what(secret: Object):
+def test_the_difference_of_a_secret_hides_its_values(secret: Object):
     annotation = "kubectl.kubernetes.io/last-applied-configuration"
     secret["metadata"]["annotations"] = {annotation: json.dumps(secret)}
     secret["data"]["same"] = "c2FtZQ=="
@@ -74,7 +74,7 @@ def test_a_changed_secret_counts_as_changed(secret: Object):
     assert manifests.clean(secret) != manifests.clean(after)
 
 
-def test_texts_of_secrets_are_found_for_hiding(secret: Object, config_map: Object):
+def test_secrets_yields_the_values_of_secrets_only(secret: Object, config_map: Object):
     secret["stringData"] = {"plain": "open sesame", "empty": ""}
     assert set(manifests.secrets([secret, config_map])) == {"c2VjcmV0", "open sesame"}
 
@@ -87,6 +87,6 @@ def test_texts_of_secrets_are_found_for_hiding(secret: Object, config_map: Objec
         pytest.param({"apiVersion": "v1", "kind": "A"}, "metadata.name: missing", id="no name"),
     ],
 )
-def test_an_incomplete_object_is_named_by_its_place(obj: Any, words: str):
+def test_an_incomplete_object_is_named_by_its_position(obj: Any, words: str):
     with pytest.raises(ObjectError, match=rf"objects\[2\]: {words}"):
         manifests.check(obj, where="objects[2]")

@@ -13,11 +13,11 @@ from purelb.module.errors import ClusterError
 
 
 class EndError(Exception):
-    """How the module ended."""
+    """The module ended with a result."""
 
 
 class FakeModule:
-    """Remembers what it would have printed."""
+    """Records warnings and raises EndError with the result."""
 
     def __init__(self) -> None:
         self.params = {"host": "https://api:6443"}
@@ -40,15 +40,15 @@ def ended(module: FakeModule, work: Any) -> Any:
     return end.value.args[0]
 
 
-def test_warnings_are_for_people_and_not_in_the_result():
+def test_warnings_are_displayed_and_not_in_the_result():
     module = FakeModule()
-    result = ended(module, lambda *_args: {"changed": True, "warnings": ["look at this"]})
+    result = ended(module, lambda *_args: {"changed": True, "warnings": ["look here"]})
     assert result == {"changed": True}
-    assert module.warnings == ["look at this"]
+    assert module.warnings == ["look here"]
 
 
-def test_an_error_is_the_message_of_the_failure():
+def test_an_error_becomes_the_message_of_the_failure():
     def work(*_args: Any) -> Any:
-        raise ClusterError("not so")
+        raise ClusterError("refused")
 
-    assert ended(FakeModule(), work) == {"msg": "not so"}
+    assert ended(FakeModule(), work) == {"msg": "refused"}

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The options of ServiceGroup and LBNodeAgent: the definitions' fields, and as documented."""
+"""The options of ServiceGroup and LBNodeAgent match the definitions and the documentation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KINDS = [
 
 
 def shape(schema: dict[str, Any], path: str) -> Iterator[tuple[str, str, bool, Any]]:
-    """Path, type, need and choices of each field that an option must stand for."""
+    """Yields path, type, whether it is required, and choices of each field of a schema."""
     for name, field in schema.get("properties", {}).items():
         items = field.get("items", field)
         needed = name in schema.get("required", ())
@@ -47,13 +47,13 @@ def shape_of_options(options: dict[str, Any], path: str) -> Iterator[tuple[str, 
 @pytest.mark.parametrize(("plural", "options", "_module"), KINDS)
 def test_each_field_of_the_definition_is_an_option(plural: str, options: Any, _module: str):
     definition = yaml.safe_load((CRDS / f"{plural}.purelb.io.yaml").read_text())
-    (version,) = (one for one in definition["spec"]["versions"] if one["storage"])
+    (version,) = (each for each in definition["spec"]["versions"] if each["storage"])
     spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
     assert set(map(str, shape_of_options(options().options, ""))) == set(map(str, shape(spec, "")))
 
 
 @pytest.mark.parametrize(("_plural", "options", "module"), KINDS)
-def test_each_option_is_documented_as_it_is(_plural: str, options: Any, module: str):
+def test_each_option_matches_its_documentation(_plural: str, options: Any, module: str):
     text = importlib.import_module(f"{MODULES}.{module}").DOCUMENTATION
     documented = yaml.safe_load(text)["options"]
     compare(options().options, {k: v for k, v in documented.items() if "wait" not in k})
@@ -94,7 +94,7 @@ def problems(spec: argspec.ArgumentSpec, **given: Any) -> str:
         ({"external": {"provider": "a", "announce": "bgp"}}, "must be one of: local, remote"),
     ],
 )
-def test_what_no_group_can_be_is_refused_without_a_cluster(given: Any, problem: str):
+def test_an_invalid_group_is_refused_without_a_cluster(given: Any, problem: str):
     assert problem in problems(specs.service_group(), **given)
 
 
@@ -106,15 +106,15 @@ def test_what_no_group_can_be_is_refused_without_a_cluster(given: Any, problem: 
         ({"garp_config": {"count": "many"}}, "count"),
     ],
 )
-def test_what_no_settings_can_be_is_refused_without_a_cluster(local: Any, problem: str):
+def test_invalid_settings_are_refused_without_a_cluster(local: Any, problem: str):
     assert problem in problems(specs.node_agent(), local=local)
 
 
-def test_nothing_but_a_name_is_needed_to_remove():
+def test_removal_needs_only_a_name():
     assert problems(specs.service_group(), state="absent") == ""
 
 
-def test_all_defaults_are_left_to_the_definition():
+def test_no_option_has_a_default():
     assert problems(specs.node_agent()) == ""
     defaults = [o for o in specs.node_agent().options.values() if "default" in o]
     assert defaults == []
