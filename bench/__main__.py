@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Measure PureLB: what a change, a move, an idle agent, allocating and an audit cost.
+"""Measure PureLB: the cost of a change, a failover, an idle agent, allocation and an audit.
 
-Each part prints a table and writes .cache/bench/PART.json. Without a PART all are measured.
+Each part prints a table and writes .cache/bench/PART.json. Without PART, all parts run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bench.figures import publish
 from labkit.errors import LabError
 
 _EPILOG = """\
-failover, idle, allocation and audit bring up a lab of their own (as root), and end one that is up.
+failover, idle, allocation and audit need root: they end a lab that is up and start their own.
 
 examples:
   bench/bench                                    everything, about 25 minutes
@@ -26,7 +26,7 @@ examples:
   bench/bench failover --services 25 --runs 1
   bench/bench idle --size 3x50 --seconds 20
 """
-_INTERRUPTED = 130  # what a shell makes of SIGINT
+_INTERRUPTED = 130  # a shell's exit code for SIGINT
 
 
 def _plan(options: argparse.Namespace) -> None:
@@ -70,30 +70,32 @@ def _number(text: str) -> int:
 
 
 def _size(nodes: range, others: range) -> Callable[[str], tuple[int, int]]:
-    """Reads such a size; each part has its own limits."""
+    """Return a parser of sizes such as 3x50 within limits."""
 
     def read(text: str) -> tuple[int, int]:
         match = re.fullmatch(r"(\d+)x(\d+)", text)
         size = (int(match[1]), int(match[2])) if match else (-1, -1)
         if size[0] not in nodes or size[1] not in others:
             limits = f"{nodes[0]}x{others[0]} to {nodes[-1]}x{others[-1]}"
-            raise argparse.ArgumentTypeError(f"{text!r} is no size from {limits}")
+            raise argparse.ArgumentTypeError(f"{text!r} is not a size from {limits}")
         return size
 
     return read
 
 
 def parser() -> argparse.ArgumentParser:
-    """Describe the command line."""
+    """Return the parser of the command line."""
     raw = argparse.RawDescriptionHelpFormatter
     top = argparse.ArgumentParser(
         prog="bench", description=__doc__, epilog=_EPILOG, formatter_class=raw
     )
     parts = top.add_subparsers(dest="part", metavar="PART")
-    plan = parts.add_parser("plan", help="judgement and plan in big clusters; needs no lab")
+    plan = parts.add_parser("plan", help="decisions and plan in large clusters; needs no lab")
     _add_runs(plan, 5)
     _add_size(plan, "nodes x addresses", _size(range(2, 10_000), range(2, 20_001)))
-    lost = parts.add_parser("failover", help="silence of addresses while they move, in the lab")
+    lost = parts.add_parser(
+        "failover", help="interruptions of addresses while they move, in the lab"
+    )
     _add_runs(lost, 5)
     lost.add_argument(
         "--services",
@@ -101,24 +103,28 @@ def parser() -> argparse.ArgumentParser:
         nargs="+",
         default=[],
         metavar="N",
-        help=f"how many dual-stack Services (default: {' '.join(map(str, failover.SERVICES))})",
+        help=f"numbers of dual-stack Services (default: {' '.join(map(str, failover.SERVICES))})",
     )
-    still = parts.add_parser("idle", help="memory, processor and requests at rest, in the lab")
+    still = parts.add_parser(
+        "idle", help="memory, processor time and requests of idle agents, in the lab"
+    )
     _add_runs(still, 3)
     _add_size(still, "nodes x Services", _size(range(bed.NODES, 201), range(2001)))
     still.add_argument(
-        "--seconds", type=float, default=60.0, help="length of one run (default: 60)"
+        "--seconds", type=float, default=60.0, help="duration of a run (default: 60)"
     )
-    many = parts.add_parser("allocation", help="thousands of Services at once, in the lab")
+    many = parts.add_parser("allocation", help="allocation for thousands of Services, in the lab")
     _add_runs(many, 3)
-    big = parts.add_parser("audit", help="the auditing modules in a big cluster, in the lab")
+    big = parts.add_parser("audit", help="the audit modules in a large cluster, in the lab")
     _add_runs(big, 3)
     _add_size(big, "Leases x Services", _size(range(1, 10_000), range(20_001)))
     return top
 
 
 def _add_runs(part: argparse.ArgumentParser, count: int) -> None:
-    part.add_argument("--runs", type=_number, default=count, help=f"how often (default: {count})")
+    part.add_argument(
+        "--runs", type=_number, default=count, help=f"number of runs (default: {count})"
+    )
 
 
 def _add_size(
@@ -129,17 +135,17 @@ def _add_size(
 
 
 def main(argv: Sequence[str]) -> int:
-    """Measure one part, or all of them."""
+    """Run one part or all parts; return an exit code."""
     options = parser().parse_args(argv)
     chosen = [options.part] if options.part else list(PARTS)
     try:
         for part in chosen:
             PARTS[part](options if options.part else parser().parse_args([part]))
-    except LabError as problem:
-        print(f"bench: {problem}", file=sys.stderr)
-        return problem.exit_code
-    except subprocess.CalledProcessError as problem:
-        print(f"bench: {problem}: {problem.stderr}", file=sys.stderr)
+    except LabError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return error.exit_code
+    except subprocess.CalledProcessError as error:
+        print(f"bench: {error}: {error.stderr}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return _INTERRUPTED

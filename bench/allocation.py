@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the allocator does with many Services at once: speed, writes, start, memory.
+"""The allocator with many Services at once: speed, writes, start-up time, memory.
 
-The node agents are away, and no kube-proxy looks at the Services: what is measured is the allocator
-and the API server. Requests are counted in the API server's own log.
+No node agent runs and kube-proxy ignores the Services, so only the allocator and the API server are
+measured. Requests are counted in the API server's audit log.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DAEMON_SET = f"/apis/apps/v1/namespaces/{bed.NAMESPACE}/daemonsets/lbnodeagent"
 _GROUP = f"/apis/purelb.io/v2/namespaces/{bed.NAMESPACE}/servicegroups/default"
 _PODS = f"/api/v1/namespaces/{bed.NAMESPACE}/pods"
 _FROM_EMPTY, _AT_START = 1000, 5000
-# In no node's subnet, and with room for all of them.
+# In no node's subnet, and large enough for all Services.
 _POOLS = {
     "v4pool": {"pool": "10.77.0.0/18", "subnet": "10.77.0.0/16"},
     "v6pool": {"pool": "fd77::/64", "subnet": "fd77::/64"},
@@ -33,7 +33,7 @@ _POOLS = {
 
 
 def _service(number: int) -> dict[str, Any]:
-    """Dual-stack; without node ports, of which a cluster has fewer than 5,000, and endpoints."""
+    """Return a dual-stack Service without endpoints and node ports (a cluster has too few)."""
     made = bed.service(number)
     del made["spec"]["selector"]
     made["metadata"]["labels"] = {"service.kubernetes.io/service-proxy-name": "none"}
@@ -50,7 +50,7 @@ def _pods(lab: Lab, component: str) -> list[dict[str, Any]]:
     return lab.api.items(_PODS, labelSelector=f"component={component}")
 
 
-def _send_agents_away(lab: Lab) -> None:
+def _remove_agents(lab: Lab) -> None:
     spec = {"template": {"spec": {"nodeSelector": {"no-node": "has-this"}}}}
     lab.api.merge_patch(_DAEMON_SET, {"spec": spec})
     bed.eventually(lambda: not _pods(lab, "lbnodeagent"), "end of the agents", 120)
@@ -60,11 +60,11 @@ def _create(lab: Lab, numbers: Iterable[int]) -> None:
     for number in numbers:
         lab.api.create(_service(number))
         if number % 500 == 0:
-            progress(f"{number} Services are made")
+            progress(f"{number} Services created")
 
 
-def _are_served(lab: Lab, count: int) -> None:
-    """Wait for what the pool says of itself: listing thousands of Services costs too much."""
+def _wait_until_served(lab: Lab, count: int) -> None:
+    """Wait for the counts in the pool's status, as listing thousands of Services is expensive."""
 
     def served() -> bool:
         status = lab.api.get(_GROUP).get("status", {})
@@ -74,7 +74,7 @@ def _are_served(lab: Lab, count: int) -> None:
 
 
 def writes(lines: Iterable[str]) -> tuple[Counter[str], float]:
-    """Writes of the allocator by resource, and seconds from the first to the last of a Service."""
+    """Return the allocator's writes by resource, and the time span of Service writes."""
     counted: Counter[str] = Counter()
     times = []
     for line in lines:
@@ -93,7 +93,7 @@ def writes(lines: Iterable[str]) -> tuple[Counter[str], float]:
 
 
 def _log_times(lab: Lab, *events: str) -> list[float]:
-    """When the newest allocator logged these events."""
+    """Return the times at which the newest allocator logged these events."""
     path = max(
         lab.at.run.glob(f"*/pods/{bed.NAMESPACE}_allocator*/*/*.log"),
         key=lambda p: p.stat().st_mtime,
@@ -101,16 +101,16 @@ def _log_times(lab: Lab, *events: str) -> list[float]:
     lines, found = path.read_text().splitlines(), []
     for event in events:
         entries = (json.loads(line.partition(" F ")[2]) for line in lines)
-        entry = next(one for one in entries if one["msg"] == event)
+        entry = next(entry for entry in entries if entry["msg"] == event)
         found.append(datetime.fromisoformat(entry["ts"]).timestamp())
     return found
 
 
 def measure(*, runs: int) -> list[Figure]:
-    """Allocate a thousand Services from empty, then start with five thousand; so many runs."""
+    """Measure allocation for 1,000 new Services, then start-up with 5,000, in this many runs."""
     speeds, per_service, starts, memory = [], [], [], []
     with bed.bed() as lab:
-        _send_agents_away(lab)
+        _remove_agents(lab)
         lab.api.merge_patch(_GROUP, {"spec": {"local": _POOLS}})
         for run in range(runs):
             progress(f"run {run + 1} of {runs}: {_FROM_EMPTY} Services without an address")
@@ -118,7 +118,7 @@ def measure(*, runs: int) -> list[Figure]:
             _create(lab, range(_FROM_EMPTY))
             position = lab.audit_log.stat().st_size
             _scale(lab, 1)
-            _are_served(lab, _FROM_EMPTY)
+            _wait_until_served(lab, _FROM_EMPTY)
             with lab.audit_log.open() as log:
                 log.seek(position)
                 counted, seconds = writes(log)
@@ -129,7 +129,7 @@ def measure(*, runs: int) -> list[Figure]:
             if run < runs - 1:
                 _delete(lab, range(_FROM_EMPTY))
         _create(lab, range(_FROM_EMPTY, _AT_START))
-        _are_served(lab, _AT_START)
+        _wait_until_served(lab, _AT_START)
         for _run in range(runs):
             starts.append(_start(lab))
             memory.append(_memory(lab))
@@ -142,7 +142,7 @@ def _delete(lab: Lab, numbers: Iterable[int]) -> None:
 
 
 def _start(lab: Lab) -> float:
-    """Seconds from the start of the program to the end of its first round."""
+    """Restart the allocator; return the seconds from its start until it is ready."""
     _scale(lab, 0)
     _scale(lab, 1)
     lab.api.wait(_DEPLOYMENT, lambda d: d["status"].get("readyReplicas") == 1, seconds=60)
@@ -165,6 +165,6 @@ def _figures(
     return [
         Figure(empty, "time for a Service", "ms", tuple(speeds), aim=10.0),
         Figure(empty, "writes for a Service", "", tuple(per_service), aim=2.01),
-        Figure(full, "until all is known", "s", tuple(starts), aim=5.0),
+        Figure(full, "start-up until ready", "s", tuple(starts), aim=5.0),
         Figure(full, "memory (RSS)", "MiB", tuple(memory), aim=100.0),
     ]

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the modules that audit cost in a big cluster: time, processor and memory of one run.
+"""The cost of the audit modules in a large cluster: time, processor time and memory of one run.
 
-The Leases and Services are really written to an API server, with nobody who acts on them: no agent
-is installed, and the label keeps kube-proxy away. Each run is a process of its own, as Ansible
-makes it, less what every module costs before it does anything (the baseline).
+The Leases and Services are written to a real API server, but nothing acts on them: no agent is
+installed, and a label makes kube-proxy ignore them. Each run is a process, as with Ansible. The
+baseline is the cost of a module that reads one empty list.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _FIRST = IPv4Address("10.1.0.0")
 _WRITERS = 4
 _SERVICES = "/api/v1/namespaces/default/services"
 _CRDS = ROOT / "roles/purelb_install/files/crds"
-# Written once, and still live when the last run ends.
+# Seconds; written once, and still valid when the last run ends.
 _LONG = 3600.0
-# Between us and the module, as its memory would begin with that of whoever started it.
+# Runs between us and the module: a child's peak memory starts with that of its parent.
 _LAUNCHER = """
 import resource, subprocess, sys, time
 begun = time.monotonic()
@@ -58,7 +58,7 @@ sys.exit(done.returncode)
 
 @dataclass(frozen=True)
 class Size:
-    """Of a cluster: Leases, and Services with one address each."""
+    """The size of a cluster: Leases, and Services with one address each."""
 
     leases: int
     services: int
@@ -71,12 +71,12 @@ SIZES = (Size(1000, 5000),)
 
 
 def names(size: Size) -> list[str]:
-    """The nodes, which are nothing but Leases."""
+    """Return the names of the simulated nodes."""
     return [f"n{number:04}" for number in range(size.leases)]
 
 
 def lease(name: str) -> dict[str, Any]:
-    """A node's Lease, renewed now; nobody's, as there is no Node, and it must not go with it."""
+    """Return a node's Lease, renewed now; without an owner, as there is no Node object."""
     renewed = Lease(
         node=name,
         subnets=_SUBNETS,
@@ -91,7 +91,7 @@ def lease(name: str) -> dict[str, Any]:
 
 
 def lock() -> dict[str, Any]:
-    """The Lease by which an allocator leads."""
+    """Return the lock of the leading allocator."""
     now = time.time()
     held = LeaderRecord("allocator", duration=_LONG, acquire_time=now, renew_time=now)
     return {
@@ -103,7 +103,7 @@ def lock() -> dict[str, Any]:
 
 
 def service(number: int, winner: str) -> dict[str, Any]:
-    """A Service with an address that its winner announces."""
+    """Return a Service with an address that its winner announces."""
     address = _FIRST + number
     return {
         "apiVersion": "v1",
@@ -132,19 +132,19 @@ def service(number: int, winner: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Objects:
-    """All that there is in a cluster, and what was seen on its nodes."""
+    """The objects of a cluster, and the collected results of its nodes."""
 
     leases: list[dict[str, Any]]
     services: list[dict[str, Any]]
     seen: dict[str, dict[str, Any]]
 
     def arguments(self, module: str) -> dict[str, Any]:
-        """What a module is given: purelb_verify also what was seen on each node."""
+        """Return a module's arguments; those of purelb_verify include the nodes' results."""
         return {"nodes": self.seen, "fail_on": "never"} if module == "purelb_verify" else {}
 
 
 def objects(size: Size) -> Objects:
-    """A cluster in which all is as it should be."""
+    """Return the objects of a cluster without findings."""
     nodes = names(size)
     winners = [rank(nodes, _FIRST + number)[0] for number in range(size.services)]
     held: dict[str, list[int]] = {name: [] for name in nodes}
@@ -158,7 +158,7 @@ def objects(size: Size) -> Objects:
 
 
 def _seen(index: int, held: Iterable[int]) -> dict[str, Any]:
-    """What purelb_vip_info would return of a node."""
+    """Return what purelb_vip_info would return on a node."""
     own = _address(IPv4Address("10.0.0.1") + index, None)
     vips = [_address(_FIRST + number, 7) for number in held]
     eth0 = {"name": "eth0", "index": 2, "mac": f"02:00:00:00:{index >> 8:02x}:{index & 255:02x}"}
@@ -177,7 +177,7 @@ def _address(address: IPv4Address, lifetime: int | None) -> dict[str, Any]:
 
 
 def measure(sizes: Sequence[Size], *, runs: int) -> list[Figure]:
-    """All modules in clusters of these sizes, on a lab of their own."""
+    """Measure all modules in clusters of these sizes, each in a new lab."""
     figures: list[Figure] = []
     for size in sizes:
         made = objects(size)
@@ -194,7 +194,7 @@ def measure(sizes: Sequence[Size], *, runs: int) -> list[Figure]:
 
 @dataclass(frozen=True)
 class Spent:
-    """What one run of a module took."""
+    """The cost of one run of a module."""
 
     seconds: float
     cpu: float
@@ -202,7 +202,7 @@ class Spent:
 
 
 def _audit(module: str, at: dict[str, Any], made: Objects) -> Spent:
-    """What a run took that found each node and address, and nothing wrong."""
+    """Run a module and return its cost. Raises LabError unless it found all objects in order."""
     spent, result = spend(module, {**at, **made.arguments(module)})
     found = {name: len(result[name]) for name in ("leases", "vips", "findings")}
     if found != {"leases": len(made.leases), "vips": len(made.services), "findings": 0}:
@@ -221,13 +221,13 @@ def _figures(
         values, baseline = tuple(map(pick, spent)), tuple(map(pick, base))
         return Figure(case, f"{module}: {what}", unit, values, baseline, aim)
 
-    yield figure("duration", "s", lambda one: one.seconds, AIM_SECONDS)
-    yield figure("processor", "s", lambda one: one.cpu)
-    yield figure("memory", "MB", lambda one: one.megabytes, AIM_MB)
+    yield figure("duration", "s", lambda run: run.seconds, AIM_SECONDS)
+    yield figure("processor", "s", lambda run: run.cpu)
+    yield figure("memory", "MB", lambda run: run.megabytes, AIM_MB)
 
 
 def spend(module: str, arguments: dict[str, Any]) -> tuple[Spent, dict[str, Any]]:
-    """Run a module as Ansible does, without Ansible; what it took, and its result."""
+    """Run a module as Ansible does, without Ansible; return its cost and its result."""
     given = json.dumps({"ANSIBLE_MODULE_ARGS": arguments})
     argv = [sys.executable, "-c", _LAUNCHER, str(ROOT / f"plugins/modules/{module}.py")]
     env = {**os.environ, "PYTHONPATH": f"{ROOT}/.ansible/collections"}
@@ -238,7 +238,7 @@ def spend(module: str, arguments: dict[str, Any]) -> tuple[Spent, dict[str, Any]
 
 @contextmanager
 def _cluster(made: Objects) -> Iterator[Lab]:
-    """A new lab with so many Leases and Services; one that is up is ended first."""
+    """Start a new lab with these objects and end it afterwards; first end one that is up."""
     run_lab("down")
     try:
         run_lab("up", "--nodes", "1")
@@ -260,10 +260,10 @@ def _write(lab: Lab, made: Objects) -> None:
             lambda d: any(c["type"] == "Established" for c in d["status"].get("conditions") or ()),
         )
 
-    def put(one: dict[str, Any]) -> None:
-        lab.api.create(one)
-        path = f"{_SERVICES}/{one['metadata']['name']}/status"
-        lab.api.merge_patch(path, {"status": one["status"]})
+    def put(service: dict[str, Any]) -> None:
+        lab.api.create(service)
+        path = f"{_SERVICES}/{service['metadata']['name']}/status"
+        lab.api.merge_patch(path, {"status": service["status"]})
 
     with ThreadPoolExecutor(_WRITERS) as pool:
         list(pool.map(lab.api.create, [lock(), *made.leases]))

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The lab that is measured: three nodes with PureLB, a pool for hundreds of Services, a web server.
+"""The lab to measure: three nodes with PureLB, a pool for hundreds of Services, a web server.
 
-The lab's own lan has room for some thirty addresses of IPv4. So the nodes and the client get one
-more address each, in a subnet that holds the pool.
+The lab's own lan has only about thirty free IPv4 addresses, so the nodes and the client get another
+address each, in a subnet with room for the pool.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ NAMESPACE = "purelb-system"
 SERVICES = "/api/v1/namespaces/default/services"
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 SUBNET4, SUBNET6 = "172.29.0.0/16", "fd28:0:0:1::/64"
-# Below the first of them, the nodes' own.
+# The pool is between these; the nodes' own addresses are below.
 _ABOVE, _LAST = ("172.29.16.0", "fd28:0:0:1::1:0"), ("172.29.31.254", "fd28:0:0:1::1:ffff")
-# The node that has the first address of each family in the pool.
+# The node that wins the first address of each family in the pool.
 FIRST_NODE = "n1"
-# How often an agent renews its Lease, with the default duration of ten seconds.
+# Seconds between renewals of an agent's Lease, with the default duration of ten seconds.
 RENEWAL = 5.0
-# Each Service has one of each family.
+# Addresses of each Service, one per family.
 FAMILIES = 2
 _SERVER = (ROOT / "demo/server.py").read_text()
 _SELECTOR = {"app": "bench"}
@@ -51,7 +51,7 @@ def _image() -> str:
 
 @contextmanager
 def bed() -> Iterator[Lab]:
-    """A new lab with PureLB; one that is up is ended first, and this one at the end."""
+    """Start a new lab with PureLB and end it afterwards; first end one that is up."""
     if not ARCHIVE.exists():
         raise LabError(f"there is no {ARCHIVE.relative_to(ROOT)}: make it with 'make bench'")
     run_lab("down")
@@ -65,7 +65,7 @@ def bed() -> Iterator[Lab]:
 
 
 def run_lab(*arguments: str) -> None:
-    """Run a command of the lab; its own words if it fails."""
+    """Run a command of the lab. Raises LabError with its error output if it fails."""
     done = subprocess.run(
         [ROOT / "lab/lab", *arguments], text=True, capture_output=True, check=False
     )
@@ -92,7 +92,7 @@ def _prepare(lab: Lab) -> None:
 
 
 def pool(nodes: Mapping[str, object]) -> dict[str, Any]:
-    """A ServiceGroup with room for thousands of Services."""
+    """Return a ServiceGroup with room for thousands of Services."""
     v4, v6 = (
         f"{_first_won(above, nodes)}-{last}" for above, last in zip(_ABOVE, _LAST, strict=True)
     )
@@ -110,7 +110,7 @@ def pool(nodes: Mapping[str, object]) -> dict[str, Any]:
 
 
 def _first_won(above: str, nodes: Mapping[str, object]) -> Address:
-    """The first address above this one that the first node wins."""
+    """Return the first address above this one that the first node wins."""
     address = parse_address(above) + 1
     while rank(nodes, address)[0] != FIRST_NODE:
         address += 1
@@ -118,7 +118,7 @@ def _first_won(above: str, nodes: Mapping[str, object]) -> Address:
 
 
 def web_server(image: str) -> dict[str, Any]:
-    """A Deployment that answers for all Services, on each node."""
+    """Return a Deployment of the web server behind all Services, with a pod per node."""
     container = {
         "name": "web",
         "image": image,
@@ -142,7 +142,7 @@ def web_server(image: str) -> dict[str, Any]:
 
 
 def service(number: int) -> dict[str, Any]:
-    """A dual-stack Service."""
+    """Return a dual-stack Service."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -157,10 +157,10 @@ def service(number: int) -> dict[str, Any]:
 
 
 def have_services(lab: Lab, count: int) -> list[str]:
-    """Make Services until there are so many; return all addresses when each is where it belongs."""
-    there = len(_balanced(lab))
-    progress(f"{count} Services: making {count - there}")
-    for number in range(there, count):
+    """Create Services up to this number; return all addresses when each is on its winner."""
+    existing = len(_balanced(lab))
+    progress(f"{count} Services: creating {count - existing}")
+    for number in range(existing, count):
         lab.api.create(service(number))
     eventually(
         lambda: len(_addresses(lab)) == FAMILIES * count, f"address of {count} Services", 180
@@ -177,18 +177,18 @@ def _balanced(lab: Lab) -> list[dict[str, Any]]:
 def _addresses(lab: Lab) -> list[str]:
     return [
         entry["ip"]
-        for one in _balanced(lab)
-        for entry in one["status"].get("loadBalancer", {}).get("ingress") or ()
+        for service in _balanced(lab)
+        for entry in service["status"].get("loadBalancer", {}).get("ingress") or ()
     ]
 
 
 def winners(vips: list[str], nodes: Mapping[str, object]) -> dict[str, str]:
-    """Which of the nodes is to have each address."""
+    """Return the winner of each address."""
     return {vip: rank(nodes, parse_address(vip))[0] for vip in vips}
 
 
 def on_nodes(lab: Lab) -> dict[str, frozenset[str]]:
-    """The addresses that each node has on an interface."""
+    """Return the addresses on the interfaces of each node."""
     return {
         node: frozenset(
             info["local"]
@@ -203,21 +203,23 @@ def on_nodes(lab: Lab) -> dict[str, frozenset[str]]:
 def settle(lab: Lab, vips: list[str], *, members: Mapping[str, object] | None = None) -> None:
     """Wait until each address is on its winner and on no other node.
 
-    `members`: all that take part, if these are more than the lab's nodes.
+    `members`: the names of all candidates, if there are more than the lab's nodes.
     """
     wanted = winners(vips, members or lab.nodes)
 
     def settled() -> bool:
         held = on_nodes(lab)
-        return all((vip in held[n]) == (n == who) for vip, who in wanted.items() for n in held)
+        return all(
+            (vip in held[n]) == (n == winner) for vip, winner in wanted.items() for n in held
+        )
 
     eventually(settled, "each address on its winner alone", 60)
 
 
-def eventually(look: Callable[[], bool], what: str, seconds: float) -> None:
-    """Wait until something is so; an error that names it if that takes too long."""
+def eventually(condition: Callable[[], bool], what: str, seconds: float) -> None:
+    """Poll a condition until it is true. Raises LabError after `seconds`."""
     deadline = time.monotonic() + seconds
-    while not look():
+    while not condition():
         if time.monotonic() > deadline:
             raise LabError(f"no {what} within {seconds:g} s")
         time.sleep(0.2)

@@ -1,8 +1,9 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes that are nothing but a Node object and a Lease, renewed as an agent would.
+"""Simulated nodes: a Node object and a Lease each, renewed at the rate of an agent.
 
-A process of its own (this file, run as a module), so that its cost is told from what is measured.
+A process of its own renews them (this file, run as a module), so that its processor time is not
+part of what is measured.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ _SUBNETS, _malformed = parse_subnets(["172.28.1.0/24", SUBNET4, SUBNET6])
 
 
 def names(count: int) -> list[str]:
-    """Names of so many nodes."""
+    """Return the names of this many nodes."""
     return [f"crowd-{number:03}" for number in range(count)]
 
 
 def node(name: str, number: int) -> dict[str, Any]:
-    """A Node that no DaemonSet selects: it has no label of an operating system."""
+    """Return a Node without an operating system label, so that no DaemonSet selects it."""
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -43,7 +44,7 @@ def node(name: str, number: int) -> dict[str, Any]:
 
 
 def lease(name: str, uid: str) -> dict[str, Any]:
-    """The Lease of a node, renewed now."""
+    """Return the Lease of a node, renewed now."""
     renewed = Lease(
         node=name,
         subnets=_SUBNETS,
@@ -57,21 +58,21 @@ def lease(name: str, uid: str) -> dict[str, Any]:
 
 @contextmanager
 def crowd(count: int) -> Iterator[int]:
-    """So many nodes while this lasts; gives the pid of who renews their Leases."""
+    """Create simulated nodes and renew their Leases; yield the pid of the renewing process."""
     argv = [sys.executable, "-m", "bench.crowd", str(count)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         try:
             if process.stdout is None or not process.stdout.readline():
-                raise LabError("the nodes that are only Leases did not come")
+                raise LabError("the simulated nodes could not be created")
             yield process.pid
             if process.poll() is not None:
-                raise LabError("whoever renews the Leases ended: no figure of this run is right")
+                raise LabError("the process that renews the Leases ended: the figures are invalid")
         finally:
             process.kill()
 
 
-def _live(lab: Lab, count: int) -> None:
-    """Come, say so, and renew for ever, one Lease after the other at an even pace."""
+def _renew_all(lab: Lab, count: int) -> None:
+    """Create the nodes, print an empty line, and renew their Leases forever at an even rate."""
     bodies = {}
     for number, name in enumerate(names(count)):
         uid = lab.api.create(node(name, number))["metadata"]["uid"]
@@ -87,4 +88,4 @@ def _live(lab: Lab, count: int) -> None:
 
 
 if __name__ == "__main__":
-    _live(Lab.load(), int(sys.argv[1]))
+    _renew_all(Lab.load(), int(sys.argv[1]))

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a client on the segment notices when a node's addresses move: the longest silence of each.
+"""The longest interruption of each address for a client on the segment while addresses move.
 
-Every address is pinged all the time, and some of them are asked by HTTP as well. The addresses of
-the other nodes, which do not move, are the baseline: what the machine and the measuring do.
+Every address is pinged continuously, and some get HTTP requests too. The addresses of the other
+nodes, which do not move, are the baseline: the effect of the machine and of the measurement.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ SERVICES = (1, 25, 125)
 VICTIM = bed.FIRST_NODE
 FAMILIES = ("IPv4", "IPv6")
 _AGENTS = f"/api/v1/namespaces/{bed.NAMESPACE}/pods"
-# Of each family, by HTTP: a request costs a hundred times what a ping does.
+# Addresses of each family that get HTTP requests: one costs a hundred times as much as a ping.
 _ASKED = 2
 _PAUSE = 0.02
 _LEASE = f"{bed.LEASES}/{lease_name(VICTIM)}"
-# In seconds, of the worst that may be expected.
+# Upper limits in seconds.
 _AIMS = {"agent pod deleted": 5.0, "cable cut": 15.0}
-# Of silence after the last move, before the next thing happens.
+# Seconds between the last move and the next fault.
 _REST = 2.0
-# Pings a second that the measuring may cost; with more addresses each has its turn less often.
+# Pings a second in total; with more addresses each is pinged less often.
 _RATE = 5000
 _SHORTEST = 0.01
 
 
 @dataclass(frozen=True)
 class Window:
-    """What was done, and the time in which its effect is looked for."""
+    """A fault or repair, and the time window of its effect (monotonic)."""
 
     what: str
     since: float
@@ -47,33 +47,33 @@ class Window:
 
 
 def pace(addresses: int) -> float:
-    """Seconds between two pings of one address."""
+    """Return the seconds between two pings of one address."""
     return max(_SHORTEST, addresses / _RATE)
 
 
 def phases(runs: int) -> list[float]:
-    """Seconds between the last renewal and the cut, spread evenly over the time between two.
+    """Return the seconds from the last renewal to the cut for each run, evenly spread.
 
-    A cut node is missed when its Lease ends, so the silence depends on this more than on anything
-    else; and left to itself each cut would come at the same moment, counted from the agent's start.
+    Other nodes take over when the Lease of the cut node expires, so the interruption depends mostly
+    on this time. Without it, each cut would come at the same phase of the renewals.
     """
     return [bed.RENEWAL * (run + 0.5) / runs for run in range(runs)]
 
 
 class Measure:
-    """The victim's addresses go and come back, again and again."""
+    """Moves the victim's addresses away and back repeatedly and collects the interruptions."""
 
     def __init__(self, lab: Lab, vips: Sequence[str]) -> None:
         self._lab = lab
         self._vips = list(vips)
         wanted = bed.winners(self._vips, lab.nodes)
         self._moving = frozenset(vip for vip, node in wanted.items() if node == VICTIM)
-        # (what, how it was asked, family) -> longest silences.
+        # (fault, ping or HTTP, family) -> longest interruptions in seconds.
         self._gaps: dict[tuple[str, str, str], list[float]] = defaultdict(list)
         self._still: dict[tuple[str, str, str], list[float]] = defaultdict(list)
 
     def run(self, phase: float) -> None:
-        """Lose the agent, then the node, which had renewed its Lease so many seconds before."""
+        """Delete the agent, then cut the node `phase` seconds after a renewal of its Lease."""
         for lose in (self._lose_agent, lambda: self._lose_node(phase)):
             asked = [vip for family in FAMILIES for vip in self._moving_of(family)[:_ASKED]]
             pinger = Pinger(self._lab, *self._vips, every=pace(len(self._vips)))
@@ -89,7 +89,7 @@ class Measure:
         return [vip for vip in self._vips if vip in self._moving and _family(vip) == family]
 
     def _lose_agent(self) -> list[Window]:
-        """The agent's pod is deleted, and its successor takes the addresses back."""
+        """Delete the agent's pod; its successor takes the addresses back."""
         pods = self._lab.api.items(
             _AGENTS,
             labelSelector="component=lbnodeagent",
@@ -100,14 +100,14 @@ class Measure:
         return self._go_and_return(begin, "agent pod deleted", "agent back")
 
     def _lose_node(self, phase: float) -> list[Window]:
-        """The node's cable is cut, and mended when other nodes have its addresses."""
+        """Cut the node's cable, and mend it when other nodes have its addresses."""
         self._wait_for_renewal()
         time.sleep(phase)
         begin = time.monotonic()
         self._lab.cut(VICTIM)
         try:
             self._wait_until_moved()
-            # A while for what answers late, before the node is there again.
+            # Wait for late answers before the node returns.
             time.sleep(_REST)
         finally:
             self._lab.mend(VICTIM)
@@ -127,7 +127,7 @@ class Measure:
 
     def _go_and_return(self, begin: float, gone: str, back: str) -> list[Window]:
         self._wait_until_moved()
-        # The next pod starts when this one has ended, which stays for two seconds.
+        # The next pod starts when this one has ended, after two seconds.
         moved = time.monotonic() + _REST / 2
         self._wait_until_back()
         return [Window(gone, begin, moved), Window(back, moved, time.monotonic())]
@@ -157,7 +157,7 @@ class Measure:
             self._gaps[window.what, "HTTP", _family(vip)].append(gap)
 
     def figures(self, runs: int) -> list[Figure]:
-        """All that was measured in so many runs."""
+        """Return the figures of all runs."""
         return [
             Figure(
                 f"{len(self._vips)} addresses",
@@ -177,7 +177,7 @@ def _family(vip: str) -> str:
 
 
 def measure(services: Sequence[int] = SERVICES, *, runs: int) -> list[Figure]:
-    """Measure with so many Services, one number after the other."""
+    """Measure with each of these numbers of Services."""
     figures: list[Figure] = []
     with bed.bed() as lab:
         for count in sorted(services):

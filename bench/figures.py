@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""What was measured, as a table for people and as JSON for programs.
+"""Results as a table and as JSON.
 
-A figure is the median of several values with the least and the greatest of them; never a mean,
-which one interruption of the machine would spoil.
+A figure is the median of several values with their minimum and maximum; not the mean, which a
+single interruption of the machine would distort.
 """
 
 from __future__ import annotations
@@ -26,11 +26,10 @@ _HEADER = ("case", "what", "unit", "median", "min", "max", "n", "baseline", "aim
 
 @dataclass(frozen=True)
 class Figure:
-    """Values of one kind in one case.
+    """The values of one measurement in one case.
 
-    `baseline`: what they compare with, measured in the same run. `aim`: what the median is to stay
-    below. `runs`: how many runs gave equally many values each, if those of one run hang
-    together.
+    `baseline`: values of the same run to compare with. `aim`: upper limit of the median. `runs`:
+    number of runs, with equally many values each, if the values of a run depend on each other.
     """
 
     case: str
@@ -43,24 +42,24 @@ class Figure:
 
     @property
     def median(self) -> float:
-        """The value in the middle."""
+        """The median of all values."""
         return median(self.values)
 
     @property
     def by_run(self) -> tuple[float, ...]:
-        """The median of each run; nothing where each value stands for itself."""
+        """The median of each run; empty if the values are independent."""
         size = len(self.values) // self.runs if self.runs else 0
         return tuple(median(self.values[i * size : (i + 1) * size]) for i in range(self.runs))
 
     @property
     def verdict(self) -> str:
-        """Whether the aim is reached; nothing where there is none."""
+        """Whether the median is below the aim; empty without an aim."""
         if self.aim is None:
             return ""
         return "met" if self.median < self.aim else "MISSED"
 
     def row(self) -> tuple[str, ...]:
-        """The cells of a table."""
+        """Return the cells of a table row."""
         return (
             self.case,
             self.what,
@@ -74,7 +73,7 @@ class Figure:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The same for programs, with every value."""
+        """Return the figure as JSON data, with every value."""
         return {
             "case": self.case,
             "what": self.what,
@@ -90,7 +89,7 @@ class Figure:
 
 
 def _shown(value: float) -> str:
-    """Three digits that count, and no exponent."""
+    """Return the value with three significant digits and no exponent."""
     for border, digits in ((100.0, 0), (10.0, 1), (1.0, 2)):
         if abs(value) >= border:
             return f"{value:.{digits}f}"
@@ -98,7 +97,7 @@ def _shown(value: float) -> str:
 
 
 def table(figures: Iterable[Figure]) -> str:
-    """Columns as wide as their widest cell; numbers to the right."""
+    """Return a text table with aligned columns, numbers to the right."""
     rows = [_HEADER, *(figure.row() for figure in figures)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     texts = range(3)
@@ -113,7 +112,7 @@ def table(figures: Iterable[Figure]) -> str:
 
 
 def publish(name: str, figures: Sequence[Figure]) -> Path:
-    """Print the table, write the JSON, and say where it is."""
+    """Print the table, write the JSON file and return its path."""
     RESULTS.mkdir(parents=True, exist_ok=True)
     path = RESULTS / f"{name}.json"
     result = {
@@ -139,5 +138,5 @@ def _commit() -> str:
 
 
 def progress(text: str) -> None:
-    """Say what is being measured."""
+    """Print what is being measured."""
     print(f"  {text}", flush=True)

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""What an agent costs while nothing happens: memory, processor, requests to the API server.
+"""The cost of an idle agent: memory, processor time, requests to the API server.
 
-Three agents are real; in a bigger cluster the other nodes are Leases, renewed by the benchmark.
-Each agent and each period gives one value. A cluster without Services is the baseline.
+Three agents are real; in a larger cluster the other nodes are Leases, renewed by the benchmark.
+Each agent gives one value per period. A cluster without Services is the baseline.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from labkit.lab import Lab
 
 _AGENT = f"system:serviceaccount:{bed.NAMESPACE}:lbnodeagent"
 _NODE = "authentication.kubernetes.io/node-name"
-# Until the controllers have found out that no kubelet speaks for the nodes that have none.
+# Seconds until the controllers have marked the simulated nodes, which have no kubelet, as unknown.
 _UNKNOWN = 45.0
-# An agent that sends no more than this is done with telling what a change of the cluster did.
+# Seconds to observe, and the requests a second below which an agent is idle.
 _LOOK, _RESTING = 10.0, 0.4
 _MEMORY, _CPU, _REQUESTS = "memory (RSS)", "processor time", "API requests"
 _KIB_PER_MIB, _NANO = 1024, 1e-9
@@ -32,7 +32,7 @@ _KIB_PER_MIB, _NANO = 1024, 1e-9
 
 @dataclass(frozen=True)
 class Size:
-    """Of a cluster: nodes, and dual-stack Services."""
+    """The size of a cluster: nodes and dual-stack Services."""
 
     nodes: int
     services: int
@@ -42,7 +42,7 @@ class Size:
 
     @property
     def aims(self) -> dict[str, float]:
-        """What is to stay below: MiB, seconds a minute, requests a second."""
+        """Upper limits: MiB, seconds a minute, requests a second."""
         cpu = 0.11 if self.nodes <= bed.NODES else 0.6
         return {_MEMORY: 64.0, _CPU: cpu, _REQUESTS: 0.4}
 
@@ -52,27 +52,27 @@ _UNITS = {_MEMORY: "MiB", _CPU: "s/min", _REQUESTS: "1/s"}
 
 
 def cpu_seconds(pid: int) -> float:
-    """Time on a processor of all threads, to the nanosecond (clock ticks would be too coarse)."""
+    """Return the processor time of all threads (schedstat, as clock ticks are too coarse)."""
     stats = Path(f"/proc/{pid}/task").glob("*/schedstat")
     return _NANO * sum(int(stat.read_text().split()[0]) for stat in stats)
 
 
 def resident_mib(pid: int) -> float:
-    """Memory that a process has in RAM."""
+    """Return the resident memory of a process."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     rss = next(line for line in lines if line.startswith("VmRSS:"))
     return int(rss.split()[1]) / _KIB_PER_MIB
 
 
 def requests_since(lab: Lab, position: int) -> Counter[str]:
-    """Requests of agents that were logged after a position in the audit log, by node."""
+    """Count the agents' requests after a position in the audit log, by node."""
     with lab.audit_log.open() as log:
         log.seek(position)
         return requests_by_node(log.readlines())
 
 
 def requests_by_node(lines: Sequence[str]) -> Counter[str]:
-    """Requests of agents in an audit log, by node; a watch counts when it begins."""
+    """Count the agents' requests in an audit log, by node; a watch counts when it starts."""
     asked: Counter[str] = Counter()
     for line in lines:
         entry = json.loads(line)
@@ -85,19 +85,19 @@ def requests_by_node(lines: Sequence[str]) -> Counter[str]:
 
 @dataclass
 class Meter:
-    """Reads all agents at the beginning and at the end of a period."""
+    """Measures all agents over periods of time."""
 
     lab: Lab
     writer: int | None
 
     def __post_init__(self) -> None:
-        """Begin without any value."""
+        """Find the agents' processes; start without values."""
         self.pids = {node: self.lab.pod_pid(node, "lbnodeagent") for node in self.lab.nodes}
         self.values: dict[str, list[float]] = defaultdict(list)
         self.writer_cpu: list[float] = []
 
     def measure(self, seconds: float) -> None:
-        """One period; a value of each agent."""
+        """Measure one period; adds a value per agent."""
         read, began = self.lab.audit_log.stat().st_size, time.monotonic()
         pids = [*self.pids.values(), *([self.writer] if self.writer else [])]
         before = {pid: cpu_seconds(pid) for pid in pids}
@@ -113,7 +113,7 @@ class Meter:
             self.writer_cpu.append(cpu[self.writer])
 
     def figures(self, size: Size, baseline: Meter | None) -> list[Figure]:
-        """All that was measured in one size of cluster."""
+        """Return the figures of a cluster of this size."""
         figures = [
             Figure(
                 str(size),
@@ -131,42 +131,42 @@ class Meter:
         return figures
 
 
-def _calm_down(lab: Lab, size: Size) -> None:
-    """Wait until what the last change of the cluster set off is over."""
-    progress(f"{size}: waiting for calm")
+def _wait_until_idle(lab: Lab, size: Size) -> None:
+    """Wait until the agents are idle after the last change of the cluster."""
+    progress(f"{size}: waiting until the agents are idle")
     if size.nodes > bed.NODES:
         time.sleep(_UNKNOWN)
 
-    def is_calm() -> bool:
+    def is_idle() -> bool:
         read = lab.audit_log.stat().st_size
         time.sleep(_LOOK)
         return all(n <= _RESTING * _LOOK for n in requests_since(lab, read).values())
 
-    bed.eventually(is_calm, "calm of the agents", 120)
+    bed.eventually(is_idle, "idle agents", 120)
 
 
 @contextmanager
 def _others(size: Size) -> Iterator[int | None]:
-    """The nodes beyond those of the lab, and who writes their Leases."""
+    """Create the nodes beyond those of the lab; yield the pid that renews their Leases, or None."""
     if size.nodes <= bed.NODES:
         yield None
         return
-    progress(f"{size}: {size.nodes - bed.NODES} nodes come")
+    progress(f"{size}: creating {size.nodes - bed.NODES} nodes")
     with crowd.crowd(size.nodes - bed.NODES) as pid:
         yield pid
 
 
 def measure(sizes: Sequence[Size] = SIZES, *, runs: int, seconds: float) -> list[Figure]:
-    """Measure clusters of these sizes, the smallest first."""
+    """Measure clusters of these sizes in ascending order."""
     figures: list[Figure] = []
     baseline: Meter | None = None
     with bed.bed() as lab:
-        for size in sorted(sizes, key=lambda one: (one.nodes, one.services)):
+        for size in sorted(sizes, key=lambda size: (size.nodes, size.services)):
             vips = bed.have_services(lab, size.services)
             with _others(size) as writer:
                 members = dict.fromkeys([*lab.nodes, *crowd.names(size.nodes - bed.NODES)])
                 bed.settle(lab, vips, members=members)
-                _calm_down(lab, size)
+                _wait_until_idle(lab, size)
                 meter = Meter(lab, writer)
                 for run in range(runs):
                     progress(f"{size}: {seconds:g} s, run {run + 1} of {runs}")

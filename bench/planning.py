@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a change costs a node before it touches an interface: from the Lease's JSON to the plan.
+"""The cost of a change on a node before it changes an interface: from a Lease's JSON to the plan.
 
-No cluster is asked: the Leases are the JSON that the API server would send, and the store, the
-judgement and the plan are the agent's own. Each change is also judged from nothing, which is the
-baseline, and must say the same.
+This needs no cluster: the Leases are JSON as an API server sends it; the store, the decisions and
+the plan are the agent's code. The baseline decides the same snapshot without earlier decisions, and
+must give the same result.
 """
 
 from __future__ import annotations
@@ -52,20 +52,20 @@ _GROUP = ServiceGroup(
         parse_range("fd28::1:0:0-fd28::1:0:ffff", str(NET6)),
     ),
 )
-_FIRST4, _FIRST6 = (one.first for one in _GROUP.ranges)
+_FIRST4, _FIRST6 = (addresses.first for addresses in _GROUP.ranges)
 _ETH0 = Link(2, "eth0", default_metrics={4: 0, 6: 1024})
 _OWN = (
     InterfaceAddress(2, IPv4Address("10.0.0.1"), NET4.prefixlen),
     InterfaceAddress(2, IPv6Address("fd28::1"), NET6.prefixlen),
 )
 _MILLI, _MICRO = 1e3, 1e6
-# A Lease lasts longer than the benchmark, so that none ends but those that are to.
+# Seconds; longer than the benchmark, so that no Lease expires by itself.
 _LONG = 3600.0
 
 
 @dataclass(frozen=True)
 class Size:
-    """Of a cluster: nodes, and addresses of LoadBalancer Services, half of them IPv6."""
+    """The size of a cluster: nodes, and addresses of LoadBalancer Services, half of them IPv6."""
 
     nodes: int
     addresses: int
@@ -78,7 +78,7 @@ SIZES = (Size(100, 500), Size(1000, 5000))
 
 
 def lease_line(number: int, *, written: int, subnets: Sequence[Network] = (NET4, NET6)) -> bytes:
-    """A node's Lease as a watch delivers it: JSON with all that the API server adds."""
+    """Return a node's Lease as a watch delivers it: JSON with the API server's own fields."""
     lease = Lease(
         node=f"n{number:04}",
         subnets=tuple(subnets),
@@ -125,7 +125,7 @@ def _services(count: int) -> list[Service]:
 
 
 class Node:
-    """What the agent of the first node knows and remembers, without its sockets."""
+    """The state of the first node's agent, without its sockets."""
 
     def __init__(self, size: Size) -> None:
         self.wakes = 0
@@ -134,10 +134,10 @@ class Node:
         self.leases = LeaseTable(self._wake)
         self.index = VipIndex()
         self.index.regroup((_GROUP,))
-        self.index.change({one.key: one for one in self.services})
+        self.index.change({service.key: service for service in self.services})
         self.decisions: Decisions | None = None
         self.recorder = DecisionRecorder("n0000", NodeMetrics(CollectorRegistry()).election)
-        # The judgement knows by identity that these stay as they are.
+        # The same objects each time: decide_vips recognises unchanged input by identity.
         self._endpoints: dict[ServiceKey, frozenset[str]] = {}
         self._held: tuple[InterfaceAddress, ...] = ()
         self._written = 0
@@ -148,12 +148,12 @@ class Node:
         self.wakes += 1
 
     def lease_line(self, number: int, subnets: Sequence[Network] = (NET4, NET6)) -> bytes:
-        """The next version of a node's Lease."""
+        """Return the next version of a node's Lease."""
         self._written += 1
         return lease_line(number, written=self._written, subnets=subnets)
 
-    def world(self) -> NodeSnapshot:
-        """What the loop would read at this moment."""
+    def snapshot(self) -> NodeSnapshot:
+        """Return the snapshot that the agent's loop would take now."""
         now = clock.now()
         right = HoldDeadline(now + 7, now + 10)
         return NodeSnapshot(
@@ -170,13 +170,13 @@ class Node:
         )
 
     def cycle(self) -> Plan:
-        """Judge and plan as the loop does."""
-        world = self.world()
-        self.decisions = decide_vips(world, self.decisions)
-        return plan(self.decisions, world, now=clock.now())
+        """Decide and plan as the agent's loop does."""
+        snapshot = self.snapshot()
+        self.decisions = decide_vips(snapshot, self.decisions)
+        return plan(self.decisions, snapshot, now=clock.now())
 
     def hold(self, made: Plan) -> None:
-        """Take the plan as carried out."""
+        """Assume that the plan has been applied."""
         expires = clock.now() + 10
         gone = {remove.held for remove in made.removes}
         come = tuple(
@@ -187,7 +187,7 @@ class Node:
         self._held = (*(held for held in self._held if held not in gone), *come)
 
     def note(self) -> None:
-        """Tell the log and the metrics, as the loop does."""
+        """Record the decisions in log and metrics, as the agent's loop does."""
         if self.decisions is not None:
             self.recorder.record(self.decisions)
 
@@ -199,7 +199,7 @@ def _seconds(work: Callable[[], object]) -> float:
 
 
 class Measure:
-    """One size of cluster; each kind of change as often as there are runs."""
+    """Measures a cluster of one size: each kind of change once per run."""
 
     def __init__(self, size: Size) -> None:
         self.node = Node(size)
@@ -208,12 +208,12 @@ class Measure:
         self._noting: dict[str, list[float]] = {}
         self.renewals: list[float] = []
         self.own_renewals: list[float] = []
-        # What an agent does once, at its start.
+        # Done once, when an agent starts.
         self.node.hold(self.node.cycle())
         self.node.note()
 
     def run(self, number: int) -> None:
-        """Change each thing once, by another node and another Service each time."""
+        """Measure each change once, with another node and another Service in each run."""
         node = self.node
         other = 1 + number % (node.size.nodes - 1)
         service = node.services[number % len(node.services)]
@@ -222,13 +222,13 @@ class Measure:
         moving, back = node.lease_line(other, (ELSEWHERE, NET6)), node.lease_line(other)
         changed = replace(service, skip_dad=True)
         self._change("a node leaves", lambda: drop(json.loads(leaving)))
-        self._change("a node comes", lambda: put(json.loads(coming)))
+        self._change("a node joins", lambda: put(json.loads(coming)))
         self._change("a node's subnets change", lambda: put(json.loads(moving)))
         node.leases.put(json.loads(back))
         node.hold(node.cycle())
         self._change("a Service changes", lambda: node.index.change({service.key: changed}))
-        self._change("a Service goes", lambda: node.index.change({service.key: None}))
-        self._change("a Service comes", lambda: node.index.change({service.key: service}))
+        self._change("a Service is deleted", lambda: node.index.change({service.key: None}))
+        self._change("a Service is created", lambda: node.index.change({service.key: service}))
         self.renewals.append(self._renew_all())
         self.own_renewals.append(_seconds(node.cycle))
 
@@ -241,16 +241,16 @@ class Measure:
 
         self._last.setdefault(what, []).append(_seconds(change_and_plan))
         self._noting.setdefault(what, []).append(_seconds(node.note))
-        world = node.world()
+        snapshot = node.snapshot()
         begin = time.perf_counter()
-        decisions = decide_vips(world)
-        plan(decisions, world, now=clock.now())
+        decisions = decide_vips(snapshot)
+        plan(decisions, snapshot, now=clock.now())
         self._from_nothing.setdefault(what, []).append(time.perf_counter() - begin)
         if node.decisions is None or decisions.by_address != node.decisions.by_address:
-            raise AssertionError(f"{what}: the judgement from nothing says something else")
+            raise AssertionError(f"{what}: the decisions without earlier ones differ")
 
     def _renew_all(self) -> float:
-        """Seconds for the renewal of one peer's Lease; of all peers, one after the other."""
+        """Return the mean seconds to process the renewal of a peer's Lease, over all peers."""
         node, wakes = self.node, self.node.wakes
         lines = [node.lease_line(number) for number in range(1, node.size.nodes)]
 
@@ -264,7 +264,7 @@ class Measure:
         return seconds
 
     def figures(self) -> list[Figure]:
-        """All that was measured."""
+        """Return the figures of this size."""
         case = str(self.node.size)
 
         def figure(what: str, values: list[float], scale: float, **more: Any) -> Figure:
@@ -273,7 +273,7 @@ class Measure:
 
         changes = [
             figure(
-                f"{what}: judged and planned",
+                f"{what}: decided and planned",
                 values,
                 _MILLI,
                 baseline=tuple(_MILLI * value for value in self._from_nothing[what]),
@@ -282,7 +282,7 @@ class Measure:
             for what, values in self._last.items()
         ]
         noting = [
-            figure(f"{what}: told to log and metrics", values, _MILLI)
+            figure(f"{what}: recorded in log and metrics", values, _MILLI)
             for what, values in self._noting.items()
             if what.startswith("a node")
         ]
@@ -290,7 +290,7 @@ class Measure:
             *changes,
             *noting,
             figure("a peer's Lease is renewed: read, wakes nobody", self.renewals, _MICRO),
-            figure("own Lease renewed: judged and planned", self.own_renewals, _MILLI),
+            figure("own Lease renewed: decided and planned", self.own_renewals, _MILLI),
         ]
 
 
@@ -298,7 +298,7 @@ def measure(sizes: Sequence[Size] = SIZES, *, runs: int) -> list[Figure]:
     """Measure clusters of these sizes."""
     figures: list[Figure] = []
     for size in sizes:
-        progress(f"{size}: from nothing")
+        progress(f"{size}: first plan")
         measured = Measure(size)
         for run in range(runs):
             progress(f"{size}: run {run + 1} of {runs}")

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The whole story once: install, serve, lose a pod, lose a node, audit."""
+"""The demo: install PureLB, serve a Service, lose a pod, lose a node, audit."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ LOGS = ROOT / ".cache/demo"
 AGENTS = "/api/v1/namespaces/purelb-system/pods"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/purelb-system/leases"
 SERVICE = "/api/v1/namespaces/default/services/demo"
-# A crashed or cut-off node's addresses may be down for the life of its Lease, and a little.
+# A crashed node's addresses may be down for the duration of its Lease and a little longer.
 TAKEOVER_SECONDS = 30.0
 
 
 def playbook(step: str, kubeconfig: str, *arguments: str) -> None:
-    """Run a playbook as a step with a log of its own."""
+    """Run a playbook as a step with its own log. Raises LabError with Ansible's message."""
     log = LOGS / f"{step}.log"
     log.unlink(missing_ok=True)
     environ = {**os.environ, "KUBECONFIG": kubeconfig, "ANSIBLE_NOCOLOR": "1"}
@@ -40,12 +40,12 @@ def playbook(step: str, kubeconfig: str, *arguments: str) -> None:
     begin = time.monotonic()
     try:
         run_step(step, command, log=log, cwd=ROOT, env=environ)
-    except StepFailed as problem:
+    except StepFailed as error:
         messages = re.findall(r'"msg": ("(?:[^"\\]|\\.)*")', log.read_text())
         if not messages:
             raise
         where = log.relative_to(ROOT)
-        raise LabError(f"{step} failed: {json.loads(messages[-1])} (log: {where})") from problem
+        raise LabError(f"{step} failed: {json.loads(messages[-1])} (log: {where})") from error
     print(f"  {step}: done in {time.monotonic() - begin:.1f} s", flush=True)
 
 
@@ -58,7 +58,7 @@ def audit(kubeconfig: str) -> dict[str, Any]:
 
 
 def holder(lab: Lab, vip: str) -> str:
-    """The one node that has the address on an interface."""
+    """Return the node that has the address on an interface; waits until it is exactly one."""
     deadline = time.monotonic() + TAKEOVER_SECONDS
     while time.monotonic() < deadline:
         holders = lab.holders(vip)
@@ -69,7 +69,7 @@ def holder(lab: Lab, vip: str) -> str:
 
 
 def agent_pod(lab: Lab, node: str) -> str:
-    """Path of the node agent's pod on a node."""
+    """Return the path of the node agent's pod on a node."""
     pods = lab.api.items(
         AGENTS, labelSelector="component=lbnodeagent", fieldSelector=f"spec.nodeName={node}"
     )
@@ -77,18 +77,18 @@ def agent_pod(lab: Lab, node: str) -> str:
 
 
 def next_holder(lab: Lab, vip: str, *, instead_of: str) -> tuple[str, float]:
-    """Who has the address next, and when (monotonic)."""
+    """Return the next node with the address, and the monotonic time at which it had it."""
     deadline = time.monotonic() + TAKEOVER_SECONDS
     while time.monotonic() < deadline:
         others = lab.holders(vip) - {instead_of}
         if others:
             return others.pop(), time.monotonic()
         time.sleep(0.005)
-    raise TimeoutError(f"nobody took {vip} over from {instead_of}")
+    raise TimeoutError(f"no node took {vip} over from {instead_of}")
 
 
 def lose_pod(lab: Lab, prober: Prober, vip: str) -> None:
-    """Delete the winner's agent pod, and show what the client noticed."""
+    """Delete the holder's agent pod, and print how long the client got no answer."""
     loser = holder(lab, vip)
     print(f"  deleting the agent pod on {loser} ...", flush=True)
     start = time.monotonic()
@@ -101,9 +101,9 @@ def lose_pod(lab: Lab, prober: Prober, vip: str) -> None:
 
 
 def lose_node(lab: Lab, prober: Prober, vip: str) -> None:
-    """Pull the winner's cable, show when the client had an answer again, and put it back."""
+    """Cut the holder's cable, print when the client got an answer again, and mend it."""
     loser = holder(lab, vip)
-    print(f"  cutting {loser} off; its Lease ends within 10 s ...", flush=True)
+    print(f"  cutting off {loser}; its Lease expires within 10 s ...", flush=True)
     start = time.monotonic()
     lab.cut(loser)
     try:
@@ -111,18 +111,18 @@ def lose_node(lab: Lab, prober: Prober, vip: str) -> None:
         answer: Answer = prober.wait_for_answer(vip, after=taken, seconds=TAKEOVER_SECONDS)
         show(f"{loser} cut off the network", vip, loser, winner, taken - start)
         again = answer.ended - start
-        print(f"      the client had an answer again after {again * 1000:.0f} ms", flush=True)
+        print(f"      the client got an answer again after {again * 1000:.0f} ms", flush=True)
     finally:
         lab.mend(loser)
 
 
 def show(what: str, vip: str, loser: str, winner: str, seconds: float) -> None:
-    """One takeover."""
+    """Print one takeover."""
     print(f"  {what}: {vip} moved from {loser} to {winner} in {seconds * 1000:.0f} ms", flush=True)
 
 
 def service_addresses(lab: Lab) -> list[str]:
-    """Addresses that the Service has, once it has both and each is on a node."""
+    """Return the Service's addresses, as soon as it has one of each family."""
 
     def complete(service: dict[str, Any] | None) -> bool:
         ingress = ((service or {}).get("status", {}).get("loadBalancer", {})).get("ingress", [])
@@ -132,8 +132,8 @@ def service_addresses(lab: Lab) -> list[str]:
     return [entry["ip"] for entry in service["status"]["loadBalancer"]["ingress"]]
 
 
-def story(lab: Lab, image: str) -> None:
-    """Everything from the installed cluster on."""
+def demonstrate(lab: Lab, image: str) -> None:
+    """Run all steps after the installation."""
     kubeconfig = str(lab.kubeconfig)
     playbook("deploy", kubeconfig, "demo/deploy.yml", "-e", f"demo_image={image}")
     vips = service_addresses(lab)
@@ -151,7 +151,7 @@ def story(lab: Lab, image: str) -> None:
 
 
 def is_settled(lab: Lab) -> bool:
-    """Whether every node takes part, and each address is on its winner and the Service says so."""
+    """Whether every node has a Lease, and each address is on its winner and announced as such."""
     leases = lab.api.items(LEASES, labelSelector="app.kubernetes.io/component=lbnodeagent")
     service = lab.api.get(SERVICE)
     vips = [entry["ip"] for entry in service["status"]["loadBalancer"]["ingress"]]
@@ -169,20 +169,20 @@ def is_settled(lab: Lab) -> bool:
 
 
 def settle(lab: Lab) -> None:
-    """Wait until all is well again, so that the next fault meets a whole cluster."""
+    """Wait until the cluster has recovered from the last fault."""
     deadline = time.monotonic() + TAKEOVER_SECONDS
     while not is_settled(lab):
         if time.monotonic() > deadline:
-            raise TimeoutError(f"the cluster is not whole again after {TAKEOVER_SECONDS:g} s")
+            raise TimeoutError(f"the cluster has not recovered after {TAKEOVER_SECONDS:g} s")
         time.sleep(0.1)
 
 
 def lab_up(image: str, archive: Path) -> Lab:
-    """A lab without faults, with the image on its nodes."""
+    """Start the lab, end all faults and load the image into the nodes."""
     subprocess.run([ROOT / "lab/lab", "up", "--nodes", "3"], check=True)
     lab = Lab.load()
     for node in lab.nodes:
-        # What an earlier run that was interrupted may have left.
+        # An interrupted run may have left these faults.
         lab.mend(node)
         lab.heal(node)
     lab.load_image(archive)
@@ -191,10 +191,10 @@ def lab_up(image: str, archive: Path) -> Lab:
 
 
 def main() -> None:
-    """Run the demo; one line says what failed and where its log is."""
+    """Run the demo. A failure ends it with one line: the step, the reason and the log."""
     parser = argparse.ArgumentParser(
         description=__doc__,
-        epilog="With KUBECONFIG set, installs in that cluster and audits it; no lab is made.",
+        epilog="With KUBECONFIG set, installs in that cluster and audits it, without a lab.",
     )
     parser.add_argument("--image", required=True, help="name of the image to install")
     parser.add_argument("--archive", type=Path, help="archive with the image, for the lab's nodes")
@@ -209,13 +209,13 @@ def main() -> None:
         else:
             lab = lab_up(options.image, options.archive)
             playbook("install", str(lab.kubeconfig), *install)
-            story(lab, options.image)
-    except LabError as problem:
-        sys.exit(f"demo: {problem}")
-    except TimeoutError as problem:
-        sys.exit(f"demo: {problem}: `lab/lab logs` lists the logs of every component and pod")
-    except subprocess.CalledProcessError as problem:
-        sys.exit(problem.returncode)  # lab up has said why
+            demonstrate(lab, options.image)
+    except LabError as error:
+        sys.exit(f"demo: {error}")
+    except TimeoutError as error:
+        sys.exit(f"demo: {error}: `lab/lab logs` lists the logs of every component and pod")
+    except subprocess.CalledProcessError as error:
+        sys.exit(error.returncode)  # `lab up` has printed the reason
 
 
 if __name__ == "__main__":

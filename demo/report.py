@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The result of purelb_lease_info as tables that a person can read."""
+"""Formats the result of purelb_lease_info as text tables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def table(title: str, header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    """Columns as wide as their widest cell."""
+    """Return a text table with aligned columns."""
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     lines = [
         "  " + "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
@@ -18,7 +18,7 @@ def table(title: str, header: tuple[str, ...], rows: list[tuple[str, ...]]) -> s
 
 
 def report(result: dict[str, Any]) -> str:
-    """Leases, leader locks, addresses and findings."""
+    """Return tables of Leases, leader locks, addresses and findings."""
     parts = (_leases, _locks, _vips, _findings)
     return "\n\n".join(part(result) for part in parts)
 
@@ -35,7 +35,7 @@ def _leases(result: dict[str, Any]) -> str:
         for lease in result["leases"]
     ]
     outages = [
-        f"  {lease['node']} kept its addresses through an outage of the API of "
+        f"  {lease['node']} kept its addresses during an API outage of "
         f"{lease['outage']['seconds']:.0f} s, until {lease['outage']['end']}"
         for lease in result["leases"]
         if lease["outage"]

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""A web server, run in a pod, that answers with the name of its pod; on IPv4 and IPv6."""
+"""A web server for a pod: answers with the pod's name, on IPv4 and IPv6."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PORT = 8080
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers every path."""
+    """Answers requests of every path."""
 
     def do_GET(self) -> None:
         """Send the pod's name."""
@@ -27,7 +27,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Server(ThreadingHTTPServer):
-    """A server of both families."""
+    """A server for both address families."""
 
     address_family = socket.AF_INET6
 

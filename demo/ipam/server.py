@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""A sidecar that gives out addresses of one range per family: a sample to begin with.
+"""A sample IPAM sidecar that allocates addresses from ranges.
 
-It needs nothing but the image of PureLB, and keeps what it has given out in one file, which it
-reads for each call and replaces as a whole before it answers: it never forgets what somebody was
-told, and the sidecars of several allocators may have one file in common. Yours would ask your own
-address management where this reads and writes the file.
+It needs only PureLB's image. It stores its allocations in one file, which it reads for each call
+and replaces atomically before it answers: no answered allocation is lost, and the sidecars of
+several allocators can share the file. Your own sidecar would call your IPAM instead of reading and
+writing the file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from purelb_agent.proto.ipam_pb2_grpc import IPAMServicer, add_IPAMServicer_to_s
 
 
 class RefusalError(Exception):
-    """Why a Service gets nothing."""
+    """A request is refused, with a gRPC status code and a message."""
 
     def __init__(self, code: grpc.StatusCode, message: str) -> None:
         super().__init__(message)
@@ -36,16 +36,16 @@ class RefusalError(Exception):
 
 
 class Pool:
-    """Which Services have which address: address -> [sharing key, Service, ...]."""
+    """The allocations in the file: address -> [sharing key, Service, ...]."""
 
     def __init__(self, ranges: list[str], file: Path) -> None:
-        self.ranges = [tuple(ip_address(end) for end in one.split("-")) for one in ranges]
+        self.ranges = [tuple(ip_address(end) for end in text.split("-")) for text in ranges]
         self._file = file
         self.given: dict[str, list[str]] = {}
 
     @contextmanager
     def opened(self) -> Iterator[Pool]:
-        """Have the file for oneself; what was changed is kept unless something goes wrong."""
+        """Lock and read the file; write the changes afterwards, unless an exception occurs."""
         with self._file.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             self.given = json.loads(self._file.read_text()) if self._file.exists() else {}
@@ -55,18 +55,21 @@ class Pool:
                 self._save()
 
     def addresses(self, version: int) -> Iterator[str]:
-        """Every address of a family."""
+        """Yield every address of a family."""
         for first, last in self.ranges:
             if first.version == version:
                 for offset in range(int(last) - int(first) + 1):
                     yield str(first + offset)
 
     def held(self, service: str) -> list[str]:
-        """The addresses that a Service has."""
+        """Return the addresses of a Service."""
         return [address for address, (_key, *users) in self.given.items() if service in users]
 
     def take(self, service: str, version: int, key: str) -> str | None:
-        """An address of a family for a Service: its own, one with its key, or a free one."""
+        """Allocate an address of a family: the Service's own, one with its key, or a free one.
+
+        Returns None if there is none.
+        """
         mine = [a for a in self.held(service) if ip_address(a).version == version]
         shared = [
             a
@@ -80,7 +83,7 @@ class Pool:
         return found
 
     def give(self, address: str, service: str, key: str) -> None:
-        """Let a Service have this address."""
+        """Allocate this address to a Service. Raises RefusalError."""
         if address not in self.addresses(ip_address(address).version):
             raise RefusalError(
                 grpc.StatusCode.INVALID_ARGUMENT, f"{address} is not in the pool: ask for another"
@@ -96,15 +99,15 @@ class Pool:
         self.given[address].append(service)
 
     def take_back(self, service: str, address: str | None) -> None:
-        """Take one address of a Service back, or all."""
-        for one in self.held(service):
-            if address in (None, one):
-                self.given[one].remove(service)
-                if len(self.given[one]) == 1:
-                    del self.given[one]
+        """Release one address of a Service, or all if `address` is None."""
+        for held in self.held(service):
+            if address in (None, held):
+                self.given[held].remove(service)
+                if len(self.given[held]) == 1:
+                    del self.given[held]
 
     def _save(self) -> None:
-        """Write the file: all of it or nothing."""
+        """Replace the file atomically."""
         new = self._file.with_suffix(".new")
         with new.open("w") as stream:
             json.dump(self.given, stream)
@@ -114,7 +117,7 @@ class Pool:
 
 
 class Server(IPAMServicer):
-    """The three calls of purelb.ipam.v1.IPAM, one at a time."""
+    """Serves the three calls of purelb.ipam.v1.IPAM."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -122,12 +125,12 @@ class Server(IPAMServicer):
     async def Allocate(  # noqa: N802 - gRPC's name
         self, request: messages.AllocateRequest, context: grpc.aio.ServicerContext
     ) -> messages.AllocateResponse:
-        """Give a Service what it asks for."""
+        """Allocate addresses for a Service."""
         try:
             with self._pool.opened():
                 found = self._allocate(request)
-        except RefusalError as problem:
-            await context.abort(problem.code, str(problem))
+        except RefusalError as error:
+            await context.abort(error.code, str(error))
         return messages.AllocateResponse(ips=[messages.AllocatedIP(ip=ip) for ip in found])
 
     def _allocate(self, request: messages.AllocateRequest) -> list[str]:
@@ -148,7 +151,7 @@ class Server(IPAMServicer):
     async def Release(  # noqa: N802 - gRPC's name
         self, request: messages.ReleaseRequest, _context: grpc.aio.ServicerContext
     ) -> messages.ReleaseResponse:
-        """Take addresses back."""
+        """Release one address or all addresses of a Service."""
         with self._pool.opened() as pool:
             pool.take_back(request.service, None if request.all else request.ip)
         return messages.ReleaseResponse()
@@ -156,7 +159,7 @@ class Server(IPAMServicer):
     async def Stats(  # noqa: N802 - gRPC's name
         self, _request: messages.StatsRequest, _context: grpc.aio.ServicerContext
     ) -> messages.StatsResponse:
-        """Count."""
+        """Return the numbers of used and existing addresses."""
         with self._pool.opened() as pool:
             versions = [ip_address(ip).version for ip in pool.given]
         sizes = {4: 0, 6: 0}
@@ -173,7 +176,7 @@ class Server(IPAMServicer):
 
 
 async def serve(pool: Pool, socket: str) -> None:
-    """Serve until told to stop."""
+    """Serve until SIGTERM or SIGINT."""
     server = grpc.aio.server()
     add_IPAMServicer_to_server(Server(pool), server)
     server.add_insecure_port(f"unix:{socket}")
@@ -187,12 +190,12 @@ async def serve(pool: Pool, socket: str) -> None:
 
 def main() -> None:
     """Read the arguments and serve."""
-    parser = argparse.ArgumentParser(description="Give out addresses to PureLB's allocator.")
+    parser = argparse.ArgumentParser(description="Allocate addresses for PureLB's allocator.")
     parser.add_argument("--socket", default="/var/run/purelb/ipam.sock")
-    parser.add_argument("--file", type=Path, required=True, help="where it keeps what it gave")
+    parser.add_argument("--file", type=Path, required=True, help="the file for its allocations")
     parser.add_argument("ranges", nargs="+", metavar="FIRST-LAST")
     options = parser.parse_args()
-    # Left by one that was killed.
+    # A killed server leaves its socket.
     Path(options.socket).unlink(missing_ok=True)
     asyncio.run(serve(Pool(options.ranges, options.file), options.socket))
 

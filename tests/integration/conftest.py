@@ -26,10 +26,10 @@ from tests.support.lab.cluster_queries import (
     Logs,
     addresses_of,
     agents_ready,
-    calm_lock,
-    crashes,
+    error_lines,
     eventually,
     holder,
+    reset_lock_transitions,
     run_ansible,
 )
 
@@ -129,7 +129,7 @@ def provide(lab: Lab) -> Callable[..., None]:
 
 
 @pytest.fixture(scope="module")
-def bare(lab: Lab) -> Iterator[Lab]:
+def lab_without_purelb(lab: Lab) -> Iterator[Lab]:
     """The lab with the image and the web server, but without PureLB, for the tests of one file."""
     lab.load_image(ARCHIVE)
     _remove(lab)
@@ -186,7 +186,7 @@ def logs(cluster: Lab) -> Iterator[Logs]:
 
 
 @pytest.fixture(autouse=True)
-def _no_crash(request: pytest.FixtureRequest) -> Iterator[None]:
+def _no_unexpected_errors(request: pytest.FixtureRequest) -> Iterator[None]:
     """No test of the cluster makes a program of ours fail, unless it says with which words."""
     if "cluster" not in request.fixturenames:
         yield
@@ -196,12 +196,12 @@ def _no_crash(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     markers = request.node.iter_markers("expects_errors")
     expected = (word for marker in markers for word in marker.args)
-    found = crashes(logs.news(), *expected)
+    found = error_lines(logs.news(), *expected)
     assert not found, "\n".join(found)
 
 
 @pytest.fixture(autouse=True)
-def _whole(request: pytest.FixtureRequest) -> Iterator[None]:
+def _healthy_cluster(request: pytest.FixtureRequest) -> Iterator[None]:
     """Each test of the cluster begins, and leaves the lab, without a fault."""
     if "cluster" not in request.fixturenames:
         yield
@@ -209,7 +209,7 @@ def _whole(request: pytest.FixtureRequest) -> Iterator[None]:
     lab: Lab = request.getfixturevalue("cluster")
     eventually(lambda: agents_ready(lab), "an agent ready on every node", seconds=60)
     wait_for_web(lab)
-    calm_lock(lab)
+    reset_lock_transitions(lab)
     yield
     for node in lab.nodes:
         lab.mend(node)
@@ -257,7 +257,7 @@ def make_service(cluster: Lab) -> Iterator[Callable[..., str]]:
 
 
 @pytest.fixture
-def homes(cluster: Lab, make_service: Callable[..., str]) -> dict[str, str]:
+def holder_by_vip(cluster: Lab, make_service: Callable[..., str]) -> dict[str, str]:
     """The addresses of three Services, of both families, and the node that has each."""
     # A cluster takes nodes for dead whose kubelets cannot report, and their pods out of Services.
     paths = [make_service(publishNotReadyAddresses=True) for _number in range(3)]
@@ -266,7 +266,7 @@ def homes(cluster: Lab, make_service: Callable[..., str]) -> dict[str, str]:
 
 
 @pytest.fixture
-def labelled(cluster: Lab) -> Iterator[Callable[[str], None]]:
+def label_pod_on(cluster: Lab) -> Iterator[Callable[[str], None]]:
     """Give the label `here` to the web server's pod on one node, and take it from all others."""
 
     def pods() -> list[dict[str, Any]]:
@@ -288,7 +288,7 @@ def labelled(cluster: Lab) -> Iterator[Callable[[str], None]]:
 def control_plane(cluster: Lab, make_service: Callable[..., str]) -> Iterator[None]:
     """Whatever a test stopped runs again after it, and the cluster has noticed."""
     yield
-    restarts.start_ended(cluster)
+    restarts.restart_control_plane(cluster)
     restarts.restart_clients(cluster)
-    restarts.see_notice(cluster, f"noticed-{next(_numbers)}")
+    restarts.wait_until_noticed(cluster, f"noticed-{next(_numbers)}")
     wait_for_web(cluster)

@@ -14,11 +14,11 @@ from tests.support.lab.grants import (
     V6,
     address,
     condition,
-    event,
-    has,
+    pool_entry,
     pools,
-    span,
     status_of,
+    wait_for_addresses,
+    wait_for_event,
 )
 
 pytestmark = pytest.mark.timeout(60)
@@ -29,13 +29,13 @@ class TestGroupsThatChange:
     def test_an_address_outside_a_shrunken_pool_is_kept_until_reevaluated(
         self, cluster, make_group, ask, family
     ):
-        group = make_group(pools(family, span(family, 100, 105)))
+        group = make_group(pools(family, pool_entry(family, 100, 105)))
         path = ask(family, group)
-        has(cluster, path, address(family, 100))
-        shrunk = {"spec": {"local": pools(family, span(family, 103, 105))}}
+        wait_for_addresses(cluster, path, address(family, 100))
+        shrunk = {"spec": {"local": pools(family, pool_entry(family, 103, 105))}}
         cluster.api.merge_patch(f"{GROUPS}/{group}", shrunk)
-        event(cluster, path, "AddressOutsidePool", "put the range back")
-        has(cluster, path, address(family, 100))
+        wait_for_event(cluster, path, "AddressOutsidePool", "put the range back")
+        wait_for_addresses(cluster, path, address(family, 100))
         kept = eventually(
             lambda: (
                 condition(cluster, group, "AddressesOutsidePool").get("status") == "True"
@@ -46,60 +46,60 @@ class TestGroupsThatChange:
         assert address(family, 100) in kept["message"]
         again = {"metadata": {"annotations": {"purelb.io/re-evaluate": "true"}}}
         cluster.api.merge_patch(path, again)
-        has(cluster, path, address(family, 103))
+        wait_for_addresses(cluster, path, address(family, 103))
         assert "purelb.io/re-evaluate" not in cluster.api.get(path)["metadata"]["annotations"]
 
     def test_an_address_of_a_deleted_group_is_kept(self, cluster, make_group, ask, family):
-        group = make_group(pools(family, span(family, 100, 105)))
+        group = make_group(pools(family, pool_entry(family, 100, 105)))
         path = ask(family, group)
-        has(cluster, path, address(family, 100))
+        wait_for_addresses(cluster, path, address(family, 100))
         cluster.api.delete(f"{GROUPS}/{group}")
-        event(cluster, path, "AddressOutsidePool", group)
-        has(cluster, path, address(family, 100))
+        wait_for_event(cluster, path, "AddressOutsidePool", group)
+        wait_for_addresses(cluster, path, address(family, 100))
 
     def test_a_service_that_names_another_group_moves(self, cluster, make_group, ask, family):
-        one = make_group(pools(family, span(family, 100, 105)))
-        other = make_group(pools(family, span(family, 110, 115)))
+        one = make_group(pools(family, pool_entry(family, 100, 105)))
+        other = make_group(pools(family, pool_entry(family, 110, 115)))
         path = ask(family, one)
-        has(cluster, path, address(family, 100))
+        wait_for_addresses(cluster, path, address(family, 100))
         named = {"metadata": {"annotations": {"purelb.io/service-group": other}}}
         cluster.api.merge_patch(path, named)
-        has(cluster, path, address(family, 110))
-        has(cluster, ask(family, one), address(family, 100))
+        wait_for_addresses(cluster, path, address(family, 110))
+        wait_for_addresses(cluster, ask(family, one), address(family, 100))
 
     def test_of_two_that_overlap_the_younger_gives_nothing(self, cluster, make_group, ask, family):
-        old = make_group(pools(family, span(family, 100, 105)))
-        has(cluster, ask(family, old), address(family, 100))
-        young = make_group(pools(family, span(family, 105, 110)))
-        event(cluster, young, "PoolOverlaps", f"of ServiceGroup {old}")
-        event(cluster, old, "PoolOverlaps", f"younger ServiceGroup {young}")
-        event(cluster, ask(family, young), "AllocationFailed", "overlaps")
+        old = make_group(pools(family, pool_entry(family, 100, 105)))
+        wait_for_addresses(cluster, ask(family, old), address(family, 100))
+        young = make_group(pools(family, pool_entry(family, 105, 110)))
+        wait_for_event(cluster, young, "PoolOverlaps", f"of ServiceGroup {old}")
+        wait_for_event(cluster, old, "PoolOverlaps", f"younger ServiceGroup {young}")
+        wait_for_event(cluster, ask(family, young), "AllocationFailed", "overlaps")
         eventually(
             lambda: condition(cluster, young, "Ready").get("reason") == "PoolOverlaps",
             "condition of the younger",
         )
-        has(cluster, ask(family, old), address(family, 101))
+        wait_for_addresses(cluster, ask(family, old), address(family, 101))
 
 
 class TestNamespaces:
     def test_a_closed_group_serves_its_namespaces_only(self, cluster, make_group, make_service):
         group = make_group(
-            pools(V4, span(V4, 100, 105)), namespaces=["kube-public"], enforceNamespaces=True
+            pools(V4, pool_entry(V4, 100, 105)), namespaces=["kube-public"], enforceNamespaces=True
         )
         path = make_service(
             "SingleStack", annotations={"purelb.io/service-group": group}, ipFamilies=["IPv4"]
         )
-        event(cluster, path, "AllocationFailed", "namespace_denied: ")
+        wait_for_event(cluster, path, "AllocationFailed", "namespace_denied: ")
         opened = {"spec": {"namespaces": ["kube-public", "default"]}}
         cluster.api.merge_patch(f"{GROUPS}/{group}", opened)
-        has(cluster, path, "172.28.1.100")
+        wait_for_addresses(cluster, path, "172.28.1.100")
 
     def test_who_names_none_gets_that_of_its_namespace(self, cluster, make_group, make_service):
         group = make_group(
-            {**pools(V4, span(V4, 100, 105)), **pools(V6, span(V6, 100, 105))},
+            {**pools(V4, pool_entry(V4, 100, 105)), **pools(V6, pool_entry(V6, 100, 105))},
             namespaces=["default"],
         )
-        has(cluster, make_service(), "172.28.1.100", "fd28:0:0:1::100")
+        wait_for_addresses(cluster, make_service(), "172.28.1.100", "fd28:0:0:1::100")
         eventually(
             lambda: status_of(cluster, group).get("boundNamespaces") == ["default"], "namespaces"
         )
@@ -110,7 +110,7 @@ def test_a_group_in_another_namespace_is_counted_and_not_used(cluster):
         "apiVersion": "purelb.io/v2",
         "kind": "ServiceGroup",
         "metadata": {"name": "lost", "namespace": "default"},
-        "spec": {"local": pools(V4, span(V4, 100, 105))},
+        "spec": {"local": pools(V4, pool_entry(V4, 100, 105))},
     }
     name = 'purelb_servicegroups_out_of_scope{name="lost",namespace="default",type="local"}'
     cluster.api.create(body)
@@ -122,7 +122,9 @@ def test_a_group_in_another_namespace_is_counted_and_not_used(cluster):
 
 
 def test_an_idle_pool_has_a_status(cluster, make_group):
-    group = make_group({**pools(V4, span(V4, 100, 109)), **pools(V6, span(V6, 100, 109))})
+    group = make_group(
+        {**pools(V4, pool_entry(V4, 100, 109)), **pools(V6, pool_entry(V6, 100, 109))}
+    )
     path = f"{GROUPS}/{group}"
     status = eventually(lambda: cluster.api.get(path).get("status"), "status")
     conditions = {c["type"]: c["status"] for c in status.pop("conditions")}
@@ -139,7 +141,7 @@ def test_an_idle_pool_has_a_status(cluster, make_group):
 
 
 def test_an_exhausted_pool_says_so(cluster, make_group, ask):
-    group = make_group(pools(V6, span(V6, 100, 100)))
-    has(cluster, ask(V6, group), "fd28:0:0:1::100")
-    event(cluster, ask(V6, group), "AllocationFailed", "exhausted: ")
+    group = make_group(pools(V6, pool_entry(V6, 100, 100)))
+    wait_for_addresses(cluster, ask(V6, group), "fd28:0:0:1::100")
+    wait_for_event(cluster, ask(V6, group), "AllocationFailed", "exhausted: ")
     eventually(lambda: condition(cluster, group, "Exhausted").get("status") == "True", "condition")

@@ -15,12 +15,12 @@ from tests.support.lab.grants import (
     V4,
     V6,
     address,
-    elsewhere,
-    event,
-    has,
+    pool_entry,
     pools,
-    span,
     status_of,
+    unreachable_pool,
+    wait_for_addresses,
+    wait_for_event,
 )
 
 pytestmark = pytest.mark.timeout(60)
@@ -30,23 +30,23 @@ _subnets = itertools.count(1)
 @pytest.mark.parametrize("family", FAMILIES)
 class TestSpecificAddresses:
     def test_by_annotation_and_the_first_free_one_else(self, cluster, make_group, ask, family):
-        group = make_group(pools(family, span(family, 100, 105)))
+        group = make_group(pools(family, pool_entry(family, 100, 105)))
         wanted = {"purelb.io/addresses": address(family, 103)}
-        has(cluster, ask(family, group, annotations=wanted), address(family, 103))
-        has(cluster, ask(family, group), address(family, 100))
+        wait_for_addresses(cluster, ask(family, group, annotations=wanted), address(family, 103))
+        wait_for_addresses(cluster, ask(family, group), address(family, 100))
 
     def test_by_the_spec(self, cluster, make_group, ask, family):
-        group = make_group(pools(family, span(family, 100, 105)))
+        group = make_group(pools(family, pool_entry(family, 100, 105)))
         path = ask(family, group, loadBalancerIP=address(family, 104))
-        has(cluster, path, address(family, 104))
+        wait_for_addresses(cluster, path, address(family, 104))
 
     def test_a_change_moves_the_service(self, cluster, make_group, ask, family):
-        group = make_group(pools(family, span(family, 100, 105)))
+        group = make_group(pools(family, pool_entry(family, 100, 105)))
         path = ask(family, group)
-        has(cluster, path, address(family, 100))
+        wait_for_addresses(cluster, path, address(family, 100))
         wanted = {"purelb.io/addresses": address(family, 105)}
         cluster.api.merge_patch(path, {"metadata": {"annotations": wanted}})
-        has(cluster, path, address(family, 105))
+        wait_for_addresses(cluster, path, address(family, 105))
 
     @pytest.mark.parametrize(
         ("wanted", "words"),
@@ -54,11 +54,11 @@ class TestSpecificAddresses:
         ids=["outside", "taken", "garbage"],
     )
     def test_a_refusal_says_why(self, cluster, make_group, ask, family, wanted, words):
-        group = make_group(pools(family, span(family, 100, 105)))
-        has(cluster, ask(family, group), address(family, 100))
+        group = make_group(pools(family, pool_entry(family, 100, 105)))
+        wait_for_addresses(cluster, ask(family, group), address(family, 100))
         annotations = {"purelb.io/addresses": wanted.format(family[1])}
         path = ask(family, group, annotations=annotations)
-        event(cluster, path, "AllocationFailed", words)
+        wait_for_event(cluster, path, "AllocationFailed", words)
         assert ingress(cluster.api.get(path)) == []
 
 
@@ -75,22 +75,22 @@ class TestSharing:
     def test_services_with_one_key_share_unless_their_ports_clash(
         self, cluster, make_group, ask, family
     ):
-        group = make_group(pools(family, span(family, 100, 105)))
-        has(cluster, self.share(ask, family, group, 80), address(family, 100))
-        has(cluster, self.share(ask, family, group, 81), address(family, 100))
-        has(cluster, self.share(ask, family, group, 80), address(family, 101))
+        group = make_group(pools(family, pool_entry(family, 100, 105)))
+        wait_for_addresses(cluster, self.share(ask, family, group, 80), address(family, 100))
+        wait_for_addresses(cluster, self.share(ask, family, group, 81), address(family, 100))
+        wait_for_addresses(cluster, self.share(ask, family, group, 80), address(family, 101))
 
     def test_the_last_one_gives_it_back(self, cluster, make_group, ask, family):
-        group = make_group(pools(family, span(family, 100, 100)))
+        group = make_group(pools(family, pool_entry(family, 100, 100)))
         paths = [self.share(ask, family, group, port) for port in (80, 81)]
         for path in paths:
-            has(cluster, path, address(family, 100))
+            wait_for_addresses(cluster, path, address(family, 100))
         stranger = ask(family, group)
-        event(cluster, stranger, "AllocationFailed", "no free")
+        wait_for_event(cluster, stranger, "AllocationFailed", "no free")
         cluster.api.delete(paths[0])
-        has(cluster, paths[1], address(family, 100))
+        wait_for_addresses(cluster, paths[1], address(family, 100))
         cluster.api.delete(paths[1])
-        has(cluster, stranger, address(family, 100))
+        wait_for_addresses(cluster, stranger, address(family, 100))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -99,12 +99,12 @@ class TestMultiPool:
         self, cluster, make_group, ask, family
     ):
         number = next(_subnets)
-        far = elsewhere(family, number, 1, 9)
+        far = unreachable_pool(family, number, 1, 9)
         group = make_group(
-            {**pools(family, span(family, 100, 105), far), "multiPool": True},
+            {**pools(family, pool_entry(family, 100, 105), far), "multiPool": True},
         )
         path = ask(family, group)
-        has(cluster, path, address(family, 100))
+        wait_for_addresses(cluster, path, address(family, 100))
         lease = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
@@ -121,43 +121,47 @@ class TestMultiPool:
         }
         cluster.api.create(lease)
         try:
-            has(cluster, path, address(family, 100), far["pool"].partition("-")[0])
+            wait_for_addresses(cluster, path, address(family, 100), far["pool"].partition("-")[0])
         finally:
             cluster.api.delete(f"{LEASES}/purelb-node-faraway")
 
     def test_the_annotation_overrides_the_group(self, cluster, make_group, ask, family):
-        ranges = span(family, 100, 102), span(family, 110, 112)
+        ranges = pool_entry(family, 100, 102), pool_entry(family, 110, 112)
         group = make_group({**pools(family, *ranges), "multiPool": True})
         both = address(family, 100), address(family, 110)
-        has(cluster, ask(family, group), *both)
+        wait_for_addresses(cluster, ask(family, group), *both)
         no = {"purelb.io/multi-pool": "false"}
-        has(cluster, ask(family, group, annotations=no), address(family, 101))
-        plain = make_group(pools(family, span(family, 120, 121), span(family, 130, 131)))
+        wait_for_addresses(cluster, ask(family, group, annotations=no), address(family, 101))
+        plain = make_group(
+            pools(family, pool_entry(family, 120, 121), pool_entry(family, 130, 131))
+        )
         yes = {"purelb.io/multi-pool": "true"}
         path = ask(family, plain, annotations=yes)
-        has(cluster, path, address(family, 120), address(family, 130))
+        wait_for_addresses(cluster, path, address(family, 120), address(family, 130))
 
     def test_balanced_ranges_take_turns(self, cluster, make_group, ask, family):
-        ranges = span(family, 100, 102), span(family, 110, 112)
+        ranges = pool_entry(family, 100, 102), pool_entry(family, 110, 112)
         group = make_group({**pools(family, *ranges), "balancePools": True})
         for number in (100, 110, 101, 111):
-            has(cluster, ask(family, group), address(family, number))
+            wait_for_addresses(cluster, ask(family, group), address(family, number))
 
 
 class TestServicesThatChange:
     def test_families_come_and_go(self, cluster, make_group, make_service):
-        group = make_group({**pools(V4, span(V4, 100, 105)), **pools(V6, span(V6, 100, 105))})
+        group = make_group(
+            {**pools(V4, pool_entry(V4, 100, 105)), **pools(V6, pool_entry(V6, 100, 105))}
+        )
         named = {"purelb.io/service-group": group}
         path = make_service("SingleStack", annotations=named, ipFamilies=["IPv4"])
-        has(cluster, path, "172.28.1.100")
+        wait_for_addresses(cluster, path, "172.28.1.100")
         cluster.api.merge_patch(
             path, {"spec": {"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv4", "IPv6"]}}
         )
-        has(cluster, path, "172.28.1.100", "fd28:0:0:1::100")
+        wait_for_addresses(cluster, path, "172.28.1.100", "fd28:0:0:1::100")
         cluster.api.merge_patch(
             path, {"spec": {"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv4"]}}
         )
-        has(cluster, path, "172.28.1.100")
+        wait_for_addresses(cluster, path, "172.28.1.100")
         status = eventually(
             lambda: (
                 status_of(cluster, group).get("allocatedIPv6") == 0 and status_of(cluster, group)
@@ -167,11 +171,11 @@ class TestServicesThatChange:
         assert (status["allocatedIPv4"], status["availableIPv4"]) == (1, 5)
 
     def test_another_type_gives_the_addresses_back(self, cluster, make_group, ask):
-        group = make_group(pools(V4, span(V4, 100, 100)))
+        group = make_group(pools(V4, pool_entry(V4, 100, 100)))
         path = ask(V4, group)
-        has(cluster, path, "172.28.1.100")
+        wait_for_addresses(cluster, path, "172.28.1.100")
         cluster.api.merge_patch(path, {"spec": {"type": "ClusterIP"}})
-        has(cluster, path)
+        wait_for_addresses(cluster, path)
         eventually(
             lambda: (
                 "purelb.io/allocated-by"
@@ -179,25 +183,25 @@ class TestServicesThatChange:
             ),
             "marks gone",
         )
-        has(cluster, ask(V4, group), "172.28.1.100")
+        wait_for_addresses(cluster, ask(V4, group), "172.28.1.100")
 
     def test_another_class_is_left_alone(self, cluster, make_group, ask):
-        group = make_group(pools(V4, span(V4, 100, 105)))
+        group = make_group(pools(V4, pool_entry(V4, 100, 105)))
         other = ask(V4, group, loadBalancerClass="example.com/other")
         ours = ask(V4, group, loadBalancerClass="purelb.io/purelb-v2")
-        has(cluster, ours, "172.28.1.100")
+        wait_for_addresses(cluster, ours, "172.28.1.100")
         assert ingress(cluster.api.get(other)) == []
 
     @pytest.mark.parametrize("family", FAMILIES)
     def test_traffic_policy_local_stays_only_where_it_is_allowed(
         self, cluster, make_group, ask, family
     ):
-        group = make_group(pools(family, span(family, 100, 105)))
+        group = make_group(pools(family, pool_entry(family, 100, 105)))
         path = ask(family, group, externalTrafficPolicy="Local")
-        has(cluster, path, address(family, 100))
+        wait_for_addresses(cluster, path, address(family, 100))
         assert cluster.api.get(path)["spec"]["externalTrafficPolicy"] == "Cluster"
-        event(cluster, path, "ExternalTrafficPolicyChanged", "purelb.io/allow-local")
+        wait_for_event(cluster, path, "ExternalTrafficPolicyChanged", "purelb.io/allow-local")
         allowed = {"purelb.io/allow-local": "true"}
         path = ask(family, group, externalTrafficPolicy="Local", annotations=allowed)
-        has(cluster, path, address(family, 101))
+        wait_for_addresses(cluster, path, address(family, 101))
         assert cluster.api.get(path)["spec"]["externalTrafficPolicy"] == "Local"

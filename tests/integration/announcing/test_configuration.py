@@ -9,11 +9,11 @@ import pytest
 from tests.support.lab.cluster_queries import (
     DAEMON_SET,
     LEASES,
+    address_info,
     addresses_of,
     eventually,
     fetch,
     holder,
-    on_interface,
 )
 
 pytestmark = pytest.mark.timeout(90)
@@ -109,7 +109,7 @@ def test_lifetimes_and_prefix_route_are_as_configured(cluster, make_service, con
     configure(addressConfig={"localInterface": {"preferredLifetime": 2, "noPrefixRoute": False}})
 
     def is_changed():
-        info = on_interface(cluster, node, vip)
+        info = address_info(cluster, node, vip)
         # A changed prefix route means that the address goes for a moment and comes back.
         return info and info["preferred_life_time"] <= 2 and not info.get("noprefixroute")
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tests.support.lab.cluster_queries import eventually, fetch, ingress, lease_info, on_interface
+from tests.support.lab.cluster_queries import address_info, eventually, fetch, ingress, lease_info
 
 pytestmark = pytest.mark.timeout(90)
 DUMMY = "kube-lb0"
@@ -87,7 +87,7 @@ def test_a_remote_address_is_on_the_dummy_interface_of_every_node(
     for vip, mask in zip(vips, masks, strict=True):
         eventually(lambda v=vip: on_all(cluster, v), "the address on every node", seconds=5)
         for node in cluster.nodes:
-            info = on_interface(cluster, node, vip)
+            info = address_info(cluster, node, vip)
             assert (info["prefixlen"], info["valid_life_time"]) == (mask, 4294967295)
             assert not info.get("noprefixroute")
             links = [
@@ -139,12 +139,12 @@ def test_a_deleted_service_leaves_neither_address_nor_route(cluster, routing, ma
         eventually(lambda p=prefix: not cluster.next_hops(p), "end of the route", seconds=10)
 
 
-def test_local_traffic_follows_the_endpoints(cluster, make_remote, labelled, figure):
-    labelled("n2")
+def test_local_traffic_follows_the_endpoints(cluster, make_remote, label_pod_on, figure):
+    label_pod_on("n2")
     path, vips = make_remote(externalTrafficPolicy="Local", selector={"here": "yes"})
     for vip in vips:
         eventually(lambda v=vip: cluster.holders(v) == {"n2"}, "the address on n2", seconds=5)
-    labelled("n3")
+    label_pod_on("n3")
     selector = f"kubernetes.io/service-name={path.rpartition('/')[2]}"
 
     def moved():
@@ -160,7 +160,7 @@ def test_local_traffic_follows_the_endpoints(cluster, make_remote, labelled, fig
     seconds = time.monotonic() - start
     figure(f"followed the endpoints after {seconds:.2f} s")
     assert seconds < FOLLOWS
-    labelled("")
+    label_pod_on("")
     for vip in vips:
         eventually(lambda v=vip: not cluster.holders(v), "withdrawal everywhere", seconds=5)
 
@@ -184,7 +184,7 @@ def test_lifetimes_and_route_are_as_configured(cluster, make_remote):
         for vip in vips:
 
             def is_changed(vip=vip):
-                info = on_interface(cluster, "n1", vip)
+                info = address_info(cluster, "n1", vip)
                 is_finite = 0 < info.get("valid_life_time", 0) <= 120
                 return is_finite and info.get("noprefixroute") is True
 
@@ -193,7 +193,7 @@ def test_lifetimes_and_route_are_as_configured(cluster, make_remote):
         cluster.api.delete(cluster.api.path_of(config))
     for vip in vips:
         eventually(
-            lambda v=vip: on_interface(cluster, "n1", v).get("valid_life_time") == 4294967295,
+            lambda v=vip: address_info(cluster, "n1", v).get("valid_life_time") == 4294967295,
             "the default again",
             seconds=5,
         )
@@ -203,11 +203,11 @@ def test_a_remote_address_outlives_an_agent_that_is_killed(cluster, make_remote)
     _path, vips = make_remote()
     for vip in vips:
         eventually(lambda v=vip: on_all(cluster, v), "the address on every node", seconds=5)
-    before = json.dumps(on_interface(cluster, "n1", vips[0]))
+    before = json.dumps(address_info(cluster, "n1", vips[0]))
     cluster.kill("n1", "lbnodeagent")
     deadline = time.monotonic() + 8
     while time.monotonic() < deadline:
         assert on_all(cluster, vips[0])
         assert on_all(cluster, vips[1])
         time.sleep(0.1)
-    assert json.dumps(on_interface(cluster, "n1", vips[0])) == before
+    assert json.dumps(address_info(cluster, "n1", vips[0])) == before

@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.lab.cluster_queries import (
     AGENTS,
+    address_info,
     addresses_of,
     allocator_pods,
     answers,
@@ -18,7 +19,6 @@ from tests.support.lab.cluster_queries import (
     holder,
     ingress,
     leader,
-    on_interface,
 )
 
 pytestmark = pytest.mark.timeout(90)
@@ -55,7 +55,7 @@ def test_exactly_one_node_has_the_address_and_the_service_says_which(cluster, ma
 @FAMILIES
 def test_the_kernel_ends_the_address_with_the_lease(cluster, make_service, family):
     vip = of_family(addresses_of(cluster, make_service()), family)
-    info = on_interface(cluster, holder(cluster, vip), vip)
+    info = address_info(cluster, holder(cluster, vip), vip)
     assert 0 < info["valid_life_time"] <= 10
     assert info.get("noprefixroute")
     assert info["prefixlen"] == (24 if family == 4 else 64)

@@ -86,18 +86,18 @@ def test_each_of_several_addresses_of_a_service_is_on_its_own_winner(cluster, by
     eventually(announced, "an entry of each winner", seconds=10)
 
 
-def test_a_node_with_a_ready_endpoint_is_preferred(cluster, make_service, labelled):
-    labelled("n1")
+def test_a_node_with_a_ready_endpoint_is_preferred(cluster, make_service, label_pod_on):
+    label_pod_on("n1")
     annotations = {"purelb.io/node-affinity": "service-endpoints"}
     vips = addresses_of(cluster, make_service(annotations=annotations, selector={"here": "yes"}))
     for node in ("n1", "n2", "n3"):
-        labelled(node)
+        label_pod_on(node)
         for vip in vips:
             eventually(
                 lambda v=vip, n=node: cluster.holders(v) == {n}, f"{vip} on {node}", seconds=5
             )
     # Nobody is ready: any candidate will do, and the address stays announced.
-    labelled("")
+    label_pod_on("")
 
     def holders_are_the_winners():
         audited = {v["address"]: v["winner"] for v in lease_info(cluster.kubeconfig)["vips"]}

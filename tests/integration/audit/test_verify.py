@@ -17,11 +17,11 @@ import pytest
 from labkit.inventory import inventory
 from tests.support.lab.cluster_queries import (
     LEASES,
+    address_info,
     addresses_of,
     eventually,
     holder,
     lease_info,
-    on_interface,
 )
 
 pytestmark = pytest.mark.timeout(180)
@@ -69,11 +69,11 @@ def verify(playbook, hosts):
 def second(cluster, make_service) -> Iterator[tuple[list[str], str]]:
     """The addresses of a Service, and a node that has them although it is not the winner."""
     vips = addresses_of(cluster, make_service())
-    homes = {vip: holder(cluster, vip) for vip in vips}
-    for vip, home in homes.items():
+    holder_by_vip = {vip: holder(cluster, vip) for vip in vips}
+    for vip, home in holder_by_vip.items():
         # Or it would be duplicate address detection that finds the other one.
-        eventually(lambda v=vip, n=home: not on_interface(cluster, n, v).get("tentative"), vip)
-    node = min(cluster.nodes.keys() - set(homes.values()))
+        eventually(lambda v=vip, n=home: not address_info(cluster, n, v).get("tentative"), vip)
+    node = min(cluster.nodes.keys() - set(holder_by_vip.values()))
     masks = [f"{vip}/64" if ":" in vip else f"{vip}/24" for vip in vips]
     for mask in masks:
         nodad = ["nodad"] if ":" in mask else []
@@ -143,10 +143,12 @@ def holder_but(lab, vip, other):
     return node
 
 
-def test_a_stopped_agent_is_a_warning_once_others_have_its_addresses(cluster, homes, verify):
+def test_a_stopped_agent_is_a_warning_once_others_have_its_addresses(
+    cluster, holder_by_vip, verify
+):
     cluster.kill("n1", "lbnodeagent", "STOP")
     try:
-        moved = [vip for vip, node in homes.items() if node == "n1"]
+        moved = [vip for vip, node in holder_by_vip.items() if node == "n1"]
         for vip in moved:
             eventually(lambda v=vip: cluster.holders(v) - {"n1"}, f"{vip} elsewhere", seconds=20)
         eventually(
@@ -162,14 +164,16 @@ def test_a_stopped_agent_is_a_warning_once_others_have_its_addresses(cluster, ho
         cluster.kill("n1", "lbnodeagent", "CONT")
 
 
-def test_a_winner_that_has_lost_its_addresses_and_a_wrong_lease_are_errors(cluster, homes, verify):
-    node = next(iter(homes.values()))
+def test_a_winner_that_has_lost_its_addresses_and_a_wrong_lease_are_errors(
+    cluster, holder_by_vip, verify
+):
+    node = next(iter(holder_by_vip.values()))
     cluster.kill(node, "lbnodeagent", "STOP")
     try:
         lease = f"{LEASES}/purelb-node-{node}"
         subnets = {"metadata": {"annotations": {"purelb.io/subnets": "172.28.1.0/24,fd28:9::/64"}}}
         cluster.api.merge_patch(lease, {**subnets, **LONG})
-        lost = [vip for vip, home in homes.items() if home == node and ":" not in vip]
+        lost = [vip for vip, home in holder_by_vip.items() if home == node and ":" not in vip]
         for vip in lost:
             eventually(lambda v=vip: node not in cluster.holders(v), f"{vip} gone", seconds=15)
         shown = verify(succeeds=False)
@@ -194,14 +198,14 @@ def half_read(hosts) -> Path:
 
 
 def test_nodes_that_cannot_be_read_are_findings_and_the_others_are_looked_at(
-    cluster, homes, half_read, verify
+    cluster, holder_by_vip, half_read, verify
 ):
     settled(cluster.kubeconfig)
     shown = verify(succeeds=True)
     for node in ("n1", "n2"):
         assert f'"warning nodeUnread: node {node}: its interfaces could not be read: ' in shown
     assert '"0 errors, 2 warnings"' in shown
-    for vip in (vip for vip, node in homes.items() if node == "n3"):
+    for vip in (vip for vip, node in holder_by_vip.items() if node == "n3"):
         (line,) = (line for line in shown.splitlines() if line.strip().startswith(f'"{vip} '))
         assert line.split()[3] == "n3"
 

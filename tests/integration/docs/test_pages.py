@@ -24,11 +24,11 @@ from tests.support.lab.cluster_queries import (
     DAEMON_SET,
     addresses_of,
     agents_ready,
-    calm_lock,
     eventually,
+    reset_lock_transitions,
 )
 from tests.support.lab.cluster_queries import IMAGE as OWN_IMAGE
-from tests.support.v1 import install
+from tests.support.v1 import v1_install
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -166,7 +166,7 @@ def image(cluster: Lab, tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _whole() -> None:
+def _healthy_cluster() -> None:
     """Instead of what tests of `cluster` begin with: `BEFORE` tells which page needs no PureLB."""
 
 
@@ -205,18 +205,18 @@ def nothing(installation: Installation, undone: None) -> None:
 @pytest.fixture
 def first_generation(nothing: None, installation: Installation, addressed: Lab) -> Iterator[None]:
     """A cluster with a PureLB of v1 that serves two Services."""
-    services = install.provide(addressed, OWN_IMAGE)
+    services = v1_install.provide(addressed, OWN_IMAGE)
     for path in services:
         addresses_of(addressed, path)
     yield
     installation.remove()
-    install.remove(addressed)
+    v1_install.remove(addressed)
 
 
 @pytest.fixture
 def at_work(undone: None, addressed: Lab, tmp_path: Path) -> None:
     """The cluster that the README makes, and a volume for who claims one."""
-    calm_lock(addressed)
+    reset_lock_transitions(addressed)
     addressed.api.apply(GROUP)
     service = addressed.api.path_of(addressed.api.create(WEB))
     folder = tmp_path / "volume"

@@ -13,16 +13,16 @@ from datetime import UTC, datetime
 import pytest
 import yaml
 
-from tests.support.lab.address_recorder import sampling
+from tests.support.lab.address_recorder import record_holders
 from tests.support.lab.cluster_queries import AGENTS, eventually
 from tests.support.lab.faults import (
     agents_with,
-    back,
-    elsewhere,
-    news_of,
-    serve,
+    events_of,
+    node_with_both_families,
+    serve_addresses,
     set_variable,
-    victim,
+    wait_until_moved,
+    wait_until_returned,
 )
 
 pytestmark = pytest.mark.timeout(90)
@@ -210,26 +210,26 @@ def mark(cluster):
 def drained_and_restored(lab, node):
     """How often the node told the one and the other."""
     uid = lab.api.get(f"/api/v1/nodes/{node}")["metadata"]["uid"]
-    return [len(news_of(lab, uid, f"Addresses{what}")) for what in ("Drained", "Restored")]
+    return [len(events_of(lab, uid, f"Addresses{what}")) for what in ("Drained", "Restored")]
 
 
 def test_a_taint_takes_the_addresses_away_and_its_removal_brings_them_back(
     cluster, make_service, mark, figure
 ):
-    vips = serve(cluster, make_service)
-    node, own = victim(cluster, vips)
+    vips = serve_addresses(cluster, make_service)
+    node, own = node_with_both_families(cluster, vips)
     drained, restored = drained_and_restored(cluster, node)
-    with sampling(cluster, *vips) as holders:
+    with record_holders(cluster, *vips) as holders:
         mark(node, taints=[OUT_OF_SERVICE])
         start = time.monotonic()
-        elsewhere(cluster, node, own, seconds=DRAINED)
+        wait_until_moved(cluster, node, own, seconds=DRAINED)
         away = time.monotonic() - start
         eventually(lambda: drained_and_restored(cluster, node) == [drained + 1, restored], "event")
         time.sleep(3)
-        elsewhere(cluster, node, own, seconds=0)
+        wait_until_moved(cluster, node, own, seconds=0)
         mark(node, taints=None)
         start = time.monotonic()
-        back(cluster, node, own, seconds=RESTORED)
+        wait_until_returned(cluster, node, own, seconds=RESTORED)
         returned = time.monotonic() - start
         eventually(
             lambda: drained_and_restored(cluster, node) == [drained + 1, restored + 1], "event"
@@ -244,10 +244,10 @@ def test_a_taint_takes_the_addresses_away_and_its_removal_brings_them_back(
 
 
 def test_a_cordon_alone_changes_nothing(cluster, make_service, mark):
-    vips = serve(cluster, make_service)
-    node, _own = victim(cluster, vips)
+    vips = serve_addresses(cluster, make_service)
+    node, _own = node_with_both_families(cluster, vips)
     before = drained_and_restored(cluster, node)
-    with sampling(cluster, *vips) as holders:
+    with record_holders(cluster, *vips) as holders:
         mark(node, unschedulable=True)
         time.sleep(3)
         mark(node, unschedulable=None)
@@ -256,12 +256,12 @@ def test_a_cordon_alone_changes_nothing(cluster, make_service, mark):
 
 
 def test_switched_off_a_taint_changes_nothing(cluster, make_service, mark):
-    vips = serve(cluster, make_service)
+    vips = serve_addresses(cluster, make_service)
     off = functools.partial(set_variable, name="PURELB_DRAINING", value="off")
     with agents_with(cluster, *cluster.nodes, change=off):
-        node, own = victim(cluster, vips)
+        node, own = node_with_both_families(cluster, vips)
         before = drained_and_restored(cluster, node)
-        with sampling(cluster, *own) as holders:
+        with record_holders(cluster, *own) as holders:
             mark(node, taints=[OUT_OF_SERVICE | {"effect": "NoSchedule"}])
             time.sleep(3)
             mark(node, taints=None)

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from labkit.probe.prober import Prober
-from tests.support.lab.address_recorder import sampling
+from tests.support.lab.address_recorder import record_holders
 from tests.support.lab.cluster_queries import (
     CRASH,
     GRACEFUL,
@@ -47,7 +47,7 @@ def moved(lab, vip, loser, *, seconds):
 @FAMILIES
 def test_a_deleted_agent_pod_hands_over(cluster, vip, family, figure):
     loser = holder(cluster, vip)
-    with Prober(cluster, vip) as prober, sampling(cluster, vip) as holders:
+    with Prober(cluster, vip) as prober, record_holders(cluster, vip) as holders:
         prober.wait_for_answer(vip, after=0, seconds=5)
         start = time.monotonic()
         delete_agent(cluster, loser)
@@ -91,7 +91,7 @@ def test_a_frozen_agent_loses_its_address_before_another_node_has_it(cluster, vi
     cluster.kill(loser, "lbnodeagent", "STOP")
     start = time.monotonic()
     try:
-        with sampling(cluster, vip) as holders:
+        with record_holders(cluster, vip) as holders:
             others = eventually(lambda: holders.now[vip] - {loser}, "next holder", seconds=CRASH)
         (gone, _nobody), (taken, _winner) = holders.samples[1:3]
         figure(f"gone after {gone - start:.2f} s, taken after {taken - start:.2f} s")
@@ -108,7 +108,7 @@ def test_a_killed_agent_restarts_and_its_address_stays(cluster, vip, family, fig
     time.sleep(SETTLED)
     eventually(lambda: agents_ready(cluster), "new agent", seconds=CRASH)
     node = holder(cluster, vip)
-    with Prober(cluster, vip) as prober, sampling(cluster, vip) as holders:
+    with Prober(cluster, vip) as prober, record_holders(cluster, vip) as holders:
         prober.wait_for_answer(vip, after=0, seconds=5)
         start = time.monotonic()
         # A second restart of one container would wait for the kubelet's back-off.
@@ -126,7 +126,7 @@ def test_a_killed_agent_restarts_and_its_address_stays(cluster, vip, family, fig
 @FAMILIES
 def test_a_node_cut_off_from_the_api_lets_go_before_another_has_it(cluster, vip, family, figure):
     loser = holder(cluster, vip)
-    with Prober(cluster, vip) as prober, sampling(cluster, vip) as holders:
+    with Prober(cluster, vip) as prober, record_holders(cluster, vip) as holders:
         prober.wait_for_answer(vip, after=0, seconds=5)
         start = time.monotonic()
         cluster.partition(loser)
@@ -144,7 +144,7 @@ def test_a_node_cut_off_from_the_api_lets_go_before_another_has_it(cluster, vip,
 def test_a_node_that_was_blind_for_a_while_takes_nothing_that_is_not_its(cluster, vip, family):
     winner = holder(cluster, vip)
     blind = next(node for node in cluster.nodes if node != winner)
-    with sampling(cluster, vip) as holders:
+    with record_holders(cluster, vip) as holders:
         cluster.partition(blind)
         time.sleep(14)  # by now every Lease has ended for it
         cluster.heal(blind)

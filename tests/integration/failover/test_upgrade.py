@@ -20,7 +20,7 @@ import pytest
 
 from labkit.lab import Lab
 from labkit.probe.prober import Prober
-from tests.support.lab.address_recorder import Holders, sampling
+from tests.support.lab.address_recorder import Holders, record_holders
 from tests.support.lab.cluster_queries import (
     AGENTS,
     DAEMON_SET,
@@ -30,7 +30,7 @@ from tests.support.lab.cluster_queries import (
     allocator_pods,
     eventually,
 )
-from tests.support.lab.faults import is_ready, placed, serve
+from tests.support.lab.faults import holders_of, is_ready, serve_addresses
 
 pytestmark = pytest.mark.timeout(240)
 NEXT = "localhost/purelb/purelb:next"
@@ -128,8 +128,8 @@ def _next(cluster: Lab) -> None:
 @pytest.fixture
 def vips(cluster: Lab, make_service: Callable[..., str]) -> list[str]:
     """Eight addresses of both families, on all nodes."""
-    found = serve(cluster, make_service)
-    on = placed(cluster, *found)
+    found = serve_addresses(cluster, make_service)
+    on = holders_of(cluster, *found)
     assert {node for nodes in on.values() for node in nodes} == set(cluster.nodes)
     return found
 
@@ -171,11 +171,11 @@ def restart_by_hand(_install: Callable[..., Any], lab: Lab) -> None:
 def test_nodes_are_replaced_one_after_the_other_under_traffic(
     cluster, install, vips, upgrade, figure
 ):
-    homes = {vip: next(iter(nodes)) for vip, nodes in placed(cluster, *vips).items()}
+    holder_by_vip = {vip: next(iter(nodes)) for vip, nodes in holders_of(cluster, *vips).items()}
     before = look(cluster)
     with (
         Prober(cluster, *vips) as prober,
-        sampling(cluster, *vips) as holders,
+        record_holders(cluster, *vips) as holders,
         following(cluster) as rollout,
     ):
         for vip in vips:
@@ -200,9 +200,11 @@ def test_nodes_are_replaced_one_after_the_other_under_traffic(
     for done, leaving in pairwise(order):
         moment = rollout.leaving(leaving)
         assert moment.leases[done] == moment.ready[done], f"{done} without Lease of its new agent"
-        for vip in (vip for vip, home in homes.items() if home == done):
+        for vip in (vip for vip, home in holder_by_vip.items() if home == done):
             assert done in at(holders, moment.time)[vip], f"{vip} was not back on {done}"
-    assert {vip: next(iter(nodes)) for vip, nodes in placed(cluster, *vips).items()} == homes
+    assert {
+        vip: next(iter(nodes)) for vip, nodes in holders_of(cluster, *vips).items()
+    } == holder_by_vip
     assert max(gaps.values()) < GRACEFUL
 
 
@@ -223,14 +225,14 @@ class TestWhatDoesNotStart:
     """It is stopped where it does no harm, told with the reason, and mended by another run."""
 
     def test_an_image_that_there_is_not_stops_before_the_first_node(self, cluster, install, vips):
-        before, on, leading = look(cluster), placed(cluster, *vips), ready_allocators(cluster)
+        before, on, leading = look(cluster), holders_of(cluster, *vips), ready_allocators(cluster)
         done = install(image=ABSENT, wait_timeout=10, check=False)
         assert done.returncode != 0
         assert "Deployment purelb-system/allocator is not ready after 10 s" in said(done)
         assert any(f"{why}: " in said(done) for why in ("ErrImagePull", "ImagePullBackOff"))
         assert ABSENT in said(done)
         assert look(cluster).ready == before.ready
-        assert placed(cluster, *vips) == on
+        assert holders_of(cluster, *vips) == on
         assert ready_allocators(cluster) == leading
         install()
         eventually(lambda: all(map(is_ready, allocator_pods(cluster))), "all allocators")
@@ -252,7 +254,7 @@ class TestWhatDoesNotStart:
         assert "Insufficient cpu" in said(done)
         assert f"Still with the previous agent: {', '.join(others)}." in said(done)
         assert look(cluster).ready == {node: before.ready[node] for node in others}
-        on = placed(cluster, *vips)
+        on = holders_of(cluster, *vips)
         assert all(len(nodes) == 1 and broken not in nodes for nodes in on.values())
         assert gap < GRACEFUL
         again = install()
@@ -270,7 +272,7 @@ class TestWhatDoesNotStart:
             time.sleep(8)
         (broken,) = set(rollout.order(cluster))
         assert look(cluster).ready.items() < before.ready.items()
-        on = placed(cluster, *vips)
+        on = holders_of(cluster, *vips)
         assert all(len(nodes) == 1 and broken not in nodes for nodes in on.values())
         done = install()
         assert f"{broken} runs the current agent" in done.stdout

@@ -16,9 +16,17 @@ import pytest
 from labkit.net.namespaces import netns
 from purelb.core.node.packets import build_announcement
 from purelb_agent.node.sockets import FrameSender
-from tests.support.lab.address_recorder import sampling
-from tests.support.lab.cluster_queries import addresses_of, eventually, holder, on_interface
-from tests.support.lab.faults import back, ip, longest, metric_of, news_of, serve, victim
+from tests.support.lab.address_recorder import record_holders
+from tests.support.lab.cluster_queries import address_info, addresses_of, eventually, holder
+from tests.support.lab.faults import (
+    events_of,
+    ip,
+    longest_of,
+    metric_of,
+    node_with_both_families,
+    serve_addresses,
+    wait_until_returned,
+)
 
 pytestmark = pytest.mark.timeout(90)
 RECOVERIES = "purelb_lbnodeagent_address_watchdog_recoveries_total"
@@ -27,7 +35,7 @@ CONFLICTS = "purelb_lbnodeagent_address_conflicts_total"
 
 @pytest.fixture
 def vips(cluster, make_service):
-    return serve(cluster, make_service)
+    return serve_addresses(cluster, make_service)
 
 
 def mask(vip):
@@ -35,39 +43,39 @@ def mask(vip):
 
 
 def is_usable(lab, node, vip):
-    info = on_interface(lab, node, vip)
+    info = address_info(lab, node, vip)
     return bool(info) and not info.get("tentative") and not info.get("dadfailed")
 
 
 def test_an_address_removed_by_hand_is_put_back_at_once_and_counted(cluster, vips, figure):
-    node, own = victim(cluster, vips)
+    node, own = node_with_both_families(cluster, vips)
     before, seconds = metric_of(cluster, node, RECOVERIES), []
     for vip in own:
         ip(cluster, node, f"addr del {mask(vip)} dev eth0")
         start = time.monotonic()
-        eventually(lambda v=vip: on_interface(cluster, node, v), "return", seconds=0.2)
+        eventually(lambda v=vip: address_info(cluster, node, v), "return", seconds=0.2)
         seconds.append(time.monotonic() - start)
     figure(f"back after {max(seconds):.3f} s")
     assert metric_of(cluster, node, RECOVERIES) == before + len(own)
-    back(cluster, node, own, seconds=1)
+    wait_until_returned(cluster, node, own, seconds=1)
 
 
 def test_addresses_added_by_hand_where_they_do_not_belong_are_removed(cluster, vips, figure):
-    node, own = victim(cluster, vips)
+    node, own = node_with_both_families(cluster, vips)
     other = next(name for name in cluster.nodes if name != node)
     life = "valid_lft 300 preferred_lft 300 noprefixroute"
-    with sampling(cluster, *own) as holders:
+    with record_holders(cluster, *own) as holders:
         ip(
             cluster,
             other,
             *(f"addr add {mask(v)} dev eth0 {life}{' nodad' * (':' in v)}" for v in own),
         )
         start = time.monotonic()
-        back(cluster, node, own, seconds=1)
+        wait_until_returned(cluster, node, own, seconds=1)
         seconds = time.monotonic() - start
         time.sleep(1)
     figure(f"gone after {seconds:.3f} s")
-    assert longest(holders.longest_doubled, own) < 1
+    assert longest_of(holders.longest_doubled, own) < 1
     sequences = {vip: holders.sequence(vip) for vip in own}
     assert all(node in on for sequence in sequences.values() for on in sequence), sequences
 
@@ -107,7 +115,7 @@ def test_a_host_with_an_address_of_ours_is_told_and_the_winner_keeps_it(
     claim(host, *vips)
     start = time.monotonic()
     events = eventually(
-        lambda: len(found := news_of(cluster, uid, "AddressConflict")) == 2 and found,
+        lambda: len(found := events_of(cluster, uid, "AddressConflict")) == 2 and found,
         "event for each address",
         seconds=10,
     )

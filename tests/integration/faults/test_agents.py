@@ -18,7 +18,7 @@ import pytest
 
 from labkit.net.namespaces import netns
 from labkit.probe.prober import Prober
-from tests.support.lab.address_recorder import sampling
+from tests.support.lab.address_recorder import record_holders
 from tests.support.lab.cluster_queries import (
     AGENTS,
     CRASH,
@@ -30,14 +30,14 @@ from tests.support.lab.cluster_queries import (
     eventually,
 )
 from tests.support.lab.faults import (
-    back,
-    elsewhere,
+    holders_of,
     is_ready,
-    longest,
-    placed,
+    longest_of,
+    node_with_both_families,
     replace_agents,
-    serve,
-    victim,
+    serve_addresses,
+    wait_until_moved,
+    wait_until_returned,
 )
 
 pytestmark = pytest.mark.timeout(150)
@@ -47,7 +47,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 @pytest.fixture
 def vips(cluster, make_service):
-    return serve(cluster, make_service)
+    return serve_addresses(cluster, make_service)
 
 
 def is_rolled_out(lab):
@@ -61,7 +61,7 @@ def is_rolled_out(lab):
 
 
 def test_a_rolling_restart_leaves_no_address_without_an_answer_for_a_second(cluster, vips, figure):
-    with Prober(cluster, *vips) as prober, sampling(cluster, *vips) as holders:
+    with Prober(cluster, *vips) as prober, record_holders(cluster, *vips) as holders:
         for vip in vips:
             prober.wait_for_answer(vip, after=0, seconds=5)
         start = time.monotonic()
@@ -72,7 +72,7 @@ def test_a_rolling_restart_leaves_no_address_without_an_answer_for_a_second(clus
         seconds = time.monotonic() - start
         time.sleep(SETTLED)
         gaps = {vip: prober.longest_gap(vip, since=start) for vip in vips}
-    doubled = longest(holders.longest_doubled, vips)
+    doubled = longest_of(holders.longest_doubled, vips)
     figure(
         f"rolled out in {seconds:.1f} s, client without answer {max(gaps.values()):.2f} s, "
         f"on two {doubled:.2f} s"
@@ -82,36 +82,36 @@ def test_a_rolling_restart_leaves_no_address_without_an_answer_for_a_second(clus
 
 
 def test_a_frozen_agent_returns_without_holding_what_others_have(cluster, vips, figure):
-    node, own = victim(cluster, vips)
+    node, own = node_with_both_families(cluster, vips)
     cluster.kill(node, "lbnodeagent", "STOP")
     start = time.monotonic()
     try:
-        with sampling(cluster, *own) as frozen:
+        with record_holders(cluster, *own) as frozen:
             eventually(lambda: not placed_on(cluster, node, own), "end by the kernel", seconds=11)
             gone = time.monotonic() - start
-            elsewhere(cluster, node, own, seconds=CRASH)
+            wait_until_moved(cluster, node, own, seconds=CRASH)
             taken = time.monotonic() - start
             time.sleep(20 - taken)
     finally:
         cluster.kill(node, "lbnodeagent", "CONT")
     thawed = time.monotonic()
-    with sampling(cluster, *own) as holders:
-        back(cluster, node, own, seconds=GRACEFUL)
+    with record_holders(cluster, *own) as holders:
+        wait_until_returned(cluster, node, own, seconds=GRACEFUL)
         returned = time.monotonic() - thawed
         time.sleep(SETTLED)
-    doubled = longest(holders.longest_doubled, own)
+    doubled = longest_of(holders.longest_doubled, own)
     figure(
         f"gone after {gone:.2f} s, taken after {taken:.2f} s, back {returned:.2f} s after it went "
         f"on, on two then {doubled:.2f} s"
     )
-    assert longest(frozen.longest_doubled, own) == 0
+    assert longest_of(frozen.longest_doubled, own) == 0
     assert doubled < 1
     assert all(holders.sequence(vip)[-1] == {node} for vip in own)
     assert agent_pod(cluster, node)["status"]["containerStatuses"][0]["restartCount"] == 0
 
 
 def placed_on(lab, node, vips):
-    return [vip for vip, on in placed(lab, *vips).items() if node in on]
+    return [vip for vip, on in holders_of(lab, *vips).items() if node in on]
 
 
 def ready_to_restart(lab, node):
@@ -140,10 +140,10 @@ def use_up_memory(lab, node):
 
 
 def test_an_agent_out_of_memory_restarts_and_its_addresses_stay(cluster, vips, figure):
-    node, own = victim(cluster, vips)
+    node, own = node_with_both_families(cluster, vips)
     ready_to_restart(cluster, node)
-    back(cluster, node, own, seconds=GRACEFUL)
-    with Prober(cluster, *own) as prober, sampling(cluster, *own) as holders:
+    wait_until_returned(cluster, node, own, seconds=GRACEFUL)
+    with Prober(cluster, *own) as prober, record_holders(cluster, *own) as holders:
         for vip in own:
             prober.wait_for_answer(vip, after=0, seconds=5)
         start = time.monotonic()
@@ -199,21 +199,21 @@ def test_a_second_agent_moves_nothing_while_it_runs_and_little_as_it_leaves(
     cluster, vips, second_agent, last, figure
 ):
     """`last`: whose instance the Lease carries when the second one leaves."""
-    node, own = victim(cluster, vips)
+    node, own = node_with_both_families(cluster, vips)
     uids = {"first": agent_pod(cluster, node)["metadata"]["uid"]}
-    with sampling(cluster, *vips) as both:
+    with record_holders(cluster, *vips) as both:
         path = second_agent(node)
         uids["second"] = cluster.api.get(path)["metadata"]["uid"]
         for name in ({*uids} - {last}).pop(), last:
             eventually(lambda n=name: instance(cluster, node) == uids[n], f"write of the {name}")
-    with sampling(cluster, *vips) as holders:
+    with record_holders(cluster, *vips) as holders:
         cluster.api.delete(path)
         eventually(lambda: not cluster.api.exists(path), "end of the second")
         time.sleep(SETTLED)
-        back(cluster, node, own, seconds=GRACEFUL)
-    unheld = longest(holders.longest_unheld, vips)
-    away = longest(lambda vip: holders.seconds_with(vip, lambda on: bool(on - {node})), own)
-    doubled = longest(holders.longest_doubled, vips)
+        wait_until_returned(cluster, node, own, seconds=GRACEFUL)
+    unheld = longest_of(holders.longest_unheld, vips)
+    away = longest_of(lambda vip: holders.seconds_with(vip, lambda on: bool(on - {node})), own)
+    doubled = longest_of(holders.longest_doubled, vips)
     figure(f"on no node {unheld:.2f} s as it left, on others {away:.2f} s, on two {doubled:.2f} s")
     assert all(len(both.sequence(vip)) == 1 for vip in vips)
     assert doubled < 1

@@ -17,7 +17,7 @@ import pytest
 
 from labkit.api import ApiError
 from labkit.probe.prober import Prober
-from tests.support.lab.address_recorder import sampling
+from tests.support.lab.address_recorder import record_holders
 from tests.support.lab.cluster_queries import (
     CRASH,
     GRACEFUL,
@@ -47,14 +47,14 @@ def longest_gap(prober, vips, since):
     return max(prober.longest_gap(vip, since=since) for vip in vips)
 
 
-def moves(holders, homes):
+def moves(holders, holder_by_vip):
     """Who had each address that was not on its node all the time, and on no other."""
-    seen = {vip: holders.sequence(vip) for vip in homes}
-    return {vip: sequence for vip, sequence in seen.items() if sequence != [{homes[vip]}]}
+    seen = {vip: holders.sequence(vip) for vip in holder_by_vip}
+    return {vip: sequence for vip, sequence in seen.items() if sequence != [{holder_by_vip[vip]}]}
 
 
-def at_home(holders, homes):
-    return holders.now == {vip: {node} for vip, node in homes.items()}
+def at_home(holders, holder_by_vip):
+    return holders.now == {vip: {node} for vip, node in holder_by_vip.items()}
 
 
 def announced(cluster, make_service):
@@ -64,28 +64,31 @@ def announced(cluster, make_service):
     return time.monotonic() - start
 
 
-def test_the_one_node_that_reaches_the_api_takes_over_all_addresses(cluster, homes, figure):
-    nodes = list(homes.values())
+def test_the_one_node_that_reaches_the_api_takes_over_all_addresses(cluster, holder_by_vip, figure):
+    nodes = list(holder_by_vip.values())
     spared = min(cluster.nodes, key=nodes.count)
-    with Prober(cluster, *homes) as prober, sampling(cluster, *homes) as holders:
-        for vip in homes:
+    with (
+        Prober(cluster, *holder_by_vip) as prober,
+        record_holders(cluster, *holder_by_vip) as holders,
+    ):
+        for vip in holder_by_vip:
             prober.wait_for_answer(vip, after=0, seconds=5)
         start = time.monotonic()
         for node in set(cluster.nodes) - {spared}:
             cluster.partition(node)
-        everything = dict.fromkeys(homes, spared)
+        everything = dict.fromkeys(holder_by_vip, spared)
         eventually(lambda: at_home(holders, everything), "takeover of all", seconds=CRASH)
         taken = time.monotonic() - start
-        fenced = max(holders.seconds_doubled(vip) for vip in homes)
+        fenced = max(holders.seconds_doubled(vip) for vip in holder_by_vip)
         for node in cluster.nodes:
             cluster.heal(node)
         healed = time.monotonic()
-        eventually(lambda: at_home(holders, homes), "return of all", seconds=30)
+        eventually(lambda: at_home(holders, holder_by_vip), "return of all", seconds=30)
         returned = time.monotonic() - healed
         time.sleep(1)
-        gap = longest_gap(prober, homes, start)
-        assert at_home(holders, homes)
-    doubled = max(holders.longest_doubled(vip) for vip in homes)
+        gap = longest_gap(prober, holder_by_vip, start)
+        assert at_home(holders, holder_by_vip)
+    doubled = max(holders.longest_doubled(vip) for vip in holder_by_vip)
     figure(
         f"taken over after {taken:.2f} s, returned after {returned:.2f} s, client without answer "
         f"{gap:.2f} s, on two {fenced:.2f} s and {doubled:.2f} s"
@@ -98,10 +101,13 @@ def test_the_one_node_that_reaches_the_api_takes_over_all_addresses(cluster, hom
 
 @pytest.mark.usefixtures("control_plane")
 def test_nobody_notices_that_etcd_was_killed_and_started_again(
-    cluster, homes, make_service, figure
+    cluster, holder_by_vip, make_service, figure
 ):
-    with Prober(cluster, *homes) as prober, sampling(cluster, *homes) as holders:
-        for vip in homes:
+    with (
+        Prober(cluster, *holder_by_vip) as prober,
+        record_holders(cluster, *holder_by_vip) as holders,
+    ):
+        for vip in holder_by_vip:
             prober.wait_for_answer(vip, after=0, seconds=5)
         start = time.monotonic()
         cluster.kill("control", "etcd")
@@ -113,13 +119,13 @@ def test_nobody_notices_that_etcd_was_killed_and_started_again(
         eventually(cluster.api.is_ready, "ready API", seconds=RECOVERY)
         announced(cluster, make_service)
         recovery = time.monotonic() - started
-        failed, gap = failed_requests(prober, start), longest_gap(prober, homes, start)
+        failed, gap = failed_requests(prober, start), longest_gap(prober, holder_by_vip, start)
     figure(
         f"{len(failed)} of {len(prober.answers)} requests failed, client without answer "
         f"{gap:.2f} s, new Service announced {recovery:.2f} s after the start; the API said "
         f"{sorted(set(statuses))}"
     )
-    assert moves(holders, homes) == {}
+    assert moves(holders, holder_by_vip) == {}
     assert gap < 1
     assert recovery < RECOVERY
 
@@ -155,7 +161,7 @@ def winner(cluster, address):
 
 @pytest.mark.usefixtures("control_plane")
 def test_a_node_whose_watches_are_too_old_sees_new_services_at_once(
-    cluster, homes, make_service, figure
+    cluster, holder_by_vip, make_service, figure
 ):
     allocator = eventually(lambda: leader(cluster), "leader")
     # The allocator gives the first free addresses: these three to the homes, and these next.
@@ -163,7 +169,7 @@ def test_a_node_whose_watches_are_too_old_sees_new_services_at_once(
     winners = [winner(cluster, address) for address in following]
     behind = max(set(cluster.nodes) - {allocator["spec"]["nodeName"]}, key=winners.count)
     assert behind in winners
-    with sampling(cluster, *homes, *following) as holders:
+    with record_holders(cluster, *holder_by_vip, *following) as holders:
         cluster.partition(behind)
         cluster.stop_api()
         cluster.start_api()
@@ -177,7 +183,7 @@ def test_a_node_whose_watches_are_too_old_sees_new_services_at_once(
         assert sorted(given) == sorted(following)
         cluster.heal(behind)
         healed = time.monotonic()
-        everything = {**homes, **dict(zip(following, winners, strict=True))}
+        everything = {**holder_by_vip, **dict(zip(following, winners, strict=True))}
         eventually(lambda: at_home(holders, everything), "announcement", seconds=RECOVERY)
         recovery = time.monotonic() - healed
         time.sleep(1)
@@ -189,9 +195,14 @@ def test_a_node_whose_watches_are_too_old_sees_new_services_at_once(
 
 
 @pytest.mark.usefixtures("control_plane")
-def test_nobody_notices_an_api_server_that_comes_and_goes(cluster, homes, make_service, figure):
-    with Prober(cluster, *homes) as prober, sampling(cluster, *homes) as holders:
-        for vip in homes:
+def test_nobody_notices_an_api_server_that_comes_and_goes(
+    cluster, holder_by_vip, make_service, figure
+):
+    with (
+        Prober(cluster, *holder_by_vip) as prober,
+        record_holders(cluster, *holder_by_vip) as holders,
+    ):
+        for vip in holder_by_vip:
             prober.wait_for_answer(vip, after=0, seconds=5)
         start = time.monotonic()
         for _flap in range(FLAPS):
@@ -199,15 +210,15 @@ def test_nobody_notices_an_api_server_that_comes_and_goes(cluster, homes, make_s
             time.sleep(DOWN_SECONDS)
             cluster.start_api()
             time.sleep(UP_SECONDS)
-        failed, gap = failed_requests(prober, start), longest_gap(prober, homes, start)
+        failed, gap = failed_requests(prober, start), longest_gap(prober, holder_by_vip, start)
         recovery = announced(cluster, make_service)
-        eventually(lambda: at_home(holders, homes), "return of all", seconds=RECOVERY)
-    unheld = max(holders.longest_unheld(vip) for vip in homes)
+        eventually(lambda: at_home(holders, holder_by_vip), "return of all", seconds=RECOVERY)
+    unheld = max(holders.longest_unheld(vip) for vip in holder_by_vip)
     figure(
         f"{len(failed)} of {len(prober.answers)} requests failed, client without answer "
         f"{gap:.2f} s, on none {unheld:.2f} s, new Service announced after {recovery:.2f} s"
     )
-    for vip, node in homes.items():
+    for vip, node in holder_by_vip.items():
         assert set(holders.sequence(vip)) <= {frozenset(), frozenset({node})}
     assert gap < 1
     # A node that was told just before the deadline that a peer can renew lets go, and returns

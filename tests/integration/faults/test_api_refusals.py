@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from labkit.topology import API_PORT
-from tests.support.lab.address_recorder import sampling
+from tests.support.lab.address_recorder import record_holders
 from tests.support.lab.cluster_queries import CRASH, LEASES, Logs, agent_pod, eventually
 
 pytestmark = pytest.mark.timeout(150)
@@ -137,8 +137,8 @@ def following(cluster):
         logs.close()
 
 
-def at_home(holders, homes):
-    return holders.now == {vip: {node} for vip, node in homes.items()}
+def at_home(holders, holder_by_vip):
+    return holders.now == {vip: {node} for vip, node in holder_by_vip.items()}
 
 
 def renewals(cluster):
@@ -152,8 +152,10 @@ def renewals(cluster):
     [(no_seats(), "429"), (broken_webhook(), "failed calling webhook")],
     ids=["429", "500"],
 )
-def test_addresses_stay_while_the_api_refuses_every_agent(cluster, homes, things, said, figure):
-    with sampling(cluster, *homes) as holders:
+def test_addresses_stay_while_the_api_refuses_every_agent(
+    cluster, holder_by_vip, things, said, figure
+):
+    with record_holders(cluster, *holder_by_vip) as holders:
         with following(cluster) as lines, applied(cluster, things), seat_taken(cluster):
             time.sleep(REFUSING)
             before = renewals(cluster)
@@ -169,7 +171,9 @@ def test_addresses_stay_while_the_api_refuses_every_agent(cluster, homes, things
     figure(f"each node renewed its Lease {recovery:.2f} s after the last refusal")
     assert refused == set(cluster.nodes)
     # Nobody could renew, so nobody could take over.
-    assert {vip: holders.sequence(vip) for vip in homes} == {v: [{n}] for v, n in homes.items()}
+    assert {vip: holders.sequence(vip) for vip in holder_by_vip} == {
+        v: [{n}] for v, n in holder_by_vip.items()
+    }
     assert recovery < 5
 
 
@@ -217,13 +221,13 @@ def token_of_agent(cluster, node):
 
 
 def test_a_node_whose_token_is_refused_is_replaced_and_returns_with_a_new_one(
-    cluster, homes, figure
+    cluster, holder_by_vip, figure
 ):
-    nodes = list(homes.values())
+    nodes = list(holder_by_vip.values())
     refused = max(cluster.nodes, key=nodes.count)
     with (
         following(cluster) as lines,
-        sampling(cluster, *homes) as holders,
+        record_holders(cluster, *holder_by_vip) as holders,
         token_of_agent(cluster, refused) as token,
     ):
         start = time.monotonic()
@@ -234,14 +238,14 @@ def test_a_node_whose_token_is_refused_is_replaced_and_returns_with_a_new_one(
             seconds=CRASH,
         )
         taken = time.monotonic() - start
-        fenced = max(holders.seconds_doubled(vip) for vip in homes)
+        fenced = max(holders.seconds_doubled(vip) for vip in holder_by_vip)
         token.renew()
         renewed = time.monotonic()
-        eventually(lambda: at_home(holders, homes), "return", seconds=30)
+        eventually(lambda: at_home(holders, holder_by_vip), "return", seconds=30)
         returned = time.monotonic() - renewed
         time.sleep(1)
-        assert at_home(holders, homes)
-    doubled = max(holders.longest_doubled(vip) for vip in homes)
+        assert at_home(holders, holder_by_vip)
+    doubled = max(holders.longest_doubled(vip) for vip in holder_by_vip)
     figure(
         f"taken over after {taken:.2f} s, returned {returned:.2f} s after the new token, "
         f"on two {fenced:.2f} s and {doubled:.2f} s"
@@ -264,8 +268,8 @@ def spoil(cluster, path):
 
 
 @pytest.mark.parametrize("harm", ["deleted", "overwritten"])
-def test_a_lease_that_others_spoilt_is_put_right_at_once(cluster, homes, harm, figure):
-    nodes = list(homes.values())
+def test_a_lease_that_others_spoilt_is_put_right_at_once(cluster, holder_by_vip, harm, figure):
+    nodes = list(holder_by_vip.values())
     owner = max(cluster.nodes, key=nodes.count)
     path = f"{LEASES}/purelb-node-{owner}"
     whole = cluster.api.get(path)
@@ -279,7 +283,7 @@ def test_a_lease_that_others_spoilt_is_put_right_at_once(cluster, homes, harm, f
             whole["metadata"]["annotations"],
         )
 
-    with sampling(cluster, *homes) as holders:
+    with record_holders(cluster, *holder_by_vip) as holders:
         start = time.monotonic()
         if harm == "deleted":
             cluster.api.delete(path)
@@ -287,12 +291,12 @@ def test_a_lease_that_others_spoilt_is_put_right_at_once(cluster, homes, harm, f
             spoil(cluster, path)
         eventually(is_whole, "Lease as it was", seconds=10)
         right = time.monotonic() - start
-        eventually(lambda: at_home(holders, homes), "return", seconds=10)
+        eventually(lambda: at_home(holders, holder_by_vip), "return", seconds=10)
         returned = time.monotonic() - start
         time.sleep(1)
-        assert at_home(holders, homes)
-    unheld = max(holders.longest_unheld(vip) for vip in homes)
-    doubled = max(holders.longest_doubled(vip) for vip in homes)
+        assert at_home(holders, holder_by_vip)
+    unheld = max(holders.longest_unheld(vip) for vip in holder_by_vip)
+    doubled = max(holders.longest_doubled(vip) for vip in holder_by_vip)
     figure(
         f"put right after {right:.2f} s, addresses back after {returned:.2f} s, on none "
         f"{unheld:.2f} s, on two {doubled:.2f} s"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.lab.address_recorder import sampling
+from tests.support.lab.address_recorder import record_holders
 from tests.support.lab.cluster_queries import (
     AGENTS,
     CRASH,
@@ -26,13 +26,13 @@ from tests.support.lab.cluster_queries import (
 from tests.support.lab.faults import (
     agents_replaced,
     agents_with,
-    back,
-    elsewhere,
-    longest,
-    placed,
-    serve,
+    holders_of,
+    longest_of,
+    node_with_both_families,
+    serve_addresses,
     set_variable,
-    victim,
+    wait_until_moved,
+    wait_until_returned,
 )
 
 pytestmark = pytest.mark.timeout(150)
@@ -43,7 +43,7 @@ SKEW = 120
 
 @pytest.fixture
 def vips(cluster, make_service):
-    return serve(cluster, make_service)
+    return serve_addresses(cluster, make_service)
 
 
 class Clock:
@@ -80,19 +80,19 @@ def skew_of(lab, node):
 @pytest.fixture
 def clock(cluster, vips, tmp_path):
     clock = Clock(tmp_path)
-    node, _own = victim(cluster, vips)
+    node, _own = node_with_both_families(cluster, vips)
     with agents_with(cluster, node, change=clock.put_into):
         yield clock
         clock.set(0)
 
 
 def test_a_wrong_clock_of_one_node_changes_no_election(cluster, vips, clock, figure):
-    node, own = victim(cluster, vips)
-    where = placed(cluster, *vips)
-    back(cluster, node, own, seconds=GRACEFUL)
+    node, own = node_with_both_families(cluster, vips)
+    where = holders_of(cluster, *vips)
+    wait_until_returned(cluster, node, own, seconds=GRACEFUL)
     figures = []
     for skew in (SKEW, -SKEW):
-        with sampling(cluster, *vips) as holders:
+        with record_holders(cluster, *vips) as holders:
             clock.set(skew)
             eventually(lambda s=skew: abs(skew_of(cluster, node) - s) < 10, "skew", seconds=8)
             time.sleep(SETTLED)
@@ -101,7 +101,7 @@ def test_a_wrong_clock_of_one_node_changes_no_election(cluster, vips, clock, fig
         code = "clockAhead" if skew > 0 else "leaseExpired"
         assert codes[code] == f"Lease purelb-node-{node}"
         figures.append(survive(cluster, node, own))
-    assert placed(cluster, *vips) == where
+    assert holders_of(cluster, *vips) == where
     figure("; ".join(figures))
 
 
@@ -110,22 +110,22 @@ def survive(lab, node, own):
     lab.kill(node, "lbnodeagent", "STOP")
     start = time.monotonic()
     try:
-        with sampling(lab, *own) as frozen:
-            elsewhere(lab, node, own, seconds=CRASH)
+        with record_holders(lab, *own) as frozen:
+            wait_until_moved(lab, node, own, seconds=CRASH)
             taken = time.monotonic() - start
     finally:
         lab.kill(node, "lbnodeagent", "CONT")
-    with sampling(lab, *own) as holders:
-        back(lab, node, own, seconds=GRACEFUL)
+    with record_holders(lab, *own) as holders:
+        wait_until_returned(lab, node, own, seconds=GRACEFUL)
         start = time.monotonic()
         lab.api.delete(f"{AGENTS}/{agent_pod(lab, node)['metadata']['name']}")
-        elsewhere(lab, node, own, seconds=GRACEFUL)
+        wait_until_moved(lab, node, own, seconds=GRACEFUL)
         left = time.monotonic() - start
         eventually(lambda: agents_replaced(lab), "new agent", seconds=30)
-        back(lab, node, own, seconds=GRACEFUL)
+        wait_until_returned(lab, node, own, seconds=GRACEFUL)
         returned = time.monotonic() - start
-    assert longest(frozen.longest_doubled, own) == 0
-    assert longest(holders.longest_doubled, own) < 1
+    assert longest_of(frozen.longest_doubled, own) == 0
+    assert longest_of(holders.longest_doubled, own) < 1
     return (
         f"taken {taken:.2f} s after a freeze, {left:.2f} s after a deletion; back {returned:.2f} s"
     )

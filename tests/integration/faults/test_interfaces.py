@@ -18,7 +18,7 @@ from labkit.net.namespaces import ip_batch
 from labkit.net.network import pod_routes
 from labkit.probe.prober import Prober
 from labkit.topology import v4_of, v6_of
-from tests.support.lab.address_recorder import sampling
+from tests.support.lab.address_recorder import record_holders
 from tests.support.lab.cluster_queries import (
     CRASH,
     GRACEFUL,
@@ -27,7 +27,14 @@ from tests.support.lab.cluster_queries import (
     eventually,
     holder,
 )
-from tests.support.lab.faults import back, elsewhere, ip, longest, serve, victim
+from tests.support.lab.faults import (
+    ip,
+    longest_of,
+    node_with_both_families,
+    serve_addresses,
+    wait_until_moved,
+    wait_until_returned,
+)
 
 pytestmark = pytest.mark.timeout(90)
 SETTLED = 3.0
@@ -39,7 +46,7 @@ LAN = {"172.28.1.0/24", "fd28:0:0:1::/64"}
 
 @pytest.fixture
 def vips(cluster, make_service):
-    return serve(cluster, make_service)
+    return serve_addresses(cluster, make_service)
 
 
 def subnets(lab, node):
@@ -67,9 +74,9 @@ def rename(lab, node, old, new):
 
 
 def test_addresses_follow_a_renamed_interface_and_come_back_with_it(cluster, vips, figure):
-    node, own = victim(cluster, vips)
+    node, own = node_with_both_families(cluster, vips)
     figures = []
-    with Prober(cluster, *own) as prober, sampling(cluster, *own) as holders:
+    with Prober(cluster, *own) as prober, record_holders(cluster, *own) as holders:
         for vip in own:
             prober.wait_for_answer(vip, after=0, seconds=5)
         try:
@@ -82,13 +89,13 @@ def test_addresses_follow_a_renamed_interface_and_come_back_with_it(cluster, vip
                 figures.append(f"on {new} after {time.monotonic() - start:.2f} s")
                 eventually(lambda n=new: told(cluster, own) == {f"{node},{n}"}, "annotations")
                 time.sleep(SETTLED)
-                gap = longest(lambda v, s=start: prober.longest_gap(v, since=s), own)
+                gap = longest_of(lambda v, s=start: prober.longest_gap(v, since=s), own)
                 figures.append(f"client without answer {gap:.2f} s")
         finally:
             if any(link["ifname"] == "eth7" for link in cluster.addresses(node)):
                 rename(cluster, node, "eth7", "eth0")
     figure(", ".join(figures))
-    assert longest(holders.longest_doubled, own) < 1
+    assert longest_of(holders.longest_doubled, own) < 1
     assert gap < GRACEFUL
 
 
@@ -114,23 +121,23 @@ def told(lab, vips):
 
 
 def test_a_node_without_a_default_route_has_no_addresses_until_it_is_back(cluster, vips, figure):
-    node, own = victim(cluster, vips)
+    node, own = node_with_both_families(cluster, vips)
     (cable,) = cluster.nodes[node].interfaces
     routes = [f"default via {of(cable.lan, 1)}" for of in (v4_of, v6_of)]
     start = time.monotonic()
-    with sampling(cluster, *own) as holders:
+    with record_holders(cluster, *own) as holders:
         ip(cluster, node, *(f"route del {route}" for route in routes))
         try:
             # The way to the API may be gone, too: then the Lease has to end.
-            elsewhere(cluster, node, own, seconds=CRASH)
+            wait_until_moved(cluster, node, own, seconds=CRASH)
             moved = time.monotonic() - start
         finally:
             ip(cluster, node, *(f"route add {route}" for route in routes))
         start = time.monotonic()
-        back(cluster, node, own, seconds=GRACEFUL)
+        wait_until_returned(cluster, node, own, seconds=GRACEFUL)
         returned = time.monotonic() - start
     figure(f"moved after {moved:.2f} s, back after {returned:.2f} s")
-    assert longest(holders.longest_doubled, own) < 1
+    assert longest_of(holders.longest_doubled, own) < 1
 
 
 @pytest.fixture
@@ -180,28 +187,28 @@ def plug(lab, host):
 def test_a_deleted_interface_loses_its_addresses_to_other_nodes_until_it_is_back(
     cluster, vips, lan9, make_service, figure
 ):
-    there = serve(cluster, make_service, annotations=lan9)
-    node, own = victim(cluster, there)
-    with Prober(cluster, *own) as prober, sampling(cluster, *vips, *own) as holders:
+    there = serve_addresses(cluster, make_service, annotations=lan9)
+    node, own = node_with_both_families(cluster, there)
+    with Prober(cluster, *own) as prober, record_holders(cluster, *vips, *own) as holders:
         for vip in own:
             prober.wait_for_answer(vip, after=0, seconds=5)
         gone = time.monotonic()
         ip(cluster, node, "link del eth9")
-        elsewhere(cluster, node, own, seconds=GRACEFUL)
+        wait_until_moved(cluster, node, own, seconds=GRACEFUL)
         moved = time.monotonic() - gone
         time.sleep(SETTLED)
-        gap = longest(lambda vip: prober.longest_gap(vip, since=gone), own)
+        gap = longest_of(lambda vip: prober.longest_gap(vip, since=gone), own)
         again = time.monotonic()
         plug(cluster, node)
-        back(cluster, node, own, seconds=GRACEFUL)
+        wait_until_returned(cluster, node, own, seconds=GRACEFUL)
         returned = time.monotonic() - again
         time.sleep(SETTLED)
-        at_return = longest(lambda vip: prober.longest_gap(vip, since=again), own)
+        at_return = longest_of(lambda vip: prober.longest_gap(vip, since=again), own)
     figure(
         f"moved after {moved:.2f} s, client without answer {gap:.2f} s; back after "
         f"{returned:.2f} s, client without answer {at_return:.2f} s"
     )
-    assert longest(holders.longest_doubled, own) < 1
+    assert longest_of(holders.longest_doubled, own) < 1
     assert gap < GRACEFUL
     assert at_return < 1
     # The node's other interface has nothing to do with it.

@@ -14,12 +14,12 @@ from tests.support import ROOT
 from tests.support.lab.cluster_queries import (
     AGENTS,
     IMAGE,
+    address_info,
     allocator_pods,
     answers,
     eventually,
     holder,
     ingress,
-    on_interface,
 )
 
 STANDIN = ROOT / "tests/support/netbox/standin.py"
@@ -147,7 +147,7 @@ def test_a_sidecars_address_is_announced_by_one_node_and_answers(cluster, sideca
     assert given(cluster, path) == [family[1]]
     node = holder(cluster, family[1])
     expected = 24 if family is V4 else 64
-    assert on_interface(cluster, node, family[1])["prefixlen"] == expected
+    assert address_info(cluster, node, family[1])["prefixlen"] == expected
     assert eventually(lambda: answers(cluster, family[1]), "an answer")
     eventually(lambda: in_use(cluster, "sidecar", family) == 1, "one in use", seconds=70)
     status = cluster.api.get(f"{GROUPS}/sidecar")["status"]
@@ -193,7 +193,7 @@ def test_a_netboxs_address_is_on_every_node_with_its_mask_and_goes_back(
     eventually(lambda: cluster.holders(address) == set(cluster.nodes), "the address on every node")
 
     def masks():
-        return {on_interface(cluster, n, address).get("prefixlen") for n in cluster.nodes}
+        return {address_info(cluster, n, address).get("prefixlen") for n in cluster.nodes}
 
     eventually(lambda: masks() == {mask}, "the mask of NetBox", seconds=70)
     cluster.api.delete(path)

@@ -15,7 +15,7 @@ import pytest
 from labkit.probe.prober import Prober
 from tests.support import ROOT
 from tests.support.lab import commands
-from tests.support.lab.address_recorder import sampling
+from tests.support.lab.address_recorder import record_holders
 from tests.support.lab.cluster_queries import (
     IMAGE,
     answers,
@@ -23,8 +23,8 @@ from tests.support.lab.cluster_queries import (
     ingress,
     lease_info,
 )
-from tests.support.v1 import install
-from tests.support.v1.install import FAR, NEAR, SHOP, WEB
+from tests.support.v1 import v1_install
+from tests.support.v1.v1_install import FAR, NEAR, SHOP, WEB
 
 pytestmark = pytest.mark.timeout(900)
 SPLIT = {"v4pool": NEAR["v4pool"] | {"pool": "172.28.1.240/29"}, "v6pool": FAR["v6pool"]}
@@ -47,15 +47,19 @@ COUNTERS = ("deprecated.daemonset.template.generation", "deployment.kubernetes.i
 
 
 @pytest.fixture(scope="module")
-def first(bare):
+def first(lab_without_purelb):
     """A first generation that serves two Services; the paths of these.
 
     Each test but the last leaves all of it as it was.
     """
-    services = install.provide(bare, IMAGE)
-    eventually(lambda: all(answers(bare, vip) for vip in WEB + SHOP), "v1 service", seconds=60)
+    services = v1_install.provide(lab_without_purelb, IMAGE)
+    eventually(
+        lambda: all(answers(lab_without_purelb, vip) for vip in WEB + SHOP),
+        "v1 service",
+        seconds=60,
+    )
     yield services
-    install.remove(bare)
+    v1_install.remove(lab_without_purelb)
 
 
 def variables(folder, *more):
@@ -156,47 +160,52 @@ def cut_off(lab, folder, task, *more):
     pytest.fail(f"no task {task!r} in:\n" + "".join(seen))
 
 
-def test_it_says_what_becomes_what_and_stops_until_all_is_decided(bare, first, migrate):
-    group = install.old("ServiceGroup", "split", {"local": SPLIT})
-    path = bare.api.path_of(bare.api.create(group))
-    before = state(bare, first)
+def test_it_says_what_becomes_what_and_stops_until_all_is_decided(
+    lab_without_purelb, first, migrate
+):
+    group = v1_install.v1_object("ServiceGroup", "split", {"local": SPLIT})
+    path = lab_without_purelb.api.path_of(lab_without_purelb.api.create(group))
+    before = state(lab_without_purelb, first)
     done = migrate(check=False)
     assert done.returncode != 0
     assert "Nothing is changed" in done.stdout
     assert "ServiceGroup purelb/split" in done.stdout
     assert "Keep what is" not in done.stdout
-    is_as_before(bare, first, before)
+    is_as_before(lab_without_purelb, first, before)
     dry = migrate("purelb_migrate_accept=true", "--check")
     assert "outsideNodeSubnets" in dry.stdout or "hostRoute" in dry.stdout
     assert "changed=0" in dry.stdout
-    is_as_before(bare, first, before)
-    bare.api.delete(path)
+    is_as_before(lab_without_purelb, first, before)
+    lab_without_purelb.api.delete(path)
 
 
-def test_a_failure_leaves_all_as_it_was(bare, first, migrate):
-    before = state(bare, first)
+def test_a_failure_leaves_all_as_it_was(lab_without_purelb, first, migrate):
+    before = state(lab_without_purelb, first)
     wrong = "purelb_install_image=localhost/none:1"
     timeout = "purelb_install_wait_timeout=15"
     done = migrate(wrong, timeout, "purelb_install_image_pull_policy=Never", check=False)
     assert done.returncode != 0
     assert "Everything is as it was before." in done.stdout, done.stdout
-    is_as_before(bare, first, before)
+    is_as_before(lab_without_purelb, first, before)
 
 
-def test_services_go_one_by_one_and_come_back(bare, first, migrate, figure):
-    before = state(bare, first)
+def test_services_go_one_by_one_and_come_back(lab_without_purelb, first, migrate, figure):
+    before = state(lab_without_purelb, first)
     web, shop = first
     keep = "purelb_migrate_remove_v1=false"
-    with Prober(bare, *WEB, *SHOP) as prober, sampling(bare, *WEB, *SHOP) as holders:
+    with (
+        Prober(lab_without_purelb, *WEB, *SHOP) as prober,
+        record_holders(lab_without_purelb, *WEB, *SHOP) as holders,
+    ):
         start = time.monotonic()
         done = migrate(keep, '{"purelb_migrate_services": ["default/old-web"]}')
         assert "v1 still serves default/old-shop." in done.stdout
-        assert bare.api.get(web)["spec"]["loadBalancerClass"] == "purelb.io/purelbv2"
+        assert lab_without_purelb.api.get(web)["spec"]["loadBalancerClass"] == "purelb.io/purelbv2"
         # v1 goes on with the other one.
         assert all(holders.sequence(vip) == [{"n1"}] for vip in SHOP)
-        assert all(len(bare.holders(vip)) == 1 for vip in WEB)
+        assert all(len(lab_without_purelb.holders(vip)) == 1 for vip in WEB)
         migrate(keep, "purelb_migrate_one_by_one=true")
-        is_served(bare, first)
+        is_served(lab_without_purelb, first)
         assert all(holders.longest_doubled(vip) < ON_TWO for vip in WEB + SHOP)
         figure(f"no answer while going one by one: {gaps(prober, start)}")
         back = time.monotonic()
@@ -204,8 +213,8 @@ def test_services_go_one_by_one_and_come_back(bare, first, migrate, figure):
         for vip in WEB + SHOP:
             prober.wait_for_answer(vip, after=time.monotonic(), seconds=30)
         figure(f"no answer while going back: {gaps(prober, back)}")
-    assert "migration" not in str(bare.api.get(shop)["metadata"]["annotations"])
-    is_as_before(bare, first, before)
+    assert "migration" not in str(lab_without_purelb.api.get(shop)["metadata"]["annotations"])
+    is_as_before(lab_without_purelb, first, before)
 
 
 # Where a run is killed, and again the next one, until it is through.
@@ -220,23 +229,28 @@ THERE = [
 BACK = ["Bring back v1", "Remove the programs and wait until their Pods are gone"]
 
 
-def test_a_run_that_is_cut_off_anywhere_is_gone_on_with(bare, first, migrate, tmp_path):
-    before = state(bare, first)
+def test_a_run_that_is_cut_off_anywhere_is_gone_on_with(
+    lab_without_purelb, first, migrate, tmp_path
+):
+    before = state(lab_without_purelb, first)
     for task in THERE:
-        cut_off(bare, tmp_path / "backup", task)
+        cut_off(lab_without_purelb, tmp_path / "backup", task)
     migrate("purelb_migrate_remove_v1=false")
-    is_served(bare, first)
+    is_served(lab_without_purelb, first)
     for task in BACK:
-        cut_off(bare, tmp_path / "backup", task, "purelb_migrate_state=rolled_back")
+        cut_off(lab_without_purelb, tmp_path / "backup", task, "purelb_migrate_state=rolled_back")
     done = migrate(check=False)
     assert (
         "An earlier run was cut off while it went back to v1. That is complete now." in done.stdout
     )
-    is_as_before(bare, first, before)
+    is_as_before(lab_without_purelb, first, before)
 
 
-def test_services_keep_their_addresses(bare, first, migrate, figure):
-    with Prober(bare, *WEB, *SHOP) as prober, sampling(bare, *WEB, *SHOP) as holders:
+def test_services_keep_their_addresses(lab_without_purelb, first, migrate, figure):
+    with (
+        Prober(lab_without_purelb, *WEB, *SHOP) as prober,
+        record_holders(lab_without_purelb, *WEB, *SHOP) as holders,
+    ):
         start = time.monotonic()
         migrate()
         for vip in WEB + SHOP:
@@ -246,8 +260,8 @@ def test_services_keep_their_addresses(bare, first, migrate, figure):
             assert prober.longest_gap(vip, since=start) < 20
             # An agent that restarts for the last settings gives its addresses to another one.
             assert holders.longest_doubled(vip) < ON_TWO
-    is_served(bare, first)
-    is_migrated(bare)
+    is_served(lab_without_purelb, first)
+    is_migrated(lab_without_purelb)
     again = migrate()
     assert "changed=0" in again.stdout
     assert "All of it is migrated." in again.stdout

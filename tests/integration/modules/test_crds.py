@@ -15,7 +15,7 @@ import pytest
 from labkit.api import ApiError
 from tests.support.crds.cases import V4, V6, cases
 from tests.support.crds.rules import schemas
-from tests.support.lab.accounts import ROOT, applied, kinds
+from tests.support.lab.accounts import ROOT, definitions_installed, objects_applied
 
 pytestmark = pytest.mark.timeout(60)
 NAMESPACE = "crds-test"
@@ -27,7 +27,7 @@ PLURALS = {"ServiceGroup": "servicegroups", "LBNodeAgent": "lbnodeagents"}
 @pytest.fixture(scope="module")
 def api(lab):
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-    with kinds(lab), applied(lab, [space]):
+    with definitions_installed(lab), objects_applied(lab, [space]):
         yield lab.api
 
 

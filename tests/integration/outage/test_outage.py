@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from labkit.probe.prober import Prober
-from tests.support.lab.address_recorder import sampling
+from tests.support.lab.address_recorder import record_holders
 from tests.support.lab.cluster_queries import (
     DAEMON_SET,
     addresses_of,
@@ -61,14 +61,14 @@ def test_clients_notice_nothing_of_an_outage(cluster, make_service, figure, seco
     vips = [vip for service in services for vip in addresses_of(cluster, service)]
     # The nodes' own addresses tell what this machine does to requests when it is busy.
     node_port = cluster.api.get(services[0])["spec"]["ports"][0]["nodePort"]
-    homes = nodes_addresses(cluster)
-    control = Prober(cluster, *homes, port=node_port)
+    holder_by_vip = nodes_addresses(cluster)
+    control = Prober(cluster, *holder_by_vip, port=node_port)
     winners = {vip: holder(cluster, vip) for vip in vips}
     before = {node: held_outages(cluster, node) for node in cluster.nodes}
-    with control, Prober(cluster, *vips) as prober, sampling(cluster, *vips) as holders:
+    with control, Prober(cluster, *vips) as prober, record_holders(cluster, *vips) as holders:
         for vip in vips:
             prober.wait_for_answer(vip, after=0, seconds=5)
-        for home in homes:
+        for home in holder_by_vip:
             control.wait_for_answer(home, after=0, seconds=5)
         start = time.monotonic()
         with outage(cluster):
@@ -84,7 +84,7 @@ def test_clients_notice_nothing_of_an_outage(cluster, make_service, figure, seco
         time.sleep(12)
         gap, control_gap = (
             max(one.longest_gap(address, since=start) for address in addresses)
-            for one, addresses in ((prober, vips), (control, homes))
+            for one, addresses in ((prober, vips), (control, holder_by_vip))
         )
         failed, control_failed = (
             share_of_failures([a for a in one.answers if a.sent > start])
@@ -144,7 +144,7 @@ def rolled_out(lab):
 def test_with_the_switch_off_addresses_leave_before_the_leases_end(cluster, make_service, figure):
     vips = addresses_of(cluster, make_service())
     with switched_off(cluster):
-        with sampling(cluster, *vips) as holders:
+        with record_holders(cluster, *vips) as holders:
             with outage(cluster):
                 start = time.monotonic()
                 eventually(

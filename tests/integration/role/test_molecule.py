@@ -22,14 +22,16 @@ SCENARIOS = sorted(path.parent.name for path in ROOT.glob("extensions/molecule/*
 
 
 @pytest.fixture(scope="module")
-def molecule_environ(bare: Lab, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def molecule_environ(
+    lab_without_purelb: Lab, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, str]:
     """What a scenario is told of the lab; what molecule keeps is the tests' own."""
     file = tmp_path_factory.mktemp("molecule") / "inventory.json"
-    file.write_text(inventory(bare.at, bare.topology))
+    file.write_text(inventory(lab_without_purelb.at, lab_without_purelb.topology))
     return {
         **os.environ,
         "ANSIBLE_NOCOLOR": "1",
-        "KUBECONFIG": str(bare.kubeconfig),
+        "KUBECONFIG": str(lab_without_purelb.kubeconfig),
         "PURELB_IMAGE": IMAGE,
         "PURELB_INVENTORY": str(file),
     }

@@ -9,7 +9,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.lab.accounts import PERMISSIONS, applied, client, kinds, manifests, pod
+from tests.support.lab.accounts import (
+    PERMISSIONS,
+    client,
+    definitions_installed,
+    manifests,
+    objects_applied,
+    pod,
+)
 from tests.support.lab.dry_runs import (
     ENTRIES,
     GROUPS,
@@ -20,7 +27,7 @@ from tests.support.lab.dry_runs import (
     SERVICES,
     Account,
     lease,
-    named,
+    lease_named,
     wait_until_enforced,
 )
 
@@ -45,7 +52,7 @@ def installed(lab, playbook, tmp_path_factory):
         ],
     }
     objects = [o for name in ("namespace", *PERMISSIONS, "admissionpolicies") for o in files[name]]
-    with kinds(lab), applied(lab, [*objects, everything]):
+    with definitions_installed(lab), objects_applied(lab, [*objects, everything]):
         yield files["admissionpolicies"]
 
 
@@ -106,7 +113,7 @@ def objects(lab, pods):
         service("new", noted, externalTrafficPolicy="Local"),
         group,
     ]
-    with applied(lab, things):
+    with objects_applied(lab, things):
         yield
 
 
@@ -114,7 +121,7 @@ def objects(lab, pods):
 def agent(lab, pods, objects):
     """The node agent of n1, once each of its policies is enforced."""
     account = Account(client(lab, NAMESPACE, "lbnodeagent", pods["n1"]))
-    wait_until_enforced("lbnodeagent-leases", account, "POST", LEASES, named("policy-check"))
+    wait_until_enforced("lbnodeagent-leases", account, "POST", LEASES, lease_named("policy-check"))
     wait_until_enforced("lbnodeagent-services", account, "PATCH", f"{SERVICES}/new", LABELS)
     return account
 
@@ -123,7 +130,7 @@ def agent(lab, pods, objects):
 def allocator(lab, pods, objects):
     """The allocator, once each of its policies is enforced."""
     account = Account(client(lab, NAMESPACE, "allocator", pods["allocator"]))
-    wait_until_enforced("allocator-leases", account, "POST", LEASES, named("policy-check"))
+    wait_until_enforced("allocator-leases", account, "POST", LEASES, lease_named("policy-check"))
     for resource, path in [
         ("services", f"{SERVICES}/new"),
         ("groups", f"{GROUPS}/pool"),

@@ -12,7 +12,7 @@ from labkit.api import ApiError
 from purelb.core.api import codec
 from purelb.core.model import Announcement
 from purelb.core.node.annotations import format_announcing, merge_announcing
-from tests.support.lab.dry_runs import ENTRIES, SERVICES, V4, V6, owned_by, refused
+from tests.support.lab.dry_runs import ENTRIES, SERVICES, V4, V6, assert_refused, with_owners
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -70,7 +70,7 @@ class TestServiceAndTheAgent:
     def test_no_entry_is_added_in_the_name_of_another_node(self, agent, annotations):
         patch = {"metadata": {"annotations": annotations}}
         words = "lbnodeagent on node n1 may add no entries but its own"
-        refused(words, "lbnodeagent-services", agent, "PATCH", f"{SERVICES}/entries", patch)
+        assert_refused(words, "lbnodeagent-services", agent, "PATCH", f"{SERVICES}/entries", patch)
 
     @pytest.mark.parametrize(
         ("patch", "words"),
@@ -82,7 +82,7 @@ class TestServiceAndTheAgent:
             ({"metadata": {"labels": {"a": "b"}}}, "this part of a Service: labels"),
             ({"metadata": {"finalizers": ["a.b/c"]}}, "finalizers"),
             (
-                owned_by({"metadata": {}}, {"kind": "Node", "name": "n1"}),
+                with_owners({"metadata": {}}, {"kind": "Node", "name": "n1"}),
                 "this part of a Service: ownerReferences",
             ),
             ({"spec": {"externalIPs": ["192.0.2.1"]}}, "this part of a Service: externalIPs"),
@@ -94,7 +94,9 @@ class TestServiceAndTheAgent:
         ids=lambda value: value if isinstance(value, str) else "",
     )
     def test_nothing_else_of_a_service_may_be_changed(self, agent, patch, words):
-        refused(words, "lbnodeagent-services", agent, "PATCH", f"{SERVICES}/announced", patch)
+        assert_refused(
+            words, "lbnodeagent-services", agent, "PATCH", f"{SERVICES}/announced", patch
+        )
 
     @pytest.mark.parametrize("address", ["192.0.2.1", "2001:db8::1"], ids=["v4", "v6"])
     @pytest.mark.parametrize("annotations", [{}, {V4: None}], ids=["alone", "with entries"])
@@ -103,7 +105,7 @@ class TestServiceAndTheAgent:
         patch = {"metadata": {"annotations": annotations}, "status": status}
         words = "lbnodeagent may not change the status of a Service"
         path = f"{SERVICES}/announced/status"
-        refused(words, "lbnodeagent-services", agent, "PATCH", path, patch)
+        assert_refused(words, "lbnodeagent-services", agent, "PATCH", path, patch)
 
     @pytest.mark.parametrize(
         ("annotation", "address"), [(V4, "192.0.2.{}"), (V6, "2001:db8::{}")], ids=["v4", "v6"]

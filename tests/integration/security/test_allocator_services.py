@@ -11,7 +11,7 @@ import pytest
 from purelb.core.allocation.outcomes import Assignment
 from purelb.core.api import codec
 from purelb.core.model import PoolType
-from tests.support.lab.dry_runs import SERVICES, V4, V6, refused
+from tests.support.lab.dry_runs import SERVICES, V4, V6, assert_refused
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -78,14 +78,16 @@ class TestServiceAndTheAllocator:
     def test_the_traffic_policy_may_not_go_from_cluster_to_local(self, allocator):
         patch = {"spec": {"externalTrafficPolicy": "Local"}}
         words = "only from Local to Cluster"
-        refused(words, "allocator-services", allocator, "PATCH", f"{SERVICES}/announced", patch)
+        assert_refused(
+            words, "allocator-services", allocator, "PATCH", f"{SERVICES}/announced", patch
+        )
 
     def test_a_wish_to_be_evaluated_again_is_removed_and_never_made(self, allocator):
         path = f"{SERVICES}/new"
         allocator.annotate(path, **{"purelb.io/re-evaluate": None})
         patch = {"metadata": {"annotations": {"purelb.io/re-evaluate": "false"}}}
         words = "may only remove the annotation purelb.io/re-evaluate"
-        refused(words, "allocator-services", allocator, "PATCH", path, patch)
+        assert_refused(words, "allocator-services", allocator, "PATCH", path, patch)
 
     @pytest.mark.parametrize("subresource", ["", "/status"], ids=["service", "status"])
     @pytest.mark.parametrize(
@@ -103,7 +105,7 @@ class TestServiceAndTheAllocator:
         self, allocator, subresource, patch, words
     ):
         path = f"{SERVICES}/new{subresource}"
-        refused(words, "allocator-services", allocator, "PATCH", path, patch)
+        assert_refused(words, "allocator-services", allocator, "PATCH", path, patch)
 
     @pytest.mark.parametrize(
         "spec",
@@ -120,7 +122,7 @@ class TestServiceAndTheAllocator:
     def test_nothing_else_of_the_spec_may_be_changed(self, allocator, spec):
         words = f"allocator may not change this part of a Service: {[*spec][-1]}"
         path = f"{SERVICES}/new"
-        refused(words, "allocator-services", allocator, "PATCH", path, {"spec": spec})
+        assert_refused(words, "allocator-services", allocator, "PATCH", path, {"spec": spec})
 
     def test_of_the_status_only_the_addresses_may_be_changed(self, allocator):
         condition = {
@@ -133,4 +135,4 @@ class TestServiceAndTheAllocator:
         words = "this part of the status of a Service: conditions"
         patch = {"status": {"conditions": [condition]}}
         path = f"{SERVICES}/new/status"
-        refused(words, "allocator-services", allocator, "PATCH", path, patch)
+        assert_refused(words, "allocator-services", allocator, "PATCH", path, patch)

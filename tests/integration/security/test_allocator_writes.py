@@ -8,8 +8,8 @@ import pytest
 
 from purelb.core.api.nodes import node_info_of
 from purelb.core.election.draining import PreemptEvent, preempt
-from tests.support.lab.accounts import applied
-from tests.support.lab.dry_runs import GROUPS, LEASES, NAMESPACE, TAINT, named, refused
+from tests.support.lab.accounts import objects_applied
+from tests.support.lab.dry_runs import GROUPS, LEASES, NAMESPACE, TAINT, assert_refused, lease_named
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -32,7 +32,7 @@ class TestServiceGroup:
         ids=["spec", "label", "annotation"],
     )
     def test_nothing_else_may_be_changed(self, allocator, patch, words):
-        refused(words, "allocator-groups", allocator, "PATCH", f"{GROUPS}/pool", patch)
+        assert_refused(words, "allocator-groups", allocator, "PATCH", f"{GROUPS}/pool", patch)
 
 
 class TestNode:
@@ -67,7 +67,7 @@ class TestNode:
         ids=["label", "annotation", "cordon", "taints removed", "taint replaced"],
     )
     def test_nothing_else_may_be_changed(self, allocator, node, patch, words):
-        refused(words, "allocator-nodes", allocator, "PATCH", node, patch)
+        assert_refused(words, "allocator-nodes", allocator, "PATCH", node, patch)
 
     @pytest.mark.parametrize(
         "change",
@@ -78,21 +78,21 @@ class TestNode:
         taints = lab.api.get(node)["spec"]["taints"]
         patch = {"spec": {"taints": [*taints, {**TAINT, **change}]}}
         words = "may add no taint to a Node but cloudprovider.azure.microsoft.com/draining"
-        refused(words, "allocator-nodes", allocator, "PATCH", node, patch)
+        assert_refused(words, "allocator-nodes", allocator, "PATCH", node, patch)
 
     def test_the_status_is_not_the_allocators(self, allocator, node):
         patch = {"status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}]}}
         words = "allocator may not change the status of a Node"
-        refused(words, "allocator-nodes", allocator, "PATCH", f"{node}/status", patch)
+        assert_refused(words, "allocator-nodes", allocator, "PATCH", f"{node}/status", patch)
 
 
 class TestLeaseOfTheAllocator:
     """The allocator and Leases."""
 
     def test_may_be_made_renewed_and_deleted(self, lab, allocator):
-        body = named("purelb-allocator")
+        body = lease_named("purelb-allocator")
         allocator.send("POST", LEASES, body)
-        with applied(lab, [body]):
+        with objects_applied(lab, [body]):
             allocator.send("PUT", f"{LEASES}/purelb-allocator", body)
             allocator.send("DELETE", f"{LEASES}/purelb-allocator")
 
@@ -101,11 +101,11 @@ class TestLeaseOfTheAllocator:
     )
     def test_of_another_name_is_refused(self, allocator, method, name):
         path = LEASES if method == "POST" else f"{LEASES}/{name}"
-        body = named(name) if method == "POST" else None
+        body = lease_named(name) if method == "POST" else None
         words = f"may write no Lease but {NAMESPACE}/purelb-allocator"
-        refused(words, "allocator-leases", allocator, method, path, body)
+        assert_refused(words, "allocator-leases", allocator, method, path, body)
 
     def test_in_another_namespace_is_refused(self, allocator):
         path = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
-        body = named("purelb-allocator", "default")
-        refused("may write no Lease", "allocator-leases", allocator, "POST", path, body)
+        body = lease_named("purelb-allocator", "default")
+        assert_refused("may write no Lease", "allocator-leases", allocator, "POST", path, body)

@@ -15,9 +15,9 @@ from tests.support.lab.dry_runs import (
     SERVICES,
     V4,
     Account,
+    assert_refused,
     lease,
-    owned_by,
-    refused,
+    with_owners,
 )
 
 pytestmark = pytest.mark.timeout(120)
@@ -44,7 +44,7 @@ class TestLeaseOfANode:
     def test_may_not_be_deleted_by_another_pod_of_the_node(self, lab, pods, agent):
         successor = Account(client(lab, NAMESPACE, "lbnodeagent", pods["next"]))
         words = "must carry the UID of the Pod"
-        refused(words, "lbnodeagent-leases", successor, "DELETE", f"{LEASES}/purelb-node-n1")
+        assert_refused(words, "lbnodeagent-leases", successor, "DELETE", f"{LEASES}/purelb-node-n1")
 
     @pytest.mark.parametrize(
         ("method", "name"),
@@ -62,7 +62,7 @@ class TestLeaseOfANode:
         body["metadata"]["name"] = name
         path = LEASES if method == "POST" else f"{LEASES}/{name}"
         words = f"lbnodeagent on node n1 may write no Lease but {NAMESPACE}/purelb-node-n1"
-        refused(
+        assert_refused(
             words, "lbnodeagent-leases", agent, method, path, body if method != "DELETE" else None
         )
 
@@ -70,7 +70,7 @@ class TestLeaseOfANode:
         body = lease(pods["n1"])
         body["metadata"]["namespace"] = "kube-node-lease"
         path = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
-        refused("may write no Lease but", "lbnodeagent-leases", agent, "POST", path, body)
+        assert_refused("may write no Lease but", "lbnodeagent-leases", agent, "POST", path, body)
 
     @pytest.mark.parametrize(
         ("change", "words"),
@@ -79,16 +79,16 @@ class TestLeaseOfANode:
             (lambda b, _p: b["spec"].pop("holderIdentity"), "must be the node n1"),
             (lambda b, _p: b["metadata"].pop("ownerReferences"), "one owner, the Node n1"),
             (
-                lambda b, _p: b.update(owned_by(b, {"kind": "Node", "name": "n2"})),
+                lambda b, _p: b.update(with_owners(b, {"kind": "Node", "name": "n2"})),
                 "one owner, the Node n1",
             ),
             (
-                lambda b, _p: b.update(owned_by(b, {"kind": "Pod", "name": "n1"})),
+                lambda b, _p: b.update(with_owners(b, {"kind": "Pod", "name": "n1"})),
                 "one owner, the Node n1",
             ),
             (
                 lambda b, _p: b.update(
-                    owned_by(b, {"kind": "Node", "name": "n1"}, {"kind": "Node", "name": "n2"})
+                    with_owners(b, {"kind": "Node", "name": "n1"}, {"kind": "Node", "name": "n2"})
                 ),
                 "one owner, the Node n1",
             ),
@@ -114,13 +114,13 @@ class TestLeaseOfANode:
     def test_must_say_whose_it_is(self, agent, pods, change, words):
         body = lease(pods["n1"])
         change(body, pods)
-        refused(words, "lbnodeagent-leases", agent, "PUT", f"{LEASES}/purelb-node-n1", body)
+        assert_refused(words, "lbnodeagent-leases", agent, "PUT", f"{LEASES}/purelb-node-n1", body)
 
 
 def test_a_token_that_names_no_node_is_refused_with_the_reason(lab, agent, pods):
     anyone = Account(client(lab, NAMESPACE, "lbnodeagent"))
     words = "names no node (authentication.kubernetes.io/node-name)"
     own = f"{LEASES}/purelb-node-n1"
-    refused(words, "lbnodeagent-leases", anyone, "PUT", own, lease(pods["n1"]))
+    assert_refused(words, "lbnodeagent-leases", anyone, "PUT", own, lease(pods["n1"]))
     patch = {"metadata": {"annotations": {V4: None}}}
-    refused(words, "lbnodeagent-services", anyone, "PATCH", f"{SERVICES}/announced", patch)
+    assert_refused(words, "lbnodeagent-services", anyone, "PATCH", f"{SERVICES}/announced", patch)

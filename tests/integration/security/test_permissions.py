@@ -12,7 +12,7 @@ import itertools
 
 import pytest
 
-from tests.support.lab.accounts import PERMISSIONS, applied, client, manifests, pod
+from tests.support.lab.accounts import PERMISSIONS, client, manifests, objects_applied, pod
 from tests.support.lab.cluster_queries import eventually
 
 pytestmark = pytest.mark.timeout(120)
@@ -89,7 +89,7 @@ def accounts(lab, playbook, namespace, draining, tmp_path_factory):
     objects = [*files["namespace"], *(o for name in PERMISSIONS for o in files[name])]
     node = min(lab.nodes)
     with (
-        applied(lab, objects),
+        objects_applied(lab, objects),
         pod(lab, namespace, account="lbnodeagent", node=node, name="agent") as agent,
         pod(lab, namespace, account="allocator", node=node, name="allocator") as allocator,
     ):

@@ -19,7 +19,7 @@ from tests.support.lab.dry_runs import (
     V4,
     V6,
     Account,
-    named,
+    lease_named,
 )
 
 pytestmark = pytest.mark.timeout(120)
@@ -46,7 +46,7 @@ class TestEverybodyElse:
         anybody.annotate(path, **{V4: "n3,eth0,192.0.2.3", V6: "n3,eth0,2001:db8::3"})
         anybody.patch(path, {"metadata": {"labels": {"a": "b"}}, "spec": {"ports": [{"port": 81}]}})
         anybody.patch(f"{path}/status", {"status": codec.ingress_status([ip_address("192.0.2.1")])})
-        anybody.send("POST", LEASES, named("anything"))
+        anybody.send("POST", LEASES, lease_named("anything"))
         anybody.send("DELETE", f"{LEASES}/purelb-node-n1")
         anybody.patch(f"{GROUPS}/pool", {"spec": {"remote": {"multiPool": True}}})
         anybody.patch("/api/v1/nodes/n3", {"spec": {"taints": [{**TAINT, "effect": "NoExecute"}]}})

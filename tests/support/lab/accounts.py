@@ -29,7 +29,7 @@ Json = dict[str, Any]
 
 
 @contextmanager
-def applied(lab: Lab, things: list[Json]) -> Iterator[None]:
+def objects_applied(lab: Lab, things: list[Json]) -> Iterator[None]:
     """Apply objects in this order; afterwards remove those that were not there before."""
     ours = []
     try:
@@ -45,10 +45,10 @@ def applied(lab: Lab, things: list[Json]) -> Iterator[None]:
 
 
 @contextmanager
-def kinds(lab: Lab) -> Iterator[None]:
+def definitions_installed(lab: Lab) -> Iterator[None]:
     """ServiceGroup and LBNodeAgent are defined."""
     definitions = [yaml.safe_load(path.read_text()) for path in CRDS]
-    with applied(lab, definitions):
+    with objects_applied(lab, definitions):
         for definition in definitions:
             lab.api.wait(lab.api.path_of(definition), _is_established, seconds=10)
             spec = definition["spec"]

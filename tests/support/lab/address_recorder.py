@@ -213,7 +213,7 @@ def _missed(node: _Node) -> set[Place]:
 
 
 @contextmanager
-def sampling(lab: Lab, *vips: str) -> Iterator[Holders]:
+def record_holders(lab: Lab, *vips: str) -> Iterator[Holders]:
     """Record in the background who holds these addresses; the first sample exists at once."""
     holders = Holders()
     reader = _Reader(lab, vips, holders)

@@ -50,7 +50,7 @@ def eventually(look: Callable[[], T], what: str, *, seconds: float = 15.0) -> T:
         time.sleep(0.05)
 
 
-def calm_lock(lab: Lab) -> None:
+def reset_lock_transitions(lab: Lab) -> None:
     """Forget how often the allocators' lock changed hands: tests let it seem to flap."""
     lab.api.merge_patch(f"{LEASES}/purelb-allocator", {"spec": {"leaseTransitions": 0}})
 
@@ -125,7 +125,7 @@ def holder(lab: Lab, vip: str, *, seconds: float = 15.0) -> str:
     return next(iter(eventually(only, f"one holder of {vip}", seconds=seconds)))
 
 
-def on_interface(lab: Lab, node: str, vip: str) -> dict[str, Any]:
+def address_info(lab: Lab, node: str, vip: str) -> dict[str, Any]:
     """What the kernel says of an address on a node; nothing while it is not there."""
     infos = (info for link in lab.addresses(node) for info in link["addr_info"])
     return next((info for info in infos if info.get("local") == vip), {})
@@ -171,7 +171,7 @@ class Logs:
             file.close()
 
 
-def crashes(lines: Iterable[str], *expected: str) -> list[str]:
+def error_lines(lines: Iterable[str], *expected: str) -> list[str]:
     """Lines that tell of an error, except those with an expected word."""
     return [
         line

@@ -75,7 +75,7 @@ def lease(pod, node="n1", **changes):
     return codec.lease_body(replace(record, **changes), namespace=NAMESPACE)
 
 
-def owned_by(body, *owners):
+def with_owners(body, *owners):
     references = [{"apiVersion": "v1", "uid": "a-uid", **owner} for owner in owners]
     return {**body, "metadata": {**body["metadata"], "ownerReferences": references}}
 
@@ -97,7 +97,7 @@ def _denied_by(policy):
     return f"ValidatingAdmissionPolicy '{policy}.{NAMESPACE}.purelb.io'"
 
 
-def refused(words, policy, account, *request):
+def assert_refused(words, policy, account, *request):
     """The request is refused by this policy, and by no more than it, with these words."""
     with pytest.raises(ApiError) as refusal:
         account.send(*request)
@@ -106,7 +106,7 @@ def refused(words, policy, account, *request):
     assert words in str(refusal.value)
 
 
-def named(name, namespace=NAMESPACE):
+def lease_named(name, namespace=NAMESPACE):
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",

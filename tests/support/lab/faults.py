@@ -26,7 +26,7 @@ EVENTS = "/api/v1/namespaces/default/events"
 Json = dict[str, Any]
 
 
-def placed(lab: Lab, *vips: str) -> dict[str, set[str]]:
+def holders_of(lab: Lab, *vips: str) -> dict[str, set[str]]:
     """The nodes that have each of these addresses, by one look at each node."""
     on = {node: _local(lab.addresses(node)) for node in lab.nodes}
     return {vip: {node for node in on if vip in on[node]} for vip in vips}
@@ -36,15 +36,15 @@ def _local(links: list[Json]) -> set[str]:
     return {info["local"] for link in links for info in link["addr_info"] if "local" in info}
 
 
-def serve(lab: Lab, make_service: Callable[..., str], **how: Any) -> list[str]:
+def serve_addresses(lab: Lab, make_service: Callable[..., str], **how: Any) -> list[str]:
     """The addresses of four dual-stack Services, each on one node."""
     paths = [make_service(**how) for _number in range(4)]
     return [vip for path in paths for vip in addresses_of(lab, path)]
 
 
-def victim(lab: Lab, vips: list[str]) -> tuple[str, list[str]]:
+def node_with_both_families(lab: Lab, vips: list[str]) -> tuple[str, list[str]]:
     """A node that has some of these addresses, of both families, and which."""
-    where = placed(lab, *vips)
+    where = holders_of(lab, *vips)
     for node in lab.nodes:
         own = [vip for vip in vips if where[vip] == {node}]
         if {":" in vip for vip in own} == {True, False}:
@@ -52,25 +52,25 @@ def victim(lab: Lab, vips: list[str]) -> tuple[str, list[str]]:
     raise AssertionError(f"no node has addresses of both families: {where}")
 
 
-def elsewhere(lab: Lab, node: str, own: list[str], *, seconds: float) -> None:
+def wait_until_moved(lab: Lab, node: str, own: list[str], *, seconds: float) -> None:
     """Wait until each of these addresses is on another node, and on none but that."""
     eventually(
-        lambda: all(len(on) == 1 and node not in on for on in placed(lab, *own).values()),
+        lambda: all(len(on) == 1 and node not in on for on in holders_of(lab, *own).values()),
         f"other nodes for what {node} had",
         seconds=seconds,
     )
 
 
-def back(lab: Lab, node: str, own: list[str], *, seconds: float) -> None:
+def wait_until_returned(lab: Lab, node: str, own: list[str], *, seconds: float) -> None:
     """Wait until each of these addresses is on this node, and nowhere else."""
     eventually(
-        lambda: all(on == {node} for on in placed(lab, *own).values()),
+        lambda: all(on == {node} for on in holders_of(lab, *own).values()),
         f"return of {', '.join(own)} to {node}",
         seconds=seconds,
     )
 
 
-def longest(seconds: Callable[[str], float], vips: Iterable[str]) -> float:
+def longest_of(seconds: Callable[[str], float], vips: Iterable[str]) -> float:
     """The most that is true of any of these addresses."""
     return max(seconds(vip) for vip in vips)
 
@@ -80,7 +80,7 @@ def metric_of(lab: Lab, node: str, name: str) -> float:
     return metric(fetch(lab, lab.nodes[node].v4, path="/metrics", port=7472), name)
 
 
-def news_of(lab: Lab, uid: str, reason: str) -> list[Json]:
+def events_of(lab: Lab, uid: str, reason: str) -> list[Json]:
     """The events of one kind about an object."""
     about = f"involvedObject.uid={uid},reason={reason}"
     return lab.api.items(EVENTS, fieldSelector=about)

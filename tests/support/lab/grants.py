@@ -17,13 +17,13 @@ V6 = ("IPv6", "fd28:0:0:1::", "fd28:0:0:1::/64")
 FAMILIES = [pytest.param(V4, id="v4"), pytest.param(V6, id="v6")]
 
 
-def span(family, first, last):
+def pool_entry(family, first, last):
     """A pool's entry: hosts first to last, as decimal digits in IPv6, too."""
     _name, start, subnet = family
     return {"pool": f"{start}{first}-{start}{last}", "subnet": subnet}
 
 
-def elsewhere(family, number, first, last):
+def unreachable_pool(family, number, first, last):
     """An entry in a subnet that no node has."""
     start = f"10.9.{number}." if family is V4 else f"fd99:{number}::"
     subnet = f"{start}0/24" if family is V4 else f"{start}/64"
@@ -34,12 +34,12 @@ def pools(family, *entries):
     return {f"v{family[0][-1]}pools": list(entries)}
 
 
-def has(cluster, path, *addresses):
+def wait_for_addresses(cluster, path, *addresses):
     """Wait until the Service has exactly these addresses."""
     eventually(lambda: ingress(cluster.api.get(path)) == list(addresses), f"{addresses} on {path}")
 
 
-def event(cluster, path_or_name, reason, words):
+def wait_for_event(cluster, path_or_name, reason, words):
     """Wait for an event about an object whose message has these words."""
     name = path_or_name.rpartition("/")[2]
     namespace = "default" if "/services/" in path_or_name else "purelb-system"

@@ -22,7 +22,7 @@ _ON_NODES = ("kubelet", "kube-proxy")
 Json = dict[str, Any]
 
 
-def start_ended(lab: Lab) -> None:
+def restart_control_plane(lab: Lab) -> None:
     """Start what a test stopped, and wait for the API."""
     for name in _STORE:
         if not daemons.find(lab.at, lab.hosts["control"], name).process.is_alive:
@@ -40,7 +40,7 @@ def restart_clients(lab: Lab) -> None:
         lab.start(host, name)
 
 
-def see_notice(lab: Lab, name: str) -> None:
+def wait_until_noticed(lab: Lab, name: str) -> None:
     """Wait until every node runs a new pod and reaches a new Service; both are gone after it."""
     service, pods = _service(name), [_pod(f"{name}-{node}", node) for node in lab.nodes]
     address = lab.api.create(service)["spec"]["clusterIP"]

@@ -150,7 +150,7 @@ def definition(kind: str, short: str, spec: dict[str, Any]) -> dict[str, Any]:
 DEFINITIONS = (definition("ServiceGroup", "sg", _GROUP), definition("LBNodeAgent", "lbna", _AGENT))
 
 
-def old(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+def v1_object(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
     """A v1 object."""
     meta = {"name": name, "namespace": NAMESPACE}
     return {"apiVersion": "purelb.io/v1", "kind": kind, "metadata": meta, "spec": spec}
@@ -268,12 +268,12 @@ def provide(lab: Lab, image: str) -> list[str]:
     meta = {"name": NAMESPACE, "labels": privileged}
     api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
     objects = [
-        old("ServiceGroup", "default", {"local": NEAR}),
-        old("ServiceGroup", "far", {"local": FAR}),
-        old("LBNodeAgent", "default", {"local": {"sendgarp": True}}),
+        v1_object("ServiceGroup", "default", {"local": NEAR}),
+        v1_object("ServiceGroup", "far", {"local": FAR}),
+        v1_object("LBNodeAgent", "default", {"local": {"sendgarp": True}}),
     ]
     for one in objects:
-        _insist(partial(api.create, one))
+        _create_when_served(partial(api.create, one))
     for one in (*permissions(), *programs(image, "n1")):
         api.create(one)
     return [_provide_service(lab, one) for one in _SERVICES]
@@ -298,7 +298,7 @@ def remove(lab: Lab) -> None:
         api.wait(path, lambda n: n is None, seconds=60)
 
 
-def _insist(create: Callable[[], Any]) -> None:
+def _create_when_served(create: Callable[[], Any]) -> None:
     """Create an object of a kind that the API server serves a moment after its definition."""
     deadline = time.monotonic() + 10
     while True:
