@@ -119,3 +119,49 @@ def test_the_agent_imports_the_core_by_its_short_name():
         file for file in sources() if file.is_file() and "agent" in file.relative_to(ROOT).parts[:1]
     ]
     assert [str(file) for file in agent if path in file.read_text()] == []
+
+
+def imported_modules(path):
+    """The full names of what a file imports; relative imports are left out."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield node.module
+
+
+# None of them does I/O, reads a clock or draws random numbers, but for datetime.now (below).
+PURE = {
+    *("__future__", "bisect", "collections", "copy", "dataclasses", "datetime", "enum"),
+    *("functools", "hashlib", "heapq", "hmac", "ipaddress", "itertools", "json", "re"),
+    *("struct", "typing"),
+}
+IMPURE_CALLS = {"now", "today", "utcnow", "open", "input", "print"}
+
+
+# import-linter (pyproject.toml) has a list of what the core must not import; this is what it may.
+def test_the_core_imports_only_pure_modules():
+    core = sorted((ROOT / "plugins/module_utils/purelb/core").rglob("*.py"))
+    imports = {(path.name, name) for path in core for name in imported_modules(path)}
+    assert {found for found in imports if found[1].partition(".")[0] not in PURE} == set()
+
+
+def test_the_core_reads_no_clock_and_no_file():
+    calls = [
+        f"{path.name}:{node.lineno}"
+        for path in (ROOT / "plugins/module_utils/purelb/core").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and (getattr(node.func, "id", None) or getattr(node.func, "attr", None)) in IMPURE_CALLS
+    ]
+    assert calls == []
+
+
+# import-linter does not know the files that Ansible loads by their place.
+def test_plugins_never_import_the_agent_or_the_lab():
+    imports = {
+        (path.name, name)
+        for path in (ROOT / "plugins").rglob("*.py")
+        for name in imported_modules(path)
+    }
+    assert {found for found in imports if found[1].startswith(("purelb_agent", "labkit"))} == set()
