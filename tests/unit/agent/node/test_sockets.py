@@ -11,8 +11,10 @@ from ipaddress import ip_address
 
 import pytest
 
+from labkit.net.namespaces import ip_batch, netns
 from purelb.core.node.packets import build_announcement
-from purelb_agent.node.sockets import FrameSender
+from purelb_agent.node.sockets import FrameSender, listen_for_claims
+from tests.support.agent.namespaces import cable, can_make_namespaces
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs CAP_NET_RAW")
 MAC = b"\x02\x1b\0\0\0\x63"
@@ -37,7 +39,7 @@ def sender():
 
 
 @VIPS
-def test_frames_go_out_as_they_are(sender, vip):
+def test_frames_are_sent_unchanged(sender, vip):
     frames = set(build_announcement(MAC, ip_address(vip)))
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, EVERY_PROTOCOL) as ear:
         ear.bind(("lo", 0))
@@ -45,12 +47,12 @@ def test_frames_go_out_as_they_are(sender, vip):
         assert heard(ear, len(frames)) == frames
 
 
-def test_sending_waits_for_nothing(sender):
+def test_sending_does_not_block(sender):
     frames = build_announcement(MAC, ip_address("172.28.1.220"))
     begin = time.perf_counter()
     for _again in range(50):
         sender.send("lo", frames)
-    # To close a socket each time would take fifty times 6 ms at the least.
+    # Closing a socket each time would take at least fifty times 6 ms.
     assert time.perf_counter() - begin < 0.1
 
 
@@ -63,3 +65,61 @@ def test_a_closed_sender_can_be_used_again(sender):
     sender.send("lo", build_announcement(MAC, ip_address("fd28::220")))
     sender.close()
     sender.send("lo", build_announcement(MAC, ip_address("fd28::220")))
+
+
+def frame(ethertype, body):
+    return b"\xff" * 6 + MAC + ethertype.to_bytes(2, "big") + body
+
+
+def arp(operation, sender, target):
+    head = b"\0\1\x08\0\6\4" + operation.to_bytes(2, "big")
+    return frame(0x0806, head + MAC + sender + bytes(6) + target + bytes(18))
+
+
+OURS, OTHER = bytes([198, 18, 0, 1]), bytes([198, 18, 0, 2])
+REPLY, ANNOUNCEMENT, QUESTION = arp(2, OTHER, OURS), arp(1, OTHER, OTHER), arp(1, OTHER, OURS)
+
+
+@pytest.mark.skipif(not can_make_namespaces(), reason="needs network namespaces")
+class TestListening:
+    @pytest.fixture
+    def segment(self):
+        with cable() as name, netns(name):
+            yield name
+
+    def received(self, ear):
+        ear.settimeout(0.2)
+        frames = []
+        try:
+            while True:
+                frames.append(ear.recv(2048))
+        except TimeoutError:
+            # Without what IPv6 says by itself.
+            return [frame for frame in frames if frame[6:12] == MAC]
+
+    def test_only_claims_are_received(self, segment, sender):
+        advertisement = build_announcement(MAC, ip_address("fd28::220"))[0]
+        claims = [REPLY, ANNOUNCEMENT, advertisement]
+        others = [QUESTION, frame(0x0800, bytes(64)), frame(0x86DD, bytes(64)), frame(0x0806, b"")]
+        with listen_for_claims("eth0") as ear:
+            sender.send("eth1", [*others, *claims, *others])
+            assert self.received(ear) == claims
+
+    def test_own_frames_are_not_received(self, segment, sender):
+        with listen_for_claims("eth0") as ear:
+            sender.send("eth0", [REPLY])
+            assert self.received(ear) == []
+
+    def test_reading_does_not_block(self, segment):
+        with listen_for_claims("eth0") as ear:
+            assert not ear.getblocking()
+
+    def test_an_interface_that_is_gone_is_an_error_and_leaves_no_socket(self, segment):
+        with pytest.raises(OSError, match="No such device"):
+            listen_for_claims("gone0")
+
+    def test_an_interface_that_goes_down_is_an_error_of_the_next_read(self, segment):
+        with listen_for_claims("eth0") as ear:
+            ip_batch(["link set eth0 down"], namespace=segment)
+            with pytest.raises(OSError, match="Network is down"):
+                self.received(ear)

@@ -1,0 +1,131 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The real kernel in a network namespace; test_netlink.py has its failures."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+
+import pytest
+
+from labkit.net.namespaces import ip_batch, netns
+from purelb.core.model import InterfaceAddress
+from purelb.core.node.plan import Put
+from purelb_agent.node.netlink import Kernel, NetlinkError
+from purelb_agent.runtime import clock
+from tests.support.agent.namespaces import cable, can_make_namespaces
+from tests.support.core.snapshots import VIP4, VIP6
+
+pytestmark = [
+    pytest.mark.real_time,
+    pytest.mark.skipif(not can_make_namespaces(), reason="needs network namespaces"),
+]
+BOTH = pytest.mark.parametrize("vip", [VIP4, VIP6], ids=["v4", "v6"])
+
+
+@pytest.fixture
+def namespace():
+    with cable() as name:
+        yield name
+
+
+@pytest.fixture
+async def kernel(namespace):
+    with netns(namespace):
+        made = Kernel()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def eth0(kernel):
+    return next(link for link in kernel.links() if link.name == "eth0")
+
+
+def put_of(vip, link, **changes):
+    values = {"valid_lft": 60, "preferred_lft": 30, "no_prefix_route": True, "no_dad": True}
+    return Put(link, vip, vip.max_prefixlen, is_new=True, **{**values, **changes})
+
+
+def held_by(kernel, vip):
+    return next((held for held in kernel.addresses() if held.address == vip), None)
+
+
+@BOTH
+async def test_an_address_is_added_renewed_and_removed(kernel, eth0, vip):
+    now = clock.now()
+    kernel.put(put_of(vip, eth0.index))
+    held = held_by(kernel, vip)
+    assert (held.link, held.prefixlen) == (eth0.index, vip.max_prefixlen)
+    assert held.expires_at == pytest.approx(now + 60, abs=2)
+    assert held.preferred_until == pytest.approx(now + 30, abs=2)
+    assert held.no_prefix_route
+    assert not held.tentative
+    kernel.put(put_of(vip, eth0.index, valid_lft=600, preferred_lft=600))
+    assert held_by(kernel, vip).expires_at == pytest.approx(now + 600, abs=2)
+    kernel.remove(held)
+    assert held_by(kernel, vip) is None
+    kernel.remove(held)
+
+
+@BOTH
+async def test_an_address_without_lifetimes_never_expires(kernel, eth0, vip):
+    kernel.put(put_of(vip, eth0.index, valid_lft=None, preferred_lft=None))
+    held = held_by(kernel, vip)
+    assert (held.expires_at, held.preferred_until) == (None, None)
+
+
+@BOTH
+async def test_an_address_on_a_link_that_is_gone_is_refused(kernel, vip):
+    with pytest.raises(NetlinkError) as raised:
+        kernel.put(put_of(vip, 4711))
+    assert raised.value.errno == errno.ENODEV
+    kernel.remove(InterfaceAddress(4711, vip, vip.max_prefixlen))
+
+
+async def test_links_have_name_mac_state_and_default_metrics(kernel, namespace):
+    ip_batch(
+        [
+            "addr add 198.18.0.1/24 dev eth0",
+            "route add default via 198.18.0.254 dev eth0 metric 100",
+            "route add default via 198.18.0.253 dev eth0 metric 50",
+            "link set eth1 alias purelb",
+        ],
+        namespace=namespace,
+    )
+    links = {link.name: link for link in kernel.links()}
+    assert links["eth0"].default_metrics == {4: 50}
+    assert (links["eth0"].is_up, len(links["eth0"].mac)) == (True, 6)
+    assert not links["lo"].is_up
+    assert (links["eth0"].is_ours, links["eth1"].is_ours) == (False, True)
+
+
+async def test_a_link_is_removed_once_and_a_link_of_its_name_is_kept(kernel, eth0):
+    kernel.add_dummy("lo")
+    assert not any(link.is_ours for link in kernel.links())
+    kernel.remove_link(eth0)
+    assert [link.name for link in kernel.links()] == ["lo"]
+    kernel.remove_link(eth0)
+
+
+@BOTH
+async def test_changes_are_notified(kernel, eth0, namespace, vip):
+    news = asyncio.Queue()
+    kernel.subscribe(news.put_nowait)
+    kernel.put(put_of(vip, eth0.index))
+    added = await asyncio.wait_for(next_about(news, vip), 5)
+    assert (added.address.link, added.is_gone) == (eth0.index, False)
+    kernel.remove(added.address)
+    removed = await asyncio.wait_for(next_about(news, vip), 5)
+    assert removed.is_gone
+    ip_batch(["link set eth0 down"], namespace=namespace)
+    assert (await asyncio.wait_for(news.get(), 5)).address is None
+
+
+async def next_about(news, vip):
+    while True:
+        latest = await news.get()
+        if latest.address is not None and latest.address.address == vip:
+            return latest
