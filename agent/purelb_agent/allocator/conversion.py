@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Answers the API server when a client wants an object in the other version.
+"""Webhook that converts objects between API versions for the API server.
 
-Every replica answers, leader or not, for an answer needs nothing but the question. How an object
-is converted is decided in the core. Whoever sends anything else gets an error and nothing more;
-without a usable certificate nothing is served, and the rest of the program goes on.
+Every replica serves it, leader or not, because a conversion needs nothing but its request. The
+rules are in core/migration/convert. An invalid request gets an error. Without a usable certificate
+nothing is served, and the rest of the program goes on.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ LOOK_SECONDS = 10.0
 _REVIEW = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview"}
 # The API server sends a whole list at once; thousands of groups are a few megabytes.
 _LARGEST = 32 * 2**20
-# A message is for people: the first few tell the story.
+# People read the message: the first few problems are enough.
 _MOST_PROBLEMS = 5
 
 
 class ReviewError(Exception):
-    """A request that is no ConversionReview."""
+    """The request is not a ConversionReview."""
 
 
 def answer(review: Any) -> dict[str, Any]:
-    """The ConversionReview with the objects of this one in the version that it asks for."""
+    """Return the review with its objects in the requested version, or with a failure."""
     if not isinstance(review, dict) or any(review.get(k) != v for k, v in _REVIEW.items()):
         raise ReviewError("send a ConversionReview of apiextensions.k8s.io/v1")
     request = review.get("request")
@@ -58,7 +58,7 @@ def answer(review: Any) -> dict[str, Any]:
         **_REVIEW,
         "response": {
             "uid": request["uid"],
-            # All or nothing: the API server takes no part of a list.
+            # All or nothing: the API server does not accept part of a list.
             "convertedObjects": [] if problems else converted,
             "result": result if problems else {"status": "Success"},
         },
@@ -73,13 +73,13 @@ def _converted(objects: list[Any], version: str) -> tuple[list[dict[str, Any]], 
             continue
         try:
             converted.append(convert(body, to=version))
-        except ObjectError as problem:
-            problems.append(str(problem))
+        except ObjectError as error:
+            problems.append(str(error))
     return converted, problems
 
 
 class Conversion:
-    """The endpoint, with a certificate that may change while it serves."""
+    """The webhook server; its certificate may change while it runs."""
 
     def __init__(
         self, metrics: ConversionMetrics, *, folder: Path = CERTIFICATE, port: int = PORT
@@ -95,12 +95,12 @@ class Conversion:
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
 
     async def run(self) -> None:
-        """Serve as soon as there is a certificate, and look whether it has changed."""
+        """Serve as soon as there is a certificate, and reload it when it changes."""
         await self._runner.setup()
         is_serving = False
         try:
             while True:
-                self._look()
+                self._load_certificate()
                 if self._digest and not is_serving:
                     await self._listen()
                     is_serving = True
@@ -108,34 +108,34 @@ class Conversion:
         finally:
             await self._runner.cleanup()
 
-    def _look(self) -> None:
-        """Take a new certificate for new connections; a bad one changes nothing but the log."""
-        # Behind the links of a mounted Secret, where certificate and key are of one version.
+    def _load_certificate(self) -> None:
+        """Load a new certificate for new connections; log an unusable one and keep the old."""
+        # Follow the links of the mounted Secret to the folder where both files are of one version.
         here = (self._folder / "tls.crt").resolve().parent
         chain, key = here / "tls.crt", here / "tls.key"
         try:
             digest = hashlib.sha256(chain.read_bytes() + key.read_bytes()).digest()
             if digest == self._digest:
                 return
-            # Tried on another context first, for a failure would leave half of it in this one.
+            # Try another context first: a failure would leave half of the pair in this one.
             for context in (ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), self._context):
-                context.load_cert_chain(chain, key, password="")  # none: never ask a terminal
-        except OSError as problem:
-            if str(problem) != self._problem:
-                log.warning("conversionCertificate", folder=self._folder, error=problem)
-            self._problem = str(problem)
+                context.load_cert_chain(chain, key, password="")  # never prompt for one
+        except OSError as error:
+            if str(error) != self._problem:
+                log.warning("conversionCertificate", folder=self._folder, error=error)
+            self._problem = str(error)
             return
         self._digest, self._problem = digest, ""
-        self._tell_end(here / "ca.crt")
+        self._show_end(here / "ca.crt")
         log.info("conversionCertificate", folder=self._folder)
 
-    def _tell_end(self, authority: Path) -> None:
-        """Until when the certificate counts: as long as its authority, which the role makes so."""
+    def _show_end(self, authority: Path) -> None:
+        """Show when the certificate ends: with its authority, as the role creates both."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         try:
             context.load_verify_locations(authority)
         except OSError:
-            return  # of somebody else's making, who then watches it
+            return  # not created by the role: its owner monitors it
         ends = [ssl.cert_time_to_seconds(str(c["notAfter"])) for c in context.get_ca_certs()]
         self._metrics.show_certificate_end(max(ends, default=0))
 
@@ -144,18 +144,18 @@ class Conversion:
             # No address means every address of both families.
             site = web.TCPSite(self._runner, None, self._port, ssl_context=self._context)
             await site.start()
-        except OSError as problem:
+        except OSError as error:
             raise SettingError(
-                f"port {self._port} cannot be opened ({problem.strerror or problem}): free it"
-            ) from problem
+                f"port {self._port} cannot be opened ({error.strerror or error}): free it"
+            ) from error
 
     async def _handle(self, request: web.Request) -> web.Response:
         body = await request.read()
         try:
             reviewed = answer(json.loads(body))
             text = json.dumps(reviewed)
-        except ReviewError as problem:
-            return web.Response(status=400, text=f"{problem}\n")
+        except ReviewError as error:
+            return web.Response(status=400, text=f"{error}\n")
         except (ValueError, RecursionError):
             return web.Response(status=400, text="this is no JSON that can be read\n")
         self._count(reviewed["response"])

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the allocator says about Services, in its log and by events: what they got, or why not."""
+"""Log lines and Kubernetes events about what a Service got, or why it got nothing."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from purelb_agent.runtime import log
 
 
 class ServiceEvents:
-    """Tells what was decided; whether it is news knows the caller."""
+    """Reports outcomes; the caller calls it only for news."""
 
     def __init__(self, events: Events) -> None:
         self._events = events
 
     def assigned(self, service: Service, assignment: Assignment) -> None:
-        """The Service shows its addresses now."""
+        """Report an assignment that was written."""
         addresses, group = ", ".join(map(str, assignment.addresses)), assignment.group
         log.info("allocated", service=service.key, group=group, addresses=addresses)
         self._event(service, "AddressAssigned", f"Assigned {addresses} from ServiceGroup {group}")
@@ -40,7 +40,7 @@ class ServiceEvents:
             )
 
     def out_of_pool(self, service: Service, addresses: tuple[Address, ...]) -> None:
-        """The Service goes on with addresses that its group does not hold."""
+        """Report that a Service keeps addresses that its group no longer holds."""
         kept = ", ".join(map(str, addresses))
         self._event(
             service,
@@ -51,7 +51,7 @@ class ServiceEvents:
         )
 
     def refused(self, service: Service, refusal: Refusal) -> None:
-        """The Service gets nothing more."""
+        """Report why a Service gets no address."""
         reason = refusal.reason.value
         log.warning("refused", service=service.key, reason=reason, message=refusal.message)
         self._event(service, "AllocationFailed", f"{reason}: {refusal.message}", kind="Warning")

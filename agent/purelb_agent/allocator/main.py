@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The program allocator: puts its parts together, starts them, and ends them.
 
-Of several replicas one leads. The others follow the lock and do nothing else: what is taken is read
-anew by whoever gets it. At the end what was sent is awaited before the lock is given up, and the
-API server is answered until it has heard of the end.
+Of several replicas one leads. The others watch the lock and do nothing else: a new leader reads
+everything anew. At shutdown pending writes are awaited before the lock is released, and conversions
+are served until the API server knows that this Pod ends.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ from purelb_agent.runtime.program import arguments, run, stop_signal
 from purelb_agent.runtime.tasks import Tasks
 
 _CONVERT = "convert"
-# For so long an API server may still send conversions to a Pod that was told to end: until the
-# controller has taken it out of the endpoints, and the API server has heard of it.
-_STILL_ASKED_SECONDS = 3.0
+# An API server may send conversions to a terminating Pod until the controller has removed it from
+# the endpoints and the API server has seen that.
+_CONVERSION_LINGER_SECONDS = 3.0
 _ENVIRONMENT = """\
   PURELB_NAMESPACE   namespace of the ServiceGroups and of the lock (purelb-system)
   PURELB_CLAIM_UNCLASSED   on: Services without a loadBalancerClass are ours, too; or off (on)
@@ -64,7 +64,7 @@ _ENVIRONMENT = """\
 
 @dataclass(frozen=True)
 class _Setting:
-    """What the environment says."""
+    """Settings from the environment."""
 
     namespace: str
     classes: Classes
@@ -82,7 +82,7 @@ class _Setting:
 
 
 class _Leading:
-    """What only the leader does. It reads by one connection pool and writes by a fenced one."""
+    """Everything that only the leader does; reads and writes have separate connection pools."""
 
     def __init__(
         self,
@@ -115,9 +115,9 @@ class _Leading:
         self.controller = AllocatorController(allocator, self._ipam_queue, self._pools, metrics)
 
     def start(self, tasks: Tasks) -> None:
-        """Start everything; each list is asked for only now."""
-        self._elector.tell(self._events)
-        # All namespaces: a group in the wrong one is to be found by its metric.
+        """Start all tasks; lists are requested only now."""
+        self._elector.record_event(self._events)
+        # All namespaces: a group in the wrong one is reported by a metric.
         groups = f"/apis/{API_GROUP}/{API_VERSION}/servicegroups"
         leases = Lock(self._setting.namespace).collection
         controller, kube = self.controller, self._kube
@@ -132,16 +132,16 @@ class _Leading:
         tasks.start("ipam queue", self._ipam_queue.run())
         tasks.start("events", self._events.run())
         if self._setting.has_draining:
-            self._start_preempting(tasks)
+            self._start_tainter(tasks)
 
-    def _start_preempting(self, tasks: Tasks) -> None:
-        preempting = EvictionTainter(self._writer, self._events)
-        nodes = Watcher(self._kube, "/api/v1/nodes", preempting.nodes)
+    def _start_tainter(self, tasks: Tasks) -> None:
+        tainter = EvictionTainter(self._writer, self._events)
+        nodes = Watcher(self._kube, "/api/v1/nodes", tainter.nodes)
         about = {"fieldSelector": f"reason={PREEMPT_EVENT_REASON},involvedObject.kind=Node"}
-        preemptions = Watcher(self._kube, "/api/v1/events", preempting.preemptions, params=about)
+        preemptions = Watcher(self._kube, "/api/v1/events", tainter.preemptions, params=about)
         tasks.start("watch-nodes", nodes.run())
         tasks.start("watch-preemptions", preemptions.run())
-        tasks.start("preempt", preempting.run())
+        tasks.start("preempt", tainter.run())
 
 
 async def _work(options: argparse.Namespace) -> None:
@@ -149,7 +149,7 @@ async def _work(options: argparse.Namespace) -> None:
     lock, registry = Lock(setting.namespace), CollectorRegistry()
     metrics = AllocatorMetrics(registry)
     stop, tasks = stop_signal(), Tasks()
-    # Never that of a process before it in the same pod, which may have left writes behind.
+    # Differs from that of a former process in the same pod, whose writes may still be pending.
     identity = f"{os.uname().nodename}_{uuid.uuid4()}"
     async with Kube(access) as kube:
         elector = Elector(kube, lock, identity, metrics=metrics.leader)
@@ -186,7 +186,7 @@ async def _work(options: argparse.Namespace) -> None:
                     await tasks.stop(*tasks.names - {_CONVERT})
                     await elector.release()
                     if setting.has_conversion and stop.is_set():
-                        await asyncio.sleep(_STILL_ASKED_SECONDS)
+                        await asyncio.sleep(_CONVERSION_LINGER_SECONDS)
                     await tasks.stop()
     log.info("stopped")
 

@@ -1,9 +1,8 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The ServiceGroups as the allocator sees them, and what it says about them.
+"""The ServiceGroups of the allocator, and their status, metrics and events.
 
-Takes them from their watcher, keeps what follows from all of them together, and turns what is taken
-into their status, metrics and events. Groups of other namespaces are counted, and nothing else.
+Receives the groups from their watcher. Groups in other namespaces are only counted.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _SOURCES = ("local", "remote", "netbox", "external")
 
 
 class Pools:
-    """All ServiceGroups: a sink for their watcher, and the allocator's view of them."""
+    """All ServiceGroups; `replace`, `put` and `drop` are called by their watcher."""
 
     def __init__(
         self,
@@ -58,22 +57,22 @@ class Pools:
         self._events = events
         self._metrics = metrics
         self._namespace = namespace
-        self._table = group_table(self._changed, on_error=self._refused)
-        # Groups whose object cannot be read, and why.
+        self._table = group_table(self._changed, on_error=self._undecodable)
+        # Groups that cannot be decoded, and why.
         self._unreadable: dict[str, tuple[Json, str]] = {}
-        # What is wrong with groups, by this report and by the last one: told where they differ, so
-        # what was mended in between is told again.
+        # Problems of groups in this report and in the last one. Only differences are reported, so a
+        # problem that was solved and comes back is reported again.
         self._wrong: dict[str, str] = {}
         self._wrong_before: dict[str, str] = {}
-        self._strays: dict[ServiceKey, tuple[str, tuple[Address, ...]]] = {}
+        self._out_of_pool: dict[ServiceKey, tuple[str, tuple[Address, ...]]] = {}
 
     @property
     def listed(self) -> bool:
-        """Whether all groups have been listed once."""
+        """Return whether all groups have been listed once."""
         return self._table.listed
 
     def replace(self, items: list[Json], *, asked_at: float) -> None:
-        """Take these objects as all there are."""
+        """Replace all groups by those of a complete list."""
         own = [item for item in items if self._is_in_scope(item)]
         self._unreadable = {}
         for item in own:
@@ -84,17 +83,17 @@ class Pools:
             self._status.learn(name, None)
 
     def put(self, item: Json) -> None:
-        """Take a new or changed object."""
+        """Take a new or changed group."""
         if self._is_in_scope(item):
             name = item["metadata"]["name"]
             self._unreadable.pop(name, None)
             self._status.learn(name, item.get("status") or {})
             self._table.put(item)
-            # A status alone, our own among them, is no reason to look at Services again.
+            # A change of status alone, such as our own write, does not concern Services.
             self.on_news()
 
     def drop(self, item: Json) -> None:
-        """Forget a deleted object."""
+        """Forget a deleted group."""
         meta = item["metadata"]
         if meta["namespace"] != self._namespace:
             self._metrics.drop_out_of_scope(meta["namespace"], meta["name"])
@@ -112,8 +111,8 @@ class Pools:
         self._metrics.show_out_of_scope(meta["namespace"], meta["name"], source)
         return False
 
-    def _refused(self, item: Json, problem: ObjectError) -> None:
-        text = f"{problem.field}: {problem.problem}"
+    def _undecodable(self, item: Json, error: ObjectError) -> None:
+        text = f"{error.field}: {error.problem}"
         self._unreadable[item["metadata"]["name"]] = (item, text)
 
     def _changed(self, _names: set[str]) -> None:
@@ -121,37 +120,37 @@ class Pools:
         self._ipam_queue.follow(g for g in self.groups.all.values() if g.source is not None)
         self.on_change()
 
-    def out_of_pool(self, service: Service, addresses: tuple[Address, ...]) -> bool:
-        """Remember what a Service keeps outside its group's ranges; whether that is news."""
+    def note_out_of_pool(self, service: Service, addresses: tuple[Address, ...]) -> bool:
+        """Remember what a Service keeps outside its group's ranges; returns whether it is news."""
         if not addresses:
-            self._strays.pop(service.key, None)
+            self._out_of_pool.pop(service.key, None)
             return False
         entry = (service.allocated_from or "", addresses)
-        is_news = self._strays.get(service.key) != entry
-        self._strays[service.key] = entry
+        is_news = self._out_of_pool.get(service.key) != entry
+        self._out_of_pool[service.key] = entry
         return is_news
 
     def forget(self, key: ServiceKey) -> None:
-        """Forget a Service that is gone."""
-        self._strays.pop(key, None)
+        """Forget a deleted Service."""
+        self._out_of_pool.pop(key, None)
 
     def count(self, assignment: Assignment) -> None:
-        """Count what was given."""
+        """Count an assignment that was written."""
         self._metrics.count(assignment)
 
     def report(self, ledger: Allocations) -> None:
-        """Say by status, metrics and events how the groups are."""
+        """Update status and metrics of every group, and send events about new problems."""
         moment = format_time(clock.wall_time())[:19] + "Z"
         self._wrong, self._wrong_before = {}, self._wrong
         overlaps = {overlap.later: overlap for overlap in self.groups.overlaps}
         for name, group in self.groups.all.items():
             if group.source is not None:
-                self._report_elsewhere(group, moment)
+                self._report_external(group, moment)
                 continue
             use = use_of(group, ledger)
             problem = self._overlap(overlaps.get(name))
-            conditions = (ready(problem), exhausted(use), outside_pool(self._strays_of(name)))
-            shown = tuple(str(one) for one in group.ranges)
+            conditions = (ready(problem), exhausted(use), outside_pool(self._out_of_pool_of(name)))
+            shown = tuple(map(str, group.ranges))
             self._report(group, use, conditions, shown, moment)
         for name, (item, text) in self._unreadable.items():
             self._report_unreadable(name, item, text, moment)
@@ -170,8 +169,8 @@ class Pools:
         self._status.want(name, status_body(group, use, conditions, shown, known=known, now=moment))
         self._metrics.show_use(name, use)
 
-    def _report_elsewhere(self, group: ServiceGroup, moment: str) -> None:
-        """How full it is where its addresses come from, as far as is known."""
+    def _report_external(self, group: ServiceGroup, moment: str) -> None:
+        """Report a group whose addresses another system gives out, as far as its use is known."""
         stats, text = self._ipam_queue.stats(group.name)
         condition = ready(("Unreachable", text) if text else None)
         if text and self._is_news(group.name, text):
@@ -184,18 +183,20 @@ class Pools:
         self._report(group, use, (condition, exhausted(use)), stats.display, moment)
 
     def _want_condition(self, group: ServiceGroup, condition: Condition, moment: str) -> None:
-        """Say only this of a group; the rest of its status stays as it is."""
+        """Set only this condition in a group's status; the rest stays as it is."""
         known = self._status.known(group.name)
         status = status_body(group, Use({}, {}), [condition], (), known=known, now=moment)
         self._status.want(group.name, {**known, "conditions": status["conditions"]})
 
-    def _strays_of(self, name: str) -> dict[ServiceKey, tuple[Address, ...]]:
+    def _out_of_pool_of(self, name: str) -> dict[ServiceKey, tuple[Address, ...]]:
         return {
-            key: out_of_pool for key, (group, out_of_pool) in self._strays.items() if group == name
+            key: out_of_pool
+            for key, (group, out_of_pool) in self._out_of_pool.items()
+            if group == name
         }
 
     def _overlap(self, overlap: Overlap | None) -> tuple[Problem, str] | None:
-        """Tell of an overlap on both groups, once; reason and sentence for the later one."""
+        """Report an overlap on both groups, once; returns the problem of the later one."""
         if overlap is None:
             return None
         later, earlier = self.groups.all[overlap.later], self.groups.all[overlap.earlier]

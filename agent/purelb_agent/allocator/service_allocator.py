@@ -103,11 +103,11 @@ class ServiceAllocator:
             freed = self._taken.hold(service, outcome.addresses)
             self._free(service.key, freed)
             self._ipam_releases.assigned(service.key, outcome)
-            self._pools.out_of_pool(service, ())
+            self._pools.note_out_of_pool(service, ())
             self._pools.count(outcome)
             self._events.assigned(service, outcome)
         elif isinstance(outcome, Release):
-            self._pools.out_of_pool(service, ())
+            self._pools.note_out_of_pool(service, ())
             self._free(service.key, self._taken.release(service.key))
 
     def answered(
@@ -169,7 +169,7 @@ class ServiceAllocator:
     def _keep(self, service: Service, keep: Keep) -> None:
         own = self._taken.unclaimed(service, service.addresses)
         self._free(service.key, self._taken.hold(service, own))
-        if self._pools.out_of_pool(service, keep.out_of_pool):
+        if self._pools.note_out_of_pool(service, keep.out_of_pool):
             self._events.out_of_pool(service, keep.out_of_pool)
 
     def _refuse(self, service: Service, refusal: Refusal) -> Request | None:

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Writes what was decided into a Service.
+"""Writes outcomes to Services.
 
-Annotations and addresses go in one request, so that no agent ever sees one without the other. Each
-write names the version that was decided on: a Service that changed meanwhile is left alone.
+Annotations and addresses go in one request, so no agent ever sees one without the other. Each write
+names the version that was decided on, so one based on an outdated Service is a conflict.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from purelb_agent.kube.client import Kube
 
 
 class ServiceWriter:
-    """Writes Services by requests that only the leader may send."""
+    """Writes Services through the leader's client."""
 
     def __init__(self, kube: Kube) -> None:
         self._kube = kube
 
     async def assign(self, service: Service, assignment: Assignment) -> str:
-        """Give the Service its addresses; its version after that."""
+        """Assign addresses to a Service; returns its new version."""
         version = service.version
         if assignment.sets_cluster:
             spec = {"externalTrafficPolicy": "Cluster"}
@@ -32,11 +32,11 @@ class ServiceWriter:
         return await self._status(service, version, annotations, assignment.addresses)
 
     async def release(self, service: Service) -> str:
-        """Take addresses and marks away; its version after that."""
+        """Remove our addresses and annotations; returns the new version."""
         return await self._status(service, service.version, codec.assignment_annotations(None), ())
 
     async def reduce(self, service: Service, addresses: tuple[Address, ...]) -> str:
-        """Leave the Service only these of its addresses; its version after that."""
+        """Reduce a Service to these of its addresses; returns its new version."""
         return await self._status(service, service.version, {}, addresses)
 
     async def _status(

@@ -2,5 +2,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """Addresses from other systems: the interface to them, the queue of requests, and each system.
 
-Never decides which Service gets an address.
+Does not decide which Service gets an address.
 """

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Addresses that a sidecar gives out, asked by gRPC over a Unix socket (see proto/ipam.proto).
+"""Addresses from a sidecar, by gRPC over a Unix socket (see proto/ipam.proto).
 
-One channel for each socket, kept open; gRPC itself connects again to a sidecar that was restarted.
+One channel per socket, kept open; gRPC reconnects to a restarted sidecar by itself.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from purelb_agent.proto import ipam_pb2 as messages
 from purelb_agent.proto.ipam_pb2_grpc import IPAMStub
 
 _OPTIONS = (
-    # A sidecar that is back is found within a second; gRPC's own pause grows to two minutes.
+    # Find a restarted sidecar within a second; gRPC's own back-off grows to two minutes.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
-    # Two groups with sidecars of one name must not meet in one connection.
+    # Two groups whose sidecars have one name must not share a connection.
     ("grpc.use_local_subchannel_pool", 1),
 )
-_PASSING = {
+_TRANSIENT = {
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.DEADLINE_EXCEEDED,
     grpc.StatusCode.ABORTED,
@@ -37,19 +37,19 @@ _PASSING = {
     grpc.StatusCode.INTERNAL,
     grpc.StatusCode.UNKNOWN,
 }
-_MENDS = {
+_REMEDIES = {
     grpc.StatusCode.UNAVAILABLE: (
         "see that its container runs (purelb_install_allocator_sidecars) and listens on this path"
     ),
     grpc.StatusCode.UNIMPLEMENTED: "it must serve purelb.ipam.v1.IPAM",
 }
-# More is no help to anybody who reads the status.
+# More would make the status unreadable.
 _MOST_DISPLAYED = 256
 _LONGEST_DETAIL = 300
 
 
 class External:
-    """Speaks with the sidecars of all groups."""
+    """Client of the sidecars of all groups."""
 
     def __init__(self, metrics: SidecarMetrics, *, seconds: float = CALL_SECONDS) -> None:
         self._metrics = metrics
@@ -58,29 +58,29 @@ class External:
 
     async def allocate(self, group: ServiceGroup, request: IpamRequest) -> tuple[Leased, ...]:
         """See Ipam."""
-        asked = messages.AllocateRequest(
+        message = messages.AllocateRequest(
             pool=group.name, service=str(request.service), sharing_key=request.sharing_key
         )
         if request.explicit:
-            asked.explicit.ips.extend(map(str, request.explicit))
+            message.explicit.ips.extend(map(str, request.explicit))
         else:
-            asked.families.want_ipv4 = 4 in request.families  # noqa: PLR2004 - IP version
-            asked.families.want_ipv6 = 6 in request.families  # noqa: PLR2004 - IP version
-        answer = await self._call(group, "Allocate", asked)
+            message.families.want_ipv4 = 4 in request.families  # noqa: PLR2004 - IP version
+            message.families.want_ipv6 = 6 in request.families  # noqa: PLR2004 - IP version
+        answer = await self._call(group, "Allocate", message)
         if not answer.ips:
             raise IpamError("it gave no address", is_exhausted=True).at(_where(group))
-        return tuple(Leased(_parsed(group, one.ip)) for one in answer.ips)
+        return tuple(Leased(_parsed(group, entry.ip)) for entry in answer.ips)
 
     async def release(
         self, group: ServiceGroup, service: ServiceKey, address: Address | None
     ) -> None:
         """See Ipam."""
-        asked = messages.ReleaseRequest(pool=group.name, service=str(service))
+        message = messages.ReleaseRequest(pool=group.name, service=str(service))
         if address is None:
-            asked.all = True
+            message.all = True
         else:
-            asked.ip = str(address)
-        await self._call(group, "Release", asked)
+            message.ip = str(address)
+        await self._call(group, "Release", message)
 
     async def stats(self, group: ServiceGroup) -> Stats:
         """See Ipam."""
@@ -93,11 +93,11 @@ class External:
         )
 
     async def holders(self, _group: ServiceGroup) -> frozenset[ServiceKey]:
-        """See Ipam; there is no call to ask a sidecar by."""
+        """Return nothing: the protocol has no call for it."""
         return frozenset()
 
     async def close(self) -> None:
-        """End every connection."""
+        """Close every connection."""
         channels, self._channels = self._channels, {}
         for channel in channels.values():
             await channel.close()
@@ -110,14 +110,14 @@ class External:
             self._channels[path] = grpc.aio.insecure_channel(f"unix:{path}", options=_OPTIONS)
         return IPAMStub(self._channels[path])  # type: ignore[no-untyped-call]
 
-    async def _call(self, group: ServiceGroup, method: str, asked: Any) -> Any:
+    async def _call(self, group: ServiceGroup, method: str, message: Any) -> Any:
         call: Callable[..., Awaitable[Any]] = getattr(self._stub(group), method)
         try:
-            answer = await call(asked, timeout=self._seconds)
-        except grpc.aio.AioRpcError as problem:
-            self._metrics.count(method, _spelled(problem.code()))
-            raise _refused(problem).at(_where(group)) from problem
-        # What cannot be decoded arrives as None.
+            answer = await call(message, timeout=self._seconds)
+        except grpc.aio.AioRpcError as error:
+            self._metrics.count(method, _spelled(error.code()))
+            raise _refused(error).at(_where(group)) from error
+        # An answer that cannot be decoded arrives as None.
         code = grpc.StatusCode.INTERNAL if answer is None else grpc.StatusCode.OK
         self._metrics.count(method, _spelled(code))
         if answer is None:
@@ -135,24 +135,24 @@ def _where(group: ServiceGroup) -> str:
 def _parsed(group: ServiceGroup, text: str) -> Address:
     try:
         return parse_address(text)
-    except ValueError as problem:
+    except ValueError as error:
         why = IpamError(f"it gave {text[:50]!r}, which is no address", is_permanent=True)
-        raise why.at(_where(group)) from problem
+        raise why.at(_where(group)) from error
 
 
-def _refused(problem: grpc.aio.AioRpcError) -> IpamError:
-    code = problem.code()
-    remediation = f"; {_MENDS[code]}" if code in _MENDS else ""
+def _refused(error: grpc.aio.AioRpcError) -> IpamError:
+    code = error.code()
+    remediation = f"; {_REMEDIES[code]}" if code in _REMEDIES else ""
     is_exhausted = code is grpc.StatusCode.RESOURCE_EXHAUSTED
     return IpamError(
-        f"{_spelled(code)}: {(problem.details() or '')[:_LONGEST_DETAIL]}{remediation}",
+        f"{_spelled(code)}: {(error.details() or '')[:_LONGEST_DETAIL]}{remediation}",
         is_exhausted=is_exhausted,
-        is_permanent=not is_exhausted and code not in _PASSING,
+        is_permanent=not is_exhausted and code not in _TRANSIENT,
     )
 
 
 def _spelled(code: grpc.StatusCode) -> str:
-    """A code as Go spells it, whose dashboards go on to be used."""
+    """Return a code as Go spells it, for dashboards made for the Go program."""
     if code is grpc.StatusCode.CANCELLED:
         return "Canceled"
     return "OK" if code is grpc.StatusCode.OK else code.name.title().replace("_", "")

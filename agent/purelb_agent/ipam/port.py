@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the allocator asks of a system that gives out addresses in place of the cluster.
+"""Interface to a system that gives out addresses in place of the cluster.
 
-Each call ends within seconds, by an answer or by an IpamError whose text names the group and what
-to do. Nothing is remembered between calls: the other side knows which Service has what, so that a
-call that was cut off is simply made again.
+Each call ends within seconds, with a result or with an IpamError whose text names the group and the
+remedy. No state is kept between calls: the other side knows which Service has which address, so an
+interrupted call is simply repeated.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ CALL_SECONDS = 5.0
 
 
 class IpamError(Exception):
-    """Why there is no answer.
+    """A call failed.
 
-    `is_exhausted`: the pool has no address left. `is_permanent`: somebody has to change something,
-    here or there, so that another try is worth it now and then only; otherwise it passes by itself.
+    `is_exhausted`: the pool has no address left. `is_permanent`: it fails until somebody changes
+    something, so retries are rare; any other error is expected to pass.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class IpamError(Exception):
         self.is_permanent = is_permanent
 
     def at(self, where: str) -> IpamError:
-        """The same, with where it happened before it."""
+        """Return the same error with the place where it happened in front."""
         return IpamError(
             f"{where}: {self.message}",
             is_exhausted=self.is_exhausted,
@@ -46,22 +46,22 @@ class Ipam(Protocol):
     """Gives out the addresses of groups that have a source."""
 
     async def allocate(self, group: ServiceGroup, request: IpamRequest) -> tuple[Leased, ...]:
-        """Let the Service have addresses, and tell which: the same ones again if it has some.
+        """Give addresses to a Service and return them; the same ones again if it has some.
 
-        All the explicit ones; else one of each family that there is one of, and an exhausted error
-        if there is none at all.
+        Gives all explicit addresses, or else one of each requested family that has a free one.
+        Raises an exhausted error if there is none at all.
         """
 
     async def release(
         self, group: ServiceGroup, service: ServiceKey, address: Address | None
     ) -> None:
-        """Take an address of the Service's back, None all of them; fine if it has none."""
+        """Release an address of a Service, or all with None; no error if it has none."""
 
     async def stats(self, group: ServiceGroup) -> Stats:
-        """How full the group's pool is."""
+        """Return how full the group's pool is."""
 
     async def holders(self, group: ServiceGroup, /) -> frozenset[ServiceKey]:
-        """The Services that have addresses there, as far as the other side can tell.
+        """Return the Services that have addresses there, as far as the other side knows.
 
-        For whoever starts: a Service that was deleted in the meantime has them still.
+        At start, to find Services that were deleted while no allocator ran.
         """

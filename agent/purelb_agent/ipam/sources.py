@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Where the addresses of each group come from, and that what comes from there can be used.
+"""Selects the system behind each group and validates what it gives out.
 
-Whatever is not what was asked for, or that no network carries, is refused here before anybody
-announces it.
+Addresses that were not requested, or that no network carries, are refused here before any node
+announces them.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ NETBOX_SECRET = Path("/etc/purelb/netbox")
 
 
 async def cluster_name(kube: Kube) -> str:
-    """What tells this cluster from all others, short enough to be read."""
+    """Return a short unique name of this cluster."""
     body = await kube.request("GET", "/api/v1/namespaces/kube-system")
     return str(body["metadata"]["uid"]).partition("-")[0]
 
 
 class Sources:
-    """An Ipam for groups of every kind; used as an async context manager.
+    """An Ipam for groups of every kind; an async context manager.
 
-    `cluster` answers what tells this cluster's addresses from those of others with the same NetBox;
-    it is asked when the first group needs it. `may_ask` says whether this process still gives out
-    addresses: what another leader owns is neither taken nor given back.
+    `cluster` returns the name that tells this cluster's addresses from those of others in the same
+    NetBox; it is called when the first group needs it. `may_ask` returns whether this process still
+    gives out addresses: a process that no longer leads neither allocates nor releases.
     """
 
     def __init__(
@@ -53,11 +53,11 @@ class Sources:
         self._external = External(metrics)
 
     async def __aenter__(self) -> Self:
-        """Nothing is opened before it is needed."""
+        """Return self: connections are opened when they are needed."""
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """End every connection."""
+        """Close every connection."""
         if self._netbox is not None:
             await self._netbox.close()
         await self._external.close()
@@ -68,9 +68,9 @@ class Sources:
         if self._netbox is None:
             try:
                 self._netbox = NetBox(self._secret, cluster=await self._cluster())
-            except ApiError as problem:
-                why = IpamError(f"this cluster's name is not known yet: {problem}")
-                raise why.at(f"ServiceGroup {group.name}") from problem
+            except ApiError as error:
+                why = IpamError(f"this cluster's name is not known yet: {error}")
+                raise why.at(f"ServiceGroup {group.name}") from error
         return self._netbox
 
     def _refuse_unless_leading(self, group: ServiceGroup) -> None:
@@ -105,8 +105,8 @@ class Sources:
 
 
 def _problem(leased: tuple[Leased, ...], request: IpamRequest) -> str:
-    """What is wrong with an answer; "" is nothing."""
-    addresses = [one.address for one in leased]
+    """Return what is wrong with an answer, or ""."""
+    addresses = [lease.address for lease in leased]
     given = ", ".join(map(str, addresses))
     for a in addresses:
         if a.is_unspecified or a.is_multicast or a.is_loopback or a.is_link_local:

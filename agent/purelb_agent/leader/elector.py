@@ -1,18 +1,18 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps or awaits the lock by which one of several allocators leads: a Lease.
+"""Acquires and renews the lock with which one of several allocators leads: a Lease.
 
-What it means is decided by the machine in the core. Every write of the leader asks first whether it
-may be sent (see fenced). Counted from when the last good renewal was *sent*, in seconds:
+The state machine in core/leadership decides. Every write of the leader is checked before it is sent
+(see leader_kube). The deadlines, in seconds since the last good renewal was *sent*:
 
-    10  the right ends: nothing more is sent
-    12  the own kernel has given up whatever was not acknowledged (TCP_USER_TIMEOUT of 2 s)
-    14  the API server has given up whatever it had not carried out (`timeout=2s` of each write)
-    15  the earliest moment at which another may lead: it *saw* that renewal after it was sent, and
-        waits a full duration from then, on a clock of its own
+    10  leadership ends: nothing more is sent
+    12  the own kernel has dropped everything unacknowledged (TCP_USER_TIMEOUT of 2 s)
+    14  the API server has dropped every write it had not carried out (`timeout=2s` of each write)
+    15  another replica may lead at the earliest: it *saw* that renewal after it was sent, and waits
+        a full duration from then, by its own clock
 
-The second that is left is for what neither bounds, such as timers that are late. A process that was
-frozen finds its right gone when it goes on, and ends; another takes its place.
+The remaining second is for late timers and the like. A process that was frozen finds its leadership
+expired when it resumes, and ends; another takes its place.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _RELEASE_SECONDS = 1.0
 
 
 class LeadershipLostError(ReplacedError):
-    """The lock is lost: the process must end."""
+    """Another replica may lead: the process must end."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Lock:
 
 
 class Elector:
-    """One replica's view of the lock, fed by a watch of it; and the right to write."""
+    """One replica's view of the lock, fed by a watch, and whether this replica may write."""
 
     def __init__(
         self,
@@ -86,26 +86,26 @@ class Elector:
         self._machine = Leadership(identity, self._timing)
         self._metrics = metrics
         self._uid = ""
-        self._told = ""
+        self._logged_holder = ""
         self._is_failing = False
         self._news = Wakeup()
 
-    # What the watch brings.
+    # Called by the watcher.
 
     def replace(self, items: list[Json], *, asked_at: float) -> None:  # noqa: ARG002 - a list has no age
-        """Take note of the Lease as it is, or that there is none."""
+        """Take the listed Lease, or that there is none."""
         if items:
             self.put(items[0])
         else:
             self._note(self._machine.gone(clock.now()))
 
     def put(self, item: Json) -> None:
-        """Take note of a new or changed Lease."""
+        """Take a new or changed Lease."""
         self._uid = item["metadata"]["uid"]
         self._note(self._machine.observed(locks.record_of(item), clock.now()))
 
     def drop(self, item: Json) -> None:
-        """Take note that the Lease was deleted."""
+        """Take the deletion of the Lease."""
         version = item["metadata"]["resourceVersion"]
         self._note(self._machine.gone(clock.now(), version))
 
@@ -114,25 +114,25 @@ class Elector:
         self.has_looked = True
         self._news.notify()
 
-    # What it means.
+    # Leadership.
 
     def seconds_left(self) -> float:
-        """How long this process may still write; 0: no more, or not yet. See the sum at the top."""
+        """Return for how many seconds this process may write; 0 if it does not lead."""
         now = clock.now()
         return self._machine.fence_at - now if self._machine.may_write(now) else 0.0
 
     def may_ask(self, *, takes: float) -> bool:
-        """Whether another system may be asked for something, which ends within so many seconds.
+        """Return whether a call of another system that takes so many seconds may begin.
 
-        It must end when the last write to the API server would.
+        It must end before the last write to the API server would.
         """
         return self.seconds_left() > max(0.0, takes - ON_THE_WIRE - AT_THE_SERVER)
 
     async def run(self) -> None:
-        """Await the lock and keep it; LeadershipLostError when it is lost."""
+        """Acquire the lock and renew it; LeadershipLostError when it is lost."""
         while True:
             self._machine = self._machine.at(clock.now())
-            self._tell()
+            self._log_holder()
             step = self._machine.step(clock.now())
             if step.action is Action.END:
                 raise self._lost()
@@ -146,9 +146,9 @@ class Elector:
         before = self._machine.holder
         try:
             body = await self._write(wanted, self._timing.retry_period)
-        except ApiError as problem:
+        except ApiError as error:
             self._machine = self._machine.failed(sent_at=sent_at, now=clock.now())
-            await self._failed(problem)
+            await self._failed(error)
             return
         self._is_failing = False
         self._uid = body["metadata"]["uid"]
@@ -158,7 +158,7 @@ class Elector:
             self._lead(before)
 
     async def _write(self, record: LeaderRecord, seconds: float) -> Json:
-        """Write the lock in place of the version that the record names, or where there is none."""
+        """Replace the version of the lock that the record names, or create it if that is empty."""
         body: dict[str, Any] = {"metadata": {}, "spec": locks.lease_spec(record)}
         if record.version:
             body["metadata"]["resourceVersion"] = record.version
@@ -166,33 +166,33 @@ class Elector:
         body["metadata"] = {"name": self._lock.name, "labels": names.LEADER_LABELS}
         return await self._kube.request("POST", self._lock.collection, body, seconds=seconds)
 
-    async def _failed(self, problem: ApiError) -> None:
-        if problem.status in (CONFLICT, NOT_FOUND):
-            await self._look()
+    async def _failed(self, error: ApiError) -> None:
+        if error.status in (CONFLICT, NOT_FOUND):
+            await self._read()
         elif not self._is_failing:
             self._is_failing = True
-            log.warning("lockNotWritten", lock=self._lock.name, error=str(problem))
+            log.warning("lockNotWritten", lock=self._lock.name, error=str(error))
 
-    async def _look(self) -> None:
-        """See what is there instead of what the write was for."""
+    async def _read(self) -> None:
+        """Read the lock after a write that was based on an outdated one."""
         try:
             seen = await self._kube.request(
                 "GET", self._lock.path, seconds=self._timing.retry_period
             )
-        except ApiError as problem:
-            if problem.status == NOT_FOUND:
+        except ApiError as error:
+            if error.status == NOT_FOUND:
                 self._note(self._machine.gone(clock.now()))
             return
         self.put(seen)
 
-    # What is told.
+    # Log, metric and event.
 
-    def _tell(self) -> None:
-        """Log once whom this replica stands by for."""
+    def _log_holder(self) -> None:
+        """Log the holder once while this replica stands by."""
         holder = self._machine.holder
-        is_news = self.has_looked and holder != self._told
+        is_news = self.has_looked and holder != self._logged_holder
         if is_news and self._machine.state is LeaderState.STANDING_BY:
-            self._told = holder
+            self._logged_holder = holder
             log.info(self._machine.state.value, lock=self._lock.name, holder=holder or "nobody")
 
     def _lead(self, before: str) -> None:
@@ -206,8 +206,8 @@ class Elector:
             transitions=self._machine.wanted(0.0).transitions,
         )
 
-    def tell(self, events: Events) -> None:
-        """Leave an event on the lock that this replica leads."""
+    def record_event(self, events: Events) -> None:
+        """Record an event on the lock: this replica leads."""
         about = ObjectReference("Lease", self._lock.name, self._lock.namespace, self._uid)
         events.record(about, "LeaderElected", f"{self._machine.identity} gives out the addresses")
 
@@ -217,12 +217,12 @@ class Elector:
         log.warning("leadershipLost", lock=self._lock.name, reason=why, holder=self._machine.holder)
         return LeadershipLostError(f"leadershipLost: {why}: this process may write no more")
 
-    # The end.
+    # Shutdown.
 
     async def release(self) -> None:
-        """Give the lock up, if it is this process's; after `run` and everything it allowed ended.
+        """Release the lock if this process holds it; after `run` and every write have ended.
 
-        Looked at anew: an attempt that was cut short may have succeeded.
+        Reads it first: an attempt that was interrupted may have succeeded.
         """
         if self._machine.state in (LeaderState.STANDING_BY, LeaderState.LEADING):
             self._machine = self._machine.stopped()
@@ -231,17 +231,17 @@ class Elector:
             try:
                 if await self._release_once():
                     log.info("leadershipReleased", lock=self._lock.name)
-            except ApiError as problem:
-                if problem.status == CONFLICT:
+            except ApiError as error:
+                if error.status == CONFLICT:
                     continue
-                log.warning("lockNotReleased", lock=self._lock.name, error=str(problem))
+                log.warning("lockNotReleased", lock=self._lock.name, error=str(error))
             return
 
     async def _release_once(self) -> bool:
         try:
             body = await self._kube.request("GET", self._lock.path, seconds=_RELEASE_SECONDS)
-        except ApiError as problem:
-            if problem.status == NOT_FOUND:
+        except ApiError as error:
+            if error.status == NOT_FOUND:
                 return False
             raise
         record = locks.record_of(body)

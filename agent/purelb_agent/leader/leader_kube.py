@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The Kubernetes API for one of several replicas: nothing is written but by the leader.
+"""A client of the Kubernetes API that writes only while its process leads.
 
-Whether a write may be sent is asked before its connection is made and again when that is there, as
-the last thing before the kernel has it. The kernel gives it up after ON_THE_WIRE seconds without an
-acknowledgement, and the API server after AT_THE_SERVER more: see elector for the sum.
+Leadership is checked before the connection of a write is made and again on the open connection,
+right before the data goes to the kernel. The kernel drops a write after ON_THE_WIRE seconds without
+acknowledgement, and the API server after AT_THE_SERVER more: elector has the sum.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from purelb_agent.runtime import clock
 
 _SERVER_FAILED = 500
 _POLL = 0.01
-# Longest wait for the answers to what is under way, when the program is asked to end.
+# Longest wait for answers to pending writes at shutdown, in seconds.
 _PATIENCE = 2.0
 
 
 class Fence(Protocol):
-    """Knows whether this process leads."""
+    """Tells whether this process leads."""
 
     def seconds_left(self) -> float:
-        """How long it may still write; 0: no more, or not yet."""
+        """Return for how many seconds it may write; 0 if it does not lead."""
 
 
 class LeaderKube(Kube):
-    """A connection pool whose writes are those of the leader; anybody may read."""
+    """A connection pool on which only the leader can write; reads are not checked."""
 
     def __init__(self, access: Access, fence: Fence) -> None:
         super().__init__(access, unanswered=ON_THE_WIRE)
@@ -47,7 +47,7 @@ class LeaderKube(Kube):
         return left
 
     def _payload(self, data: bytes) -> AsyncGenerator[bytes, None]:
-        """The body; aiohttp asks for it when the connection is there."""
+        """Return the body as a generator, which aiohttp runs when the connection is open."""
 
         async def checked() -> AsyncGenerator[bytes, None]:
             self._seconds_left()
@@ -64,7 +64,7 @@ class LeaderKube(Kube):
         params: Mapping[str, str] | None = None,
         seconds: float = 10.0,
     ) -> dict[str, Any]:
-        """Send one request; a write gets no longer than the right to it lasts."""
+        """Send one request; a write is given up when leadership ends."""
         if method == "GET":
             return await super().request(method, path, body, params=params, seconds=seconds)
         seconds = min(seconds, self._seconds_left())
@@ -74,9 +74,9 @@ class LeaderKube(Kube):
         try:
             answer = await super().request(method, path, body, params=bounded, seconds=seconds)
             is_answered = True
-        except ApiError as problem:
-            # What the server gave up, or somebody before it, may have been carried out or not.
-            is_answered = 0 < problem.status < _SERVER_FAILED
+        except ApiError as error:
+            # After a timeout of the server or a proxy the write may have been carried out or not.
+            is_answered = 0 < error.status < _SERVER_FAILED
             raise
         finally:
             self._under_way -= 1
@@ -85,10 +85,10 @@ class LeaderKube(Kube):
         return answer
 
     async def settle(self) -> None:
-        """Send nothing more, and wait until what was sent is answered or can no longer arrive."""
+        """Refuse further writes; wait until pending ones are answered or can no longer arrive."""
         self._is_closed = True
         deadline = clock.now() + _PATIENCE
-        # Each of them sets an end to itself.
+        # Each write has a timeout of its own.
         while self._under_way and clock.now() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(_POLL)
         if self._under_way:

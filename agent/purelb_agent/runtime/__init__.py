@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""What both programs are made of: arguments, tasks, clocks, log, metrics and health endpoints.
+"""Parts of both programs: arguments, tasks, work queue, clocks, log, metrics, health endpoints.
 
 Knows nothing of Kubernetes or of addresses.
 """

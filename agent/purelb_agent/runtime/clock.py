@@ -8,14 +8,14 @@ import time
 
 
 def now() -> float:
-    """Seconds on a clock that only goes forward, and goes on while the machine sleeps.
+    """Return seconds on a clock that never goes back and keeps running while the machine sleeps.
 
-    A node that was suspended must see on waking that its Lease has lapsed, which the monotonic
-    clock, standing still in the meantime, would hide.
+    A node that was suspended must see on waking that its Lease has expired. CLOCK_MONOTONIC stands
+    still in the meantime and would hide that.
     """
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def wall_time() -> float:
-    """Seconds since the epoch; for what other machines read, never for a decision of this one."""
+    """Return seconds since the epoch: for other machines to read, never for a decision here."""
     return time.time()

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Structured log: one line for one transition, as JSON or as logfmt.
+"""Structured log: one line per transition, as JSON or as logfmt.
 
-Fields are given as keywords. The name of an event is the word that the decision's reason, the
-metric and the Kubernetes event use too.
+Fields are keyword arguments. A log event has the name that the decision's reason, the metric and
+the Kubernetes event use, too.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Formatter(logging.Formatter):
 
 
 def configure(*, level: str, style: str) -> None:
-    """Send the log to standard error at this level ('info') in this style ('json' or 'logfmt')."""
+    """Log to standard error from this level (of LEVELS) in this style (of FORMATS)."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Formatter(as_json=style == "json"))
     root = logging.getLogger()
@@ -56,14 +56,14 @@ def configure(*, level: str, style: str) -> None:
 
 
 def switch_debug(level: str) -> None:
-    """Log at level debug, or at this one again."""
+    """Switch to level debug, or from debug back to this level."""
     is_debug = _LOGGER.level == logging.DEBUG
     _LOGGER.setLevel(level.upper() if is_debug else logging.DEBUG)
     warning("logLevel", level=level if is_debug else "debug")
 
 
 def debug(event: str, **fields: Any) -> None:
-    """Log what only somebody who looks for a fault wants to see."""
+    """Log a detail that helps to find a fault."""
     _LOGGER.debug(event, extra={"fields": fields})
 
 
@@ -73,15 +73,15 @@ def info(event: str, **fields: Any) -> None:
 
 
 def warning(event: str, **fields: Any) -> None:
-    """Log what an operator should look at."""
+    """Log an event that an operator should look at."""
     _LOGGER.warning(event, extra={"fields": fields})
 
 
 def error(event: str, **fields: Any) -> None:
-    """Log what keeps the program from doing its work."""
+    """Log a failure that keeps the program from its work."""
     _LOGGER.error(event, extra={"fields": fields})
 
 
-def crash(event: str, problem: BaseException, **fields: Any) -> None:
-    """Log a defect of ours with its trace."""
-    _LOGGER.error(event, extra={"fields": fields}, exc_info=problem)
+def crash(event: str, error: BaseException, **fields: Any) -> None:
+    """Log an unexpected exception with its trace."""
+    _LOGGER.error(event, extra={"fields": fields}, exc_info=error)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The HTTP endpoints of both programs: /metrics, /healthz, /readyz, and what a program adds."""
+"""HTTP endpoints of both programs: /metrics, /healthz, /readyz, and the routes a program adds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from purelb.core.errors import SettingError
 
 
 class Probes:
-    """An HTTP server on all addresses of the host; used as an async context manager."""
+    """HTTP server on all addresses of the host; an async context manager."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Probes:
         )
 
     async def _healthz(self, _request: web.Request) -> web.Response:
-        """That the event loop answers is the proof."""
+        """Return 200: an event loop that answers is alive."""
         return web.Response(text="ok\n")
 
     async def _readyz(self, _request: web.Request) -> web.Response:
@@ -53,17 +53,17 @@ class Probes:
         return web.Response(status=503, text="not ready: the log says what was done last\n")
 
     async def __aenter__(self) -> Self:
-        """Listen; SettingError if the port is taken."""
+        """Start to listen; SettingError if the port is taken."""
         await self._runner.setup()
         try:
             # No address means every address of both families.
             await web.TCPSite(self._runner, None, self._port).start()
-        except OSError as problem:
+        except OSError as error:
             await self._runner.cleanup()
             raise SettingError(
-                f"port {self._port} cannot be opened ({problem.strerror or problem}): free it, or "
+                f"port {self._port} cannot be opened ({error.strerror or error}): free it, or "
                 "give another one with --metrics-port"
-            ) from problem
+            ) from error
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""What both programs do around their work: arguments, log, signals, errors."""
+"""The frame of both programs: arguments, log, signals, errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ METRICS_PORT = 7472
 
 
 def arguments(name: str, description: str, environment: str) -> argparse.ArgumentParser:
-    """The command line that both programs share."""
+    """Return a parser of the options that both programs share."""
     parser = argparse.ArgumentParser(
         prog=name,
         description=description,
@@ -50,7 +50,7 @@ def arguments(name: str, description: str, environment: str) -> argparse.Argumen
 
 
 def stop_signal() -> asyncio.Event:
-    """An event that SIGTERM and SIGINT set."""
+    """Return an event that SIGTERM and SIGINT set."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -59,16 +59,16 @@ def stop_signal() -> asyncio.Event:
 
 
 def follow_level_signal(level: str) -> None:
-    """Let SIGUSR1 switch the log between debug and this level."""
+    """Have SIGUSR1 switch the log between debug and this level."""
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, log.switch_debug, level)
 
 
 def run(options: argparse.Namespace, work: Callable[[argparse.Namespace], Awaitable[None]]) -> None:
-    """Run a program to its end; a setting that breaks a rule ends it with one clear line."""
+    """Run a program to its end; an invalid setting ends it with one line on standard error."""
     log.configure(level=options.log_level, style=options.log_format)
-    # What is loaded by now lives for ever: collections need not look at it again.
+    # Everything loaded by now stays: garbage collections need not look at it again.
     gc.freeze()
-    # One series for each counter, not a second one that says when it began.
+    # One series per counter, without a second one for its creation time.
     disable_created_metrics()  # type: ignore[no-untyped-call]
 
     async def main() -> None:
@@ -77,11 +77,11 @@ def run(options: argparse.Namespace, work: Callable[[argparse.Namespace], Awaita
 
     try:
         asyncio.run(main())
-    except SettingError as problem:
-        sys.exit(f"{sys.argv[0].rpartition(os.sep)[2]}: {problem}")
-    except TaskEndedError as problem:
-        log.error("stopped", error=str(problem))
+    except SettingError as error:
+        sys.exit(f"{sys.argv[0].rpartition(os.sep)[2]}: {error}")
+    except TaskEndedError as error:
+        log.error("stopped", error=str(error))
         sys.exit(1)
-    except ReplacedError as problem:
-        log.warning("stopped", reason=str(problem))
+    except ReplacedError as error:
+        log.warning("stopped", reason=str(error))
         sys.exit(1)

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks with names that are not allowed to end: one that does ends the process.
+"""Named tasks that must not end: one that ends, ends the process.
 
-A node that went on holding addresses with a dead renewer would be worse than a restart, after which
-the new process takes over what it finds.
+A node that holds addresses while its renewer is dead is worse than a restart, after which the new
+process takes over the addresses it finds.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from purelb_agent.runtime import log
 
 
 class TaskEndedError(Exception):
-    """An eternal task ended."""
+    """A task ended that must not."""
 
 
 class ReplacedError(Exception):
-    """The process is to end, by no fault of its own: another one takes its place."""
+    """The process must end without a fault of its own: another one takes its place."""
 
 
 class Tasks:
-    """The eternal tasks of a program."""
+    """The tasks of a program."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, asyncio.Task[Any]] = {}
 
     @property
     def names(self) -> set[str]:
-        """Of the tasks that run."""
+        """Names of the running tasks."""
         return set(self._tasks)
 
     def start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
@@ -39,17 +39,17 @@ class Tasks:
         self._tasks[name] = asyncio.create_task(work, name=name)
 
     async def _watch(self) -> None:
-        """Wait until a task ends, which none should, and raise why."""
+        """Wait until a task ends, and raise its exception or TaskEndedError."""
         done, _pending = await asyncio.wait(
             self._tasks.values(), return_when=asyncio.FIRST_COMPLETED
         )
         task = done.pop()
-        problem = task.exception()
-        if isinstance(problem, ReplacedError):
-            raise problem
-        if problem is not None:
-            log.crash("taskFailed", problem, task=task.get_name())
-        raise TaskEndedError(f"task {task.get_name()} ended") from problem
+        error = task.exception()
+        if isinstance(error, ReplacedError):
+            raise error
+        if error is not None:
+            log.crash("taskFailed", error, task=task.get_name())
+        raise TaskEndedError(f"task {task.get_name()} ended") from error
 
     async def stop(self, *names: str) -> None:
         """Cancel these tasks, or all, and wait for them."""
@@ -59,12 +59,12 @@ class Tasks:
         await asyncio.gather(*ending, return_exceptions=True)
 
     async def run_until(self, *events: asyncio.Event) -> None:
-        """Wait for one of these; a task that ends before raises its fault here."""
+        """Wait for one of these events; if a task ends first, raise its error."""
         waiting = [asyncio.create_task(event.wait()) for event in events]
         watching = asyncio.create_task(self._watch())
         await asyncio.wait({*waiting, watching}, return_when=asyncio.FIRST_COMPLETED)
-        for one in waiting:
-            one.cancel()
+        for waiter in waiting:
+            waiter.cancel()
         if watching.done():
             await watching
         watching.cancel()

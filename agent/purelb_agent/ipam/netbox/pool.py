@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The addresses of one NetBox tenant: which a Service has, and how it gets and gives back one.
+"""The addresses of one NetBox tenant: which Service has which, allocate and release.
 
-`reserved` ones are free. One that a Service has is `active`, and its description says
-`purelb <cluster> <namespace>/<name>`; that is all the state there is. It is changed only as it was
-read a moment before, so that of two who want it one gets it.
+A `reserved` address is free. An address of a Service is `active` with the description
+`purelb <cluster> <namespace>/<name>`; there is no other state. An address is changed only if it is
+still as it was read a moment before, so one of two concurrent writers gets it.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _RESERVED, _ACTIVE = "reserved", "active"
 # NetBox's own limit.
 _LONGEST_DESCRIPTION = 200
 _CHANGED = 412
-# Without conditional requests the later of two writers wins: how long the earlier waits to see it.
+# Without conditional requests the later of two writers wins; the earlier waits this long to see.
 _SETTLE_SECONDS = 0.3
 
 
 @dataclass(frozen=True)
 class Entry:
-    """An address in NetBox, as it was read."""
+    """An address as read from NetBox."""
 
     number: int
     address: Address
@@ -42,19 +42,21 @@ class Entry:
 
     @classmethod
     def of(cls, record: Any) -> Entry:
-        """The entry of a record of pynetbox's."""
-        one = ip_interface(record.address)
+        """Return the entry for a record of pynetbox."""
+        interface = ip_interface(record.address)
         status = getattr(record.status, "value", "")
-        return cls(record.id, one.ip, one.network.prefixlen, status, record.description or "")
+        return cls(
+            record.id, interface.ip, interface.network.prefixlen, status, record.description or ""
+        )
 
     @property
     def leased(self) -> Leased:
-        """What the allocator is told of it."""
+        """The address and its mask."""
         return Leased(self.address, self.prefixlen)
 
 
 class TenantPool:
-    """One conversation about one tenant; blocks."""
+    """The addresses of one tenant, for one conversation; blocks."""
 
     def __init__(self, api: Any, *, tenant: str, cluster: str) -> None:
         self._api = api
@@ -76,10 +78,10 @@ class TenantPool:
         """See Ipam.allocate."""
         held = self._held_by(request.service)
         if request.explicit:
-            return tuple(self._explicit(one, request, held) for one in request.explicit)
+            return tuple(self._explicit(address, request, held) for address in request.explicit)
         leased = []
         for version in request.families:
-            mine = (one for one in held if one.address.version == version)
+            mine = (entry for entry in held if entry.address.version == version)
             found = next(mine, None) or self._first_free(version, request.service)
             leased += [found.leased] if found else []
         if not leased:
@@ -93,61 +95,61 @@ class TenantPool:
 
     def release(self, service: ServiceKey, address: Address | None) -> None:
         """See Ipam.release."""
-        for one in self._held_by(service):
-            if address in (None, one.address):
-                others = [user for user in self._users(one) if user != str(service)]
-                if not self._write(one, others):
-                    raise IpamError(f"somebody else is changing {one.address} at this moment")
+        for entry in self._held_by(service):
+            if address in (None, entry.address):
+                others = [user for user in self._users(entry) if user != str(service)]
+                if not self._write(entry, others):
+                    raise IpamError(f"somebody else is changing {entry.address} at this moment")
 
     def stats(self) -> Stats:
-        """See Ipam.stats: what others have of the tenant's is not in the pool."""
+        """See Ipam.stats; active addresses that are not ours do not count."""
         entries = self._entries(status=[_RESERVED, _ACTIVE])
-        used = [one for one in entries if self._users(one)]
-        pool = [*used, *(one for one in entries if one.status == _RESERVED)]
+        used = [entry for entry in entries if self._users(entry)]
+        pool = [*used, *(entry for entry in entries if entry.status == _RESERVED)]
         return Stats(
             in_use=_by_version(used),
             size=dict(_by_version(pool)),
-            display=listing(one.leased for one in pool),
+            display=listing(entry.leased for entry in pool),
         )
 
     def holders(self) -> frozenset[ServiceKey]:
         """See Ipam."""
         entries = self._entries(status=_ACTIVE, description__isw=self._prefix.strip())
-        users = (user.partition("/") for one in entries for user in self._users(one))
+        users = (user.partition("/") for entry in entries for user in self._users(entry))
         return frozenset(ServiceKey(namespace, name) for namespace, _slash, name in users)
 
     def _entries(self, **filters: Any) -> list[Entry]:
         found = self._api.ipam.ip_addresses.filter(tenant_id=self._tenant_id, **filters)
         return [Entry.of(record) for record in found]
 
-    def _users(self, one: Entry) -> tuple[str, ...]:
-        """The Services of this cluster that have an address."""
-        is_ours = one.status == _ACTIVE and one.description.startswith(self._prefix)
-        return tuple(one.description[len(self._prefix) :].split()) if is_ours else ()
+    def _users(self, entry: Entry) -> tuple[str, ...]:
+        """Return the Services of this cluster that have an address."""
+        is_ours = entry.status == _ACTIVE and entry.description.startswith(self._prefix)
+        return tuple(entry.description[len(self._prefix) :].split()) if is_ours else ()
 
     def _held_by(self, service: ServiceKey) -> list[Entry]:
         entries = self._entries(status=_ACTIVE, description__ic=str(service))
-        return [one for one in entries if str(service) in self._users(one)]
+        return [entry for entry in entries if str(service) in self._users(entry)]
 
     def _first_free(self, version: int, service: ServiceKey) -> Entry | None:
         for record in self._api.ipam.ip_addresses.filter(
             tenant_id=self._tenant_id, status=_RESERVED, family=version, limit=50
         ):
-            one = Entry.of(record)
-            if self._write(one, [str(service)]):
-                return one
+            entry = Entry.of(record)
+            if self._write(entry, [str(service)]):
+                return entry
         return None
 
     def _explicit(self, address: Address, request: IpamRequest, held: Iterable[Entry]) -> Leased:
-        mine = next((one for one in held if one.address == address), None)
+        mine = next((entry for entry in held if entry.address == address), None)
         if mine is not None:
             return mine.leased
         entries = self._entries(address=str(address))
-        for one in entries:
-            users = self._users(one)
-            is_free = one.status == _RESERVED or bool(users and request.sharing_key)
-            if is_free and self._write(one, [*users, str(request.service)]):
-                return one.leased
+        for entry in entries:
+            users = self._users(entry)
+            is_free = entry.status == _RESERVED or bool(users and request.sharing_key)
+            if is_free and self._write(entry, [*users, str(request.service)]):
+                return entry.leased
         raise IpamError(self._why_not(address, entries), is_permanent=True)
 
     def _why_not(self, address: Address, entries: list[Entry]) -> str:
@@ -164,30 +166,30 @@ class TenantPool:
             f"{entries[0].description!r}: set the status to {_RESERVED!r}, or ask for another one"
         )
 
-    def _write(self, one: Entry, users: list[str]) -> bool:
-        """Let these Services have an address, if it is still as it was read."""
+    def _write(self, entry: Entry, users: list[str]) -> bool:
+        """Give an address to these Services; returns False if it is no longer as it was read."""
         description = self._prefix + " ".join(users) if users else ""
         if len(description) > _LONGEST_DESCRIPTION:
             raise IpamError(
-                f"{one.address} has no room in its description for all who share it "
+                f"{entry.address} has no room in its description for all who share it "
                 f"({_LONGEST_DESCRIPTION} letters): let fewer Services share an address",
                 is_permanent=True,
             )
         wanted = {"status": _ACTIVE if users else _RESERVED, "description": description}
-        record = self._api.ipam.ip_addresses.get(one.number)
-        if record is None or Entry.of(record) != one:
+        record = self._api.ipam.ip_addresses.get(entry.number)
+        if record is None or Entry.of(record) != entry:
             return False
         is_conditional = bool(self._api.http_session.etag)
         try:
             record.update(wanted)
-        except pynetbox.RequestError as problem:
-            if problem.req.status_code == _CHANGED:
+        except pynetbox.RequestError as error:
+            if error.req.status_code == _CHANGED:
                 return False
             raise
-        return is_conditional or self._is_settled(one.number, wanted)
+        return is_conditional or self._is_settled(entry.number, wanted)
 
     def _is_settled(self, number: int, wanted: dict[str, str]) -> bool:
-        """Whether nobody else wrote at the same time."""
+        """Return whether nobody else wrote at the same time."""
         time.sleep(_SETTLE_SECONDS)
         record = self._api.ipam.ip_addresses.get(number)
         now = Entry.of(record) if record is not None else None
@@ -196,6 +198,6 @@ class TenantPool:
 
 def _by_version(entries: Iterable[Entry]) -> dict[int, int]:
     counts = dict.fromkeys(FAMILIES, 0)
-    for one in entries:
-        counts[one.address.version] += 1
+    for entry in entries:
+        counts[entry.address.version] += 1
     return counts

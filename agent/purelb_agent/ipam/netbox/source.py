@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The addresses of a NetBox, for the allocator's one task.
+"""A NetBox as an Ipam.
 
-The client library blocks, so each call runs in a thread, one after the other; the caller waits for
-it a fixed time only. What a call that was given up has done until then is found by the next one.
+The client library blocks, so calls run in a thread, one after the other, and the caller waits for a
+limited time. The next call finds what an abandoned one has done.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from purelb_agent.ipam.netbox.client import Login, conversation
 from purelb_agent.ipam.netbox.pool import TenantPool
 from purelb_agent.ipam.port import CALL_SECONDS, IpamError
 
-# A slow end of an answer is not worth an error.
+# An answer that has begun may end a little late.
 _GRACE = 0.5
 
 T = TypeVar("T")
 
 
 class NetBox:
-    """Speaks with the NetBoxes of all groups; `cluster` tells this cluster's addresses apart."""
+    """Client of the NetBoxes of all groups; `cluster` marks the addresses of this cluster."""
 
     def __init__(self, secret: Path, *, cluster: str, seconds: float = CALL_SECONDS) -> None:
         self._login = Login(secret)
@@ -54,7 +54,7 @@ class NetBox:
         return await self._ask(group, lambda pool: pool.holders())
 
     async def close(self) -> None:
-        """Begin nothing more."""
+        """Start no more calls."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def _ask(self, group: ServiceGroup, job: Callable[[TenantPool], T]) -> T:
@@ -70,14 +70,14 @@ class NetBox:
         try:
             async with asyncio.timeout(self._seconds + _GRACE):
                 return await loop.run_in_executor(self._thread, talk)
-        except TimeoutError as problem:
-            # The thread reads on for as long as the other side drips; the next call has its own.
+        except TimeoutError as error:
+            # The thread reads on while the other side sends; the next call gets a new one.
             self._thread.shutdown(wait=False)
             self._thread = _one_thread()
             why = IpamError(f"no answer within {self._seconds:g} s")
-            raise why.at(f"ServiceGroup {group.name}: NetBox {source.url}") from problem
-        except IpamError as problem:
-            raise problem.at(f"ServiceGroup {group.name}: NetBox {source.url}") from problem
+            raise why.at(f"ServiceGroup {group.name}: NetBox {source.url}") from error
+        except IpamError as error:
+            raise error.at(f"ServiceGroup {group.name}: NetBox {source.url}") from error
 
 
 def _one_thread() -> ThreadPoolExecutor:
