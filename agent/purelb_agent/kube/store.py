@@ -41,7 +41,7 @@ class NodeStore:
         self.leases = LeaseTable(self.changed.notify)
         self.configs = config_table(self._touch)
         self.nodes = node_table(self._nodes_changed)
-        self.right: HoldDeadline | None = None
+        self.hold_deadline: HoldDeadline | None = None
         # Addresses in the status of Nodes. They are never VIPs, even if a pool contains them.
         self.known_addresses: frozenset[Address] = frozenset()
         # UIDs of the Nodes whose taints keep addresses off them, by name.
@@ -111,16 +111,16 @@ class NodeStore:
         """Whether this node may promise to treat another node's Lease as valid.
 
         Not after the Lease has expired here, as this node may hold its addresses by then. A node
-        without a right of its own holds no addresses, and lets others renew before it rejoins.
+        without a hold deadline holds no addresses, and lets others renew before it rejoins.
         """
-        return self.right is None or self.leases.membership.is_live(node, clock.now())
+        return self.hold_deadline is None or self.leases.membership.is_live(node, clock.now())
 
     def promise(self, node: str, *, seconds: float) -> None:
         """Treat a node's Lease as valid for this time; one that expired here stays expired."""
         self.leases.promise(node, seconds=seconds)
 
-    def grant(self, right: HoldDeadline | None) -> None:
+    def set_hold_deadline(self, deadline: HoldDeadline | None) -> None:
         """Publish until when the own Lease allows this node to hold addresses; None: it may not."""
-        if right != self.right:
-            self.right = right
+        if deadline != self.hold_deadline:
+            self.hold_deadline = deadline
             self.changed.notify()

@@ -111,9 +111,9 @@ class Renewer:
 
     async def _rest(self) -> None:
         wake = [self._renewal.next_attempt, self._subnets_due]
-        right = self._renewal.hold_deadline
-        if right is not None:
-            wake.append(right.announce_until)
+        deadline = self._renewal.hold_deadline
+        if deadline is not None:
+            wake.append(deadline.announce_until)
         await self._wakeup.wait(until=min(wake))
 
     async def _rejoin(self) -> bool:
@@ -263,7 +263,7 @@ class Renewer:
 
     def _publish(self) -> None:
         state = self._renewal.state
-        self._store.grant(self._renewal.hold_deadline)
+        self._store.set_hold_deadline(self._renewal.hold_deadline)
         if self._renewal.hold_deadline is None:
             self.in_doubt.clear()
         if state is not self._published:

@@ -87,7 +87,7 @@ class Reconciler:
 
         False while it may hold no address because its Lease could not be renewed.
         """
-        return self._store.right is not None and self._readiness.is_ready(clock.now())
+        return self._store.hold_deadline is not None and self._readiness.is_ready(clock.now())
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
@@ -155,7 +155,7 @@ class Reconciler:
         return config if usable and config else NOWHERE
 
     def _snapshot(self, now: float) -> NodeSnapshot:
-        store, right, config = self._store, self._store.right, self._config
+        store, config, deadline = self._store, self._config, self._store.hold_deadline
         members = store.leases.membership.live(now, store.drained)
         addresses = self._interfaces.read_addresses()
         self._metrics.election.show_members(len(members))
@@ -166,8 +166,8 @@ class Reconciler:
             vips=store.vips,
             groups=tuple(store.groups.records.values()),
             endpoints=store.endpoints,
-            membership=membership_view_of(members, right, listed=store.leases.listed, now=now),
-            hold_deadline=right,
+            membership=membership_view_of(members, deadline, listed=store.leases.listed, now=now),
+            hold_deadline=deadline,
             draining=store.taint is not None,
             leaving=self._leaving,
             links=selected_links(links, config),

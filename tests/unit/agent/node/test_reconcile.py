@@ -60,7 +60,7 @@ class RecordedRenewer:
 
 
 class RecordedAnnouncer:
-    """Keeps what is announced, and by whom the loop is woken for more."""
+    """Keeps what is announced; `next_at` is when the next announcement is due."""
 
     def __init__(self):
         self.usable = []
@@ -138,7 +138,7 @@ class Node:
             self.store.leases.put(lease_object(node, version=str(int(clock.now() * 10))))
         if not nodes or "n1" in nodes:
             now = clock.now()
-            self.store.grant(HoldDeadline(now + seconds * 0.7, now + seconds))
+            self.store.set_hold_deadline(HoldDeadline(now + seconds * 0.7, now + seconds))
 
     def metric(self, name):
         return self.registry.get_sample_value(name)
@@ -217,9 +217,9 @@ class TestStart:
         await settle()
         assert serving.reconciler.is_ready
 
-    async def test_a_node_without_a_right_is_not_ready(self, serving):
+    async def test_a_node_that_lost_its_lease_is_not_ready(self, serving):
         await asyncio.sleep(1)
-        serving.store.grant(None)
+        serving.store.set_hold_deadline(None)
         await asyncio.sleep(20)
         assert not serving.reconciler.is_ready
 
@@ -232,7 +232,7 @@ class TestHolding:
         assert serving.reporter.results[-1] == (ON_ETH0, True)
 
     async def test_lifetimes_end_before_the_lease(self, serving):
-        ends_at = serving.store.right.ends_at
+        ends_at = serving.store.hold_deadline.hold_until
         assert all(serving.kernel.held[place].expires_at < ends_at for place in ON_ETH0)
 
     async def test_a_renewed_lease_renews_the_lifetimes(self, serving):
@@ -244,14 +244,14 @@ class TestHolding:
         assert all(serving.kernel.held[place].expires_at > clock.now() for place in ON_ETH0)
 
     async def test_addresses_are_withdrawn_at_the_hold_deadline(self, serving):
-        deadline = serving.store.right.announce_until
+        deadline = serving.store.hold_deadline.announce_until
         await asyncio.sleep(deadline - clock.now() - 0.1)
         assert serving.held == ON_ETH0
         await asyncio.sleep(0.2)
         assert serving.held == set()
 
-    async def test_addresses_are_withdrawn_when_the_right_is_lost(self, serving):
-        serving.store.grant(None)
+    async def test_addresses_are_withdrawn_when_the_lease_is_lost(self, serving):
+        serving.store.set_hold_deadline(None)
         await settle()
         assert serving.held == set()
 
@@ -348,7 +348,7 @@ class TestKernelErrors:
 
     async def test_a_refused_withdrawal_is_retried_every_second(self, serving):
         serving.kernel.refuse("remove", errno.EINVAL)
-        serving.store.grant(None)
+        serving.store.set_hold_deadline(None)
         await settle()
         assert serving.reporter.results[-1][1] is False
         assert await serving.calls_of("remove", seconds=3) == 6

@@ -161,7 +161,7 @@ class TestEntriesOfDeadNodes:
     @pytest.mark.parametrize(
         "more",
         [{"members": ["a", "n1"]}, {"hold_deadline": None}, {"members": []}],
-        ids=["not the first", "no right", "no live node"],
+        ids=["not the first", "no deadline", "no live node"],
     )
     async def test_any_other_node_leaves_them(self, running, api, store, more):
         store.services.records[WEB.key] = announcing(entry(VIP4, node="dead"))
