@@ -170,7 +170,7 @@ def test_it_says_what_becomes_what_and_stops_until_all_is_decided(
     assert done.returncode != 0
     assert "Nothing is changed" in done.stdout
     assert "ServiceGroup purelb/split" in done.stdout
-    assert "Keep what is" not in done.stdout
+    assert "Back up the v1 installation" not in done.stdout
     is_as_before(lab_without_purelb, first, before)
     dry = migrate("purelb_migrate_accept=true", "--check")
     assert "outsideNodeSubnets" in dry.stdout or "hostRoute" in dry.stdout
@@ -185,7 +185,7 @@ def test_a_failure_leaves_all_as_it_was(lab_without_purelb, first, migrate):
     timeout = "purelb_install_wait_timeout=15"
     done = migrate(wrong, timeout, "purelb_install_image_pull_policy=Never", check=False)
     assert done.returncode != 0
-    assert "Everything is as it was before." in done.stdout, done.stdout
+    assert "The migration failed and was rolled back." in done.stdout, done.stdout
     is_as_before(lab_without_purelb, first, before)
 
 
@@ -219,14 +219,14 @@ def test_services_go_one_by_one_and_come_back(lab_without_purelb, first, migrate
 
 # Where a run is killed, and again the next one, until it is through.
 THERE = [
-    "Keep what is",
+    "Back up the v1 installation",
     "Apply the permissions and the allocator",
     "Apply the node agents",
-    "Hand over",
+    "Hand the Services over to v2",
     "Let v2 serve every Service",
-    "See that everything works",
+    "Verify the result",
 ]
-BACK = ["Bring back v1", "Remove the programs and wait until their Pods are gone"]
+BACK = ["Restore v1", "Remove the programs and wait until their Pods are gone"]
 
 
 def test_a_run_that_is_cut_off_anywhere_is_gone_on_with(
@@ -264,6 +264,6 @@ def test_services_keep_their_addresses(lab_without_purelb, first, migrate, figur
     is_migrated(lab_without_purelb)
     again = migrate()
     assert "changed=0" in again.stdout
-    assert "All of it is migrated." in again.stdout
+    assert "The migration is complete." in again.stdout
     refused = migrate("purelb_migrate_state=rolled_back", check=False)
     assert "v1 is removed" in refused.stdout

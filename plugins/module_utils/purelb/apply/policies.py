@@ -66,7 +66,8 @@ def policies_info(cluster: Cluster, params: Dict[str, Any], check_mode: bool) ->
             _require_no_gap(list(states.values()), params["wait_timeout"])
             break
         time.sleep(POLL_INTERVAL)
-    return _answer(list(states.values()))
+    # In check mode the ServiceAccounts may not exist yet.
+    return _answer(list(states.values()), warn=not check_mode)
 
 
 def _require_no_gap(states: List[PolicyState], seconds: int) -> None:
@@ -80,7 +81,7 @@ def _require_no_gap(states: List[PolicyState], seconds: int) -> None:
         )
 
 
-def _answer(states: List[PolicyState]) -> Dict[str, Any]:
+def _answer(states: List[PolicyState], *, warn: bool) -> Dict[str, Any]:
     keys = ("name", "enforced", "reason")
     return {
         "changed": False,
@@ -89,7 +90,7 @@ def _answer(states: List[PolicyState]) -> Dict[str, Any]:
         "warnings": [
             f"cannot observe whether {state.name} is enforced: {state.reason}"
             for state in states
-            if state.enforced is None
+            if warn and state.enforced is None
         ],
     }
 
