@@ -1,0 +1,82 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import socket
+
+import aiohttp
+import pytest
+from aiohttp import web
+from prometheus_client import CollectorRegistry, Gauge
+
+from purelb.core.errors import SettingError
+from purelb_agent.runtime.probes import Probes
+
+pytestmark = pytest.mark.real_time
+
+
+@pytest.fixture
+def listening():
+    """A port that something else listens on until it is closed."""
+    with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as taken:
+        yield taken
+
+
+@pytest.fixture
+def port(listening):
+    number = listening.getsockname()[1]
+    listening.close()
+    return number
+
+
+@pytest.fixture
+async def get(port):
+    """GET a path; returns the status and the text."""
+    async with aiohttp.ClientSession() as session:
+
+        async def get(path, host="127.0.0.1"):
+            async with session.get(f"http://{host}:{port}{path}") as response:
+                return response.status, await response.text()
+
+        yield get
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"], ids=["v4", "v6"])
+@pytest.mark.parametrize("is_ready", [True, False])
+async def test_a_program_is_healthy_while_it_is_ready_or_not(get, port, host, is_ready):
+    async with Probes(CollectorRegistry(), port=port, is_ready=lambda: is_ready):
+        assert (await get("/healthz", host))[0] == 200
+        assert (await get("/readyz", host))[0] == (200 if is_ready else 503)
+
+
+async def test_metrics_are_those_of_the_registry(get, port):
+    registry = CollectorRegistry()
+    Gauge("answer", "Of a test.", registry=registry).set(42)
+    async with Probes(registry, port=port, is_ready=lambda: True):
+        assert await get("/metrics") == (
+            200,
+            "# HELP answer Of a test.\n# TYPE answer gauge\nanswer 42.0\n",
+        )
+
+
+async def test_a_program_can_add_routes(get, port):
+    async def handle(_request):
+        return web.Response(text="more")
+
+    routes = {"/more": handle}
+    async with Probes(CollectorRegistry(), port=port, is_ready=lambda: True, routes=routes):
+        assert await get("/more") == (200, "more")
+        assert (await get("/less"))[0] == 404
+
+
+async def test_a_taken_port_is_a_wrong_setting(listening):
+    number = listening.getsockname()[1]
+    probes = Probes(CollectorRegistry(), port=number, is_ready=lambda: True)
+    with pytest.raises(SettingError, match=rf"port {number} .*--metrics-port"):
+        await probes.__aenter__()
+
+
+async def test_the_port_is_free_after_the_end(port):
+    for _turn in range(2):
+        async with Probes(CollectorRegistry(), port=port, is_ready=lambda: True):
+            pass
