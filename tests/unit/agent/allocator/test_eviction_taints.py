@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The task against a server that keeps Nodes as the API server does; the test is the watcher."""
+"""The task and a fake API server that keeps Nodes; the test sends what the watches would."""
 
 from __future__ import annotations
 
@@ -9,19 +9,17 @@ from collections import deque
 from itertools import pairwise
 
 import pytest
-from aiohttp import web
 
 from purelb_agent.allocator import eviction_taints
 from purelb_agent.allocator.eviction_taints import EvictionTainter
-from purelb_agent.kube.client import Kube
+from purelb_agent.kube.client import ApiError
 from purelb_agent.kube.events import Events
-
-pytestmark = pytest.mark.real_time
+from tests.support.agent.fake_api import FakeApi
 
 SPOT = "cloudprovider.azure.microsoft.com/draining"
 OURS = {"key": SPOT, "value": "spot-eviction", "effect": "NoSchedule"}
-# Long enough that no retry comes before what a test does next.
-PAUSE = 0.2
+EVENTS = "/api/v1/namespaces/default/events"
+PAUSE = eviction_taints._PAUSE  # noqa: SLF001 - the first pause before a retry
 
 
 def merged(old, patch):
@@ -37,16 +35,21 @@ def merged(old, patch):
     return new
 
 
-class ApiServer:
+class ApiServer(FakeApi):
+    """Keeps Nodes and events."""
+
     def __init__(self):
-        self.nodes, self.requests, self.news = {}, [], []
-        # Statuses and words for the next patches; without any they are applied.
+        super().__init__()
+        self.nodes, self.news = {}, []
+        # Statuses and messages for the next patches; without any they are applied.
         self.refusals = deque()
-        self.was_asked = asyncio.Event()
         self._version = 0
+        self.answer("POST", EVENTS, self._create_event)
 
     def change(self, name, patch=None):
-        """Change a Node as somebody else does."""
+        """Change a Node as another client does."""
+        if name not in self.nodes:
+            self.answer("PATCH", f"/api/v1/nodes/{name}", self._patch)
         self._version += 1
         stored = self.nodes.get(name, {"metadata": {"name": name, "uid": f"{name}-uid"}})
         changed = merged(stored, patch or {})
@@ -54,67 +57,49 @@ class ApiServer:
         self.nodes[name] = merged(changed, version)
         return self.nodes[name]
 
-    async def patch(self, request):
-        self._note(request)
-        name, body = request.match_info["name"], await request.json()
+    def _patch(self, request):
+        name, body = request.path.rpartition("/")[2], request.body
         if self.refusals:
-            status, message = self.refusals.popleft()
-            return web.json_response({"message": message}, status=status)
+            raise ApiError(*self.refusals.popleft())
         version = body["metadata"]["resourceVersion"]
         if version != self.nodes[name]["metadata"]["resourceVersion"]:
-            return web.json_response({"message": "modified"}, status=409)
-        return web.json_response(self.change(name, body))
+            raise ApiError(409, "modified")
+        return self.change(name, body)
 
-    async def create_event(self, request):
-        self._note(request)
-        self.news.append(await request.json())
-        return web.json_response({})
-
-    def _note(self, request):
-        moment = asyncio.get_running_loop().time()
-        self.requests.append((f"{request.method} {request.path}", moment))
-        self.was_asked.set()
-
-    def asked(self, method):
-        return [what for what, _moment in self.requests if what.startswith(method)]
+    def _create_event(self, request):
+        self.news.append(request.body)
+        return {}
 
     async def until(self, method, count):
-        """Wait for so many requests, and a little for one too many."""
-        while len(self.asked(method)) < count:
-            self.was_asked.clear()
-            await self.was_asked.wait()
-        await asyncio.sleep(0.02)
-        assert len(self.asked(method)) == count, self.requests
+        """Wait for so many requests, and for all that follows without a pause."""
+        async with asyncio.timeout(10 * PAUSE):
+            while len(self.sent(method)) < count:  # noqa: ASYNC110 - the agent sets no event
+                await asyncio.sleep(PAUSE / 100)
+        await asyncio.sleep(PAUSE / 10)
+        assert len(self.sent(method)) == count, self.requests
 
 
 @pytest.fixture
-async def api(serve):
-    server = ApiServer()
-    app = web.Application()
-    app.router.add_patch("/api/v1/nodes/{name}", server.patch)
-    app.router.add_post("/api/v1/namespaces/default/events", server.create_event)
-    server.access = await serve(app)
-    return server
+def api():
+    return ApiServer()
 
 
 @pytest.fixture
-async def start(api, monkeypatch):
+async def start(api):
     """Start the program's task; called again, it is one that was started anew."""
-    monkeypatch.setattr(eviction_taints, "_PAUSE", PAUSE)
     running = []
-    async with Kube(api.access) as kube:
 
-        def begin():
-            events = Events(kube, component="allocator", instance="a-1")
-            task = EvictionTainter(kube, events)
-            running.append(asyncio.create_task(task.run()))
-            running.append(asyncio.create_task(events.run()))
-            return task
+    def begin():
+        events = Events(api, component="allocator", instance="a-1")
+        task = EvictionTainter(api, events)
+        running.append(asyncio.create_task(task.run()))
+        running.append(asyncio.create_task(events.run()))
+        return task
 
-        yield begin
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+    yield begin
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
 
 
 def preempt_event(node="n1", count=1, **about):
@@ -194,9 +179,8 @@ async def test_a_refusal_is_told_once_and_tried_again_with_growing_pauses(api, s
     assert [news["reason"] for news in api.news] == ["NodeDrainingFailed", "NodeDraining"]
     assert api.news[0]["type"] == "Warning"
     assert "you must not" in api.news[0]["message"]
-    times = [moment for what, moment in api.requests if what.startswith("PATCH")]
-    pauses = [later - before for before, later in pairwise(times)]
-    assert all(pause >= PAUSE * f for pause, f in zip(pauses, (1, 2, 4), strict=True))
+    pauses = [later.at - before.at for before, later in pairwise(api.sent("PATCH"))]
+    assert pauses == pytest.approx([PAUSE, 2 * PAUSE, 4 * PAUSE])
 
 
 async def test_a_refusal_of_a_repeated_occurrence_is_told_too(api, start):
@@ -234,10 +218,15 @@ async def test_an_event_that_is_gone_is_acted_upon_no_more(api, start):
     await api.until("PATCH", 1)
 
 
-async def test_every_taint_comes_before_any_news(api, start):
+async def test_no_taint_waits_for_an_event_to_be_written(api, start):
     task = start()
+    api.hang("POST", EVENTS)
     for name in ("n1", "n2", "n3"):
         task.nodes.put(api.change(name))
     task.preemptions.replace([preempt_event(f"n{i}") for i in (1, 2, 3)], asked_at=0.0)
+    await api.until("PATCH", 3)
+    assert [node["spec"]["taints"] for node in api.nodes.values()] == [[OURS]] * 3
+    assert api.news == []
+    api.resume("POST", EVENTS)
     await api.until("POST", 3)
-    assert [what.split()[0] for what, _moment in api.requests] == ["PATCH"] * 3 + ["POST"] * 3
+    assert [news["involvedObject"]["name"] for news in api.news] == ["n1", "n2", "n3"]
