@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The lab with PureLB installed by its playbook, a pool, a web server, and helpers to watch them.
+"""Fixtures of all integration tests: the lab with PureLB, a pool and a web server; Services.
 
-`cluster` is installed once for all tests. Each test gets Services of its own, which are deleted
-after it, and begins only when every agent is ready.
+`cluster` is installed once for all tests. A test of the cluster starts when every agent is ready;
+its Services are deleted afterwards.
 """
 
 from __future__ import annotations
@@ -17,12 +17,8 @@ from typing import Any
 import pytest
 
 from labkit.lab import Lab
-from tests.support import ROOT
-from tests.support.lab import restarts, scheduling
+from tests.support.lab import installation, restarts, scheduling
 from tests.support.lab.cluster_queries import (
-    IMAGE,
-    VIPS_V4,
-    VIPS_V6,
     Logs,
     addresses_of,
     agents_ready,
@@ -30,14 +26,9 @@ from tests.support.lab.cluster_queries import (
     eventually,
     holder,
     reset_lock_transitions,
-    run_ansible,
 )
 
 scheduling.choose_lab()
-
-ARCHIVE = ROOT / ".cache/image.tar"
-# The demo's web server says which pod answered.
-SERVER = (ROOT / "demo/server.py").read_text()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -54,13 +45,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def figure(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
-    """Note something that was measured, to be shown with the outcome of the test."""
+    """Record a measured figure, which is printed with the test's outcome."""
     return partial(record_property, scheduling.FIGURE)
-
-
-def run_playbook(lab: Lab, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    """Run ansible-playbook on the lab with the collection under test."""
-    return run_ansible(*arguments, check=check, KUBECONFIG=str(lab.kubeconfig))
 
 
 @pytest.fixture(scope="session")
@@ -71,111 +57,33 @@ def lab() -> Lab:
 @pytest.fixture(scope="session")
 def playbook(lab: Lab) -> Callable[..., subprocess.CompletedProcess[str]]:
     def run(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        return run_playbook(lab, *arguments, check=check)
+        return installation.run_playbook(lab, *arguments, check=check)
 
     return run
 
 
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_WEB = "/apis/apps/v1/namespaces/default/deployments/web"
-
-
-def _web(name: str) -> dict[str, Any]:
-    apart = {
-        "labelSelector": {"matchLabels": {"app": name}},
-        "topologyKey": "kubernetes.io/hostname",
-    }
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {
-            "replicas": 3,
-            "selector": {"matchLabels": {"app": name}},
-            "template": {
-                "metadata": {"labels": {"app": name}},
-                "spec": {
-                    "terminationGracePeriodSeconds": 0,
-                    # One on each node, also after a node was away: a test may ask for any of them.
-                    "affinity": {"podAntiAffinity": {_REQUIRED: [apart]}},
-                    "containers": [
-                        {
-                            "name": name,
-                            "image": IMAGE,
-                            "imagePullPolicy": "Never",
-                            "command": ["/opt/purelb/bin/python3", "-c", SERVER],
-                            # It answers while agents of the node are busy.
-                            "resources": {"requests": {"cpu": "50m"}},
-                            "readinessProbe": {"tcpSocket": {"port": 8080}, "periodSeconds": 1},
-                        }
-                    ],
-                },
-            },
-        },
-    }
-
-
 @pytest.fixture(scope="session")
 def cluster(lab: Lab) -> Lab:
-    """The lab with PureLB, a ServiceGroup and a web server that says which pod answers."""
-    _provide(lab)
+    """The lab with PureLB, a ServiceGroup and a web server that answers with its pod's name."""
+    installation.install(lab)
     return lab
 
 
 @pytest.fixture(scope="session")
-def provide(lab: Lab) -> Callable[..., None]:
-    """Installs again what `cluster` promises, also with another name of the image."""
-    return partial(_provide, lab)
+def install_purelb(lab: Lab) -> Callable[..., None]:
+    """Install PureLB, the ServiceGroup and the web server again; takes the name of an image."""
+    return partial(installation.install, lab)
 
 
 @pytest.fixture(scope="module")
 def lab_without_purelb(lab: Lab) -> Iterator[Lab]:
     """The lab with the image and the web server, but without PureLB, for the tests of one file."""
-    lab.load_image(ARCHIVE)
-    _remove(lab)
-    _provide_web(lab)
+    lab.load_image(installation.ARCHIVE)
+    installation.remove(lab)
+    installation.install_web_server(lab)
     yield lab
-    _remove(lab)
-    _provide(lab)
-
-
-def _remove(lab: Lab) -> None:
-    gone = ("purelb_install_state=absent", "purelb_install_remove_crds=true")
-    run_playbook(lab, "purelb.purelb.install", *(part for one in gone for part in ("-e", one)))
-
-
-def _provide(lab: Lab, image: str = IMAGE) -> None:
-    lab.load_image(ARCHIVE)
-    run_playbook(lab, "purelb.purelb.install", "-e", f"purelb_install_image={image}")
-    lab.api.apply(
-        {
-            "apiVersion": "purelb.io/v2",
-            "kind": "ServiceGroup",
-            "metadata": {"name": "default", "namespace": "purelb-system"},
-            "spec": {
-                "local": {
-                    "v4pool": {"pool": VIPS_V4, "subnet": "172.28.1.0/24"},
-                    "v6pool": {"pool": VIPS_V6, "subnet": "fd28:0:0:1::/64"},
-                }
-            },
-        }
-    )
-    _provide_web(lab)
-
-
-def _provide_web(lab: Lab) -> None:
-    lab.api.apply(_web("web"))
-    wait_for_web(lab)
-
-
-def wait_for_web(lab: Lab) -> None:
-    """Wait until all of the web server is ready."""
-    lab.api.wait(
-        _WEB,
-        lambda d: d["status"].get("readyReplicas") == d["spec"]["replicas"],
-        what="web server",
-        seconds=60,
-    )
+    installation.remove(lab)
+    installation.install(lab)
 
 
 @pytest.fixture(scope="session")
@@ -187,7 +95,7 @@ def logs(cluster: Lab) -> Iterator[Logs]:
 
 @pytest.fixture(autouse=True)
 def _no_unexpected_errors(request: pytest.FixtureRequest) -> Iterator[None]:
-    """No test of the cluster makes a program of ours fail, unless it says with which words."""
+    """Fail a test during which our programs logged errors, except those of `expects_errors`."""
     if "cluster" not in request.fixturenames:
         yield
         return
@@ -202,13 +110,13 @@ def _no_unexpected_errors(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _healthy_cluster(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Each test of the cluster begins, and leaves the lab, without a fault."""
+    """Start each test of the cluster with ready agents and web server; end faults afterwards."""
     if "cluster" not in request.fixturenames:
         yield
         return
     lab: Lab = request.getfixturevalue("cluster")
     eventually(lambda: agents_ready(lab), "an agent ready on every node", seconds=60)
-    wait_for_web(lab)
+    installation.wait_for_web(lab)
     reset_lock_transitions(lab)
     yield
     for node in lab.nodes:
@@ -222,7 +130,7 @@ _PODS = "/api/v1/namespaces/default/pods"
 
 @pytest.fixture
 def make_service(cluster: Lab) -> Iterator[Callable[..., str]]:
-    """Create a Service for the web server; returns its path. Deleted after the test."""
+    """Creates a Service for the web server, deleted after the test; returns its path."""
     made: list[str] = []
 
     def make(
@@ -258,8 +166,8 @@ def make_service(cluster: Lab) -> Iterator[Callable[..., str]]:
 
 @pytest.fixture
 def holder_by_vip(cluster: Lab, make_service: Callable[..., str]) -> dict[str, str]:
-    """The addresses of three Services, of both families, and the node that has each."""
-    # A cluster takes nodes for dead whose kubelets cannot report, and their pods out of Services.
+    """The holder of each address of three dual-stack Services."""
+    # A node whose kubelet cannot report counts as dead, and its pods are not ready any more.
     paths = [make_service(publishNotReadyAddresses=True) for _number in range(3)]
     vips = [vip for path in paths for vip in addresses_of(cluster, path)]
     return {vip: holder(cluster, vip) for vip in vips}
@@ -267,7 +175,7 @@ def holder_by_vip(cluster: Lab, make_service: Callable[..., str]) -> dict[str, s
 
 @pytest.fixture
 def label_pod_on(cluster: Lab) -> Iterator[Callable[[str], None]]:
-    """Give the label `here` to the web server's pod on one node, and take it from all others."""
+    """Puts the label `here` on the web server's pod on one node and removes it from all others."""
 
     def pods() -> list[dict[str, Any]]:
         return cluster.api.items(
@@ -286,9 +194,9 @@ def label_pod_on(cluster: Lab) -> Iterator[Callable[[str], None]]:
 
 @pytest.fixture
 def control_plane(cluster: Lab, make_service: Callable[..., str]) -> Iterator[None]:
-    """Whatever a test stopped runs again after it, and the cluster has noticed."""
+    """After the test, restarts the control plane and waits until its clients work again."""
     yield
     restarts.restart_control_plane(cluster)
     restarts.restart_clients(cluster)
     restarts.wait_until_noticed(cluster, f"noticed-{next(_numbers)}")
-    wait_for_web(cluster)
+    installation.wait_for_web(cluster)

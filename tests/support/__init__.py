@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Helpers of the tests, by subject; no test is here."""
+"""Helpers of the tests, one package per subject; contains no tests."""
 
 from __future__ import annotations
 

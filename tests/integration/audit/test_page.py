@@ -41,7 +41,7 @@ def show(page, path, **how):
     """Open a page and find that it stands by itself."""
     page.open(path, **how)
     assert page.requests() == [path.as_uri()]
-    assert page.complaints() == []
+    assert page.console_errors() == []
 
 
 def type_words(page, words):
@@ -183,7 +183,7 @@ def test_nothing_but_the_pages_own_style_and_script_runs(small, page, tmp_path):
     page.open(path)
     assert page.value_of("document.title") == "PureLB audit: 1 error"
     assert page.value_of("document.querySelector('.tools').hidden") is False
-    forbidden = "".join(page.complaints())
+    forbidden = "".join(page.console_errors())
     assert "script-src" in forbidden
     assert "default-src 'none'" in forbidden
 

@@ -107,10 +107,10 @@ class Installation:
     """PureLB with the image that the pages speak of, installed again only when it was changed."""
 
     def __init__(
-        self, lab: Lab, provide: Callable[..., None], remove: Callable[[], object]
+        self, lab: Lab, install_purelb: Callable[..., None], remove: Callable[[], object]
     ) -> None:
         """Take what installs and removes it; install it."""
-        self._lab, self._provide, self.remove = lab, provide, remove
+        self._lab, self._install, self.remove = lab, install_purelb, remove
         self._usual: list[tuple[str, int]] = []
         self.ensure()
 
@@ -122,7 +122,7 @@ class Installation:
     def ensure(self) -> None:
         """Install it unless it is as it was, and wait until every node has its agent."""
         if self._seen() != self._usual:
-            self._provide(IMAGE)
+            self._install(IMAGE)
             self._usual = self._seen()
         eventually(lambda: agents_ready(self._lab), "an agent ready on every node", seconds=60)
 
@@ -131,13 +131,15 @@ class Installation:
 def installation(
     cluster: Lab,
     image: None,
-    provide: Callable[..., None],
+    install_purelb: Callable[..., None],
     playbook: Callable[..., object],
 ) -> Iterator[Installation]:
     """What the pages change; other tests find theirs as it was."""
     gone = "purelb_install_state=absent purelb_install_remove_crds=true"
-    yield Installation(cluster, provide, partial(playbook, "purelb.purelb.install", "-e", gone))
-    provide()
+    yield Installation(
+        cluster, install_purelb, partial(playbook, "purelb.purelb.install", "-e", gone)
+    )
+    install_purelb()
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,8 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Objects that the API server must accept or refuse: the field that it names, and its words.
+"""Objects that the API server must accept or refuse, with the field and words of the refusal.
 
-What one can read as an object is in the table beside this. Here are the limits: one valid object
-with one value put into it.
+`cases.yml` has whole objects. This module adds the limits: valid objects with one changed value.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import yaml
 
 Json = dict[str, Any]
 TABLE = Path(__file__).with_name("cases.yml")
-# As a value: the field is left out.
+# As a value: remove the field.
 ABSENT = object()
 
 V4 = {"pool": "10.0.0.0/28", "subnet": "10.0.0.0/24"}
@@ -31,7 +30,7 @@ CONDITION = {
     "reason": "Because",
     "message": "It is so.",
 }
-# Valid objects by the beginning of the place that is changed in them; the first that fits counts.
+# Valid objects by prefix of the changed field; the first match counts.
 BASES: dict[str, dict[str, Json]] = {
     "ServiceGroup": {
         "spec.netbox": {"spec": {"netbox": {"url": "https://n.example", "tenant": "a"}}},
@@ -69,7 +68,7 @@ BASES: dict[str, dict[str, Json]] = {
 
 @dataclass(frozen=True)
 class Case:
-    """An object, and what the API server must say about it; nothing where it must accept it."""
+    """An object, and field and words of its refusal; both empty if it must be accepted."""
 
     name: str
     kind: str
@@ -80,7 +79,7 @@ class Case:
 
 
 def read_table() -> list[Case]:
-    """The cases of the scenario, but for refusals that only an apply meets: they name no field."""
+    """Return the cases of the table, except refusals without a field, which only apply causes."""
     rows = yaml.safe_load(TABLE.read_text())["cases"]
     return [
         Case(
@@ -97,7 +96,7 @@ def read_table() -> list[Case]:
 
 
 def limit(kind: str, place: str, value: object, words: str, *, field: str = "") -> Case:
-    """A valid object but for this value at this place; `field` is where another one is named."""
+    """Return the case of one invalid value; `field` is the refused field if it is another one."""
     bases = BASES[kind]
     body = deepcopy(next(base for start, base in bases.items() if place.startswith(start)))
     _put(body, place, value)
@@ -136,16 +135,16 @@ def _required(kind: str, *places: str) -> list[Case]:
 
 
 def _conditions(kind: str) -> list[Case]:
-    one = "status.conditions[0]"
+    first = "status.conditions[0]"
     fields = ("type", "status", "lastTransitionTime", "reason", "message")
     return [
-        *_required(kind, *(f"{one}.{name}" for name in fields)),
+        *_required(kind, *(f"{first}.{name}" for name in fields)),
         limit(kind, "status.conditions[1]", CONDITION, "Duplicate value"),
-        limit(kind, f"{one}.status", "Perhaps", "Unsupported value"),
-        *_numbers(kind, f"{one}.observedGeneration", 0),
-        *_texts(kind, f"{one}.type", 316, shortest=0),
-        *_texts(kind, f"{one}.reason", 1024, shortest=0),
-        *_texts(kind, f"{one}.message", 32768, shortest=0),
+        limit(kind, f"{first}.status", "Perhaps", "Unsupported value"),
+        *_numbers(kind, f"{first}.observedGeneration", 0),
+        *_texts(kind, f"{first}.type", 316, shortest=0),
+        *_texts(kind, f"{first}.reason", 1024, shortest=0),
+        *_texts(kind, f"{first}.message", 32768, shortest=0),
     ]
 
 
@@ -154,13 +153,13 @@ def _pools(where: str) -> list[Case]:
     found = []
     for version, entry, longest in ((4, V4, (40, 18)), (6, V6, (100, 50))):
         single, many = f"{where}.v{version}pool", f"{where}.v{version}pools"
-        for one in (single, f"{many}[0]"):
+        for pool in (single, f"{many}[0]"):
             found += [
-                *_required(group, f"{one}.pool", f"{one}.subnet"),
-                *_texts(group, f"{one}.pool", longest[0]),
-                *_texts(group, f"{one}.subnet", longest[1]),
-                *_texts(group, f"{one}.aggregation", 7, shortest=0),
-                limit(group, f"{one}.aggregation", "24", "should match"),
+                *_required(group, f"{pool}.pool", f"{pool}.subnet"),
+                *_texts(group, f"{pool}.pool", longest[0]),
+                *_texts(group, f"{pool}.subnet", longest[1]),
+                *_texts(group, f"{pool}.aggregation", 7, shortest=0),
+                limit(group, f"{pool}.aggregation", "24", "should match"),
             ]
         found += [
             limit(group, many, [], "should have at least 1 items"),
@@ -243,5 +242,5 @@ def _node_agents() -> list[Case]:
 
 
 def cases() -> list[Case]:
-    """All of them."""
+    """Return all cases."""
     return [*read_table(), *_service_groups(), *_node_agents()]

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Every rule in the CustomResourceDefinitions: where it holds, and what the API server says.
+"""Reads every rule of the CustomResourceDefinitions: its fields and the API server's words.
 
-Read from the role's files, so that a rule that nobody tests is found. What YAML repeats by an alias
-is one rule with several places.
+The rules are read from the role's files, so a rule without a test is found. YAML aliases repeat a
+rule: it counts as one rule with several places.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.support import ROOT
 
 Json = dict[str, Any]
 FOLDER = ROOT / "roles/purelb_install/files/crds"
-# In the API server's words, by the name in the schema.
+# The API server's words by keyword of the schema.
 _WORDS = {
     "pattern": "should match '{}'",
     "enum": "Unsupported value",
@@ -36,7 +36,7 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule; in its places [*] stands for any element and {} for any key."""
+    """A rule and its fields, in which [*] stands for any element and {} for any key."""
 
     kind: str
     version: str
@@ -44,7 +44,7 @@ class Rule:
     words: str
 
     def holds_at(self, field: str) -> bool:
-        """Whether this is one of its places, as the API server writes a field."""
+        """Whether the rule applies to a field, in the API server's notation."""
         return any(_pattern(place).fullmatch(field) for place in self.places)
 
     def __str__(self) -> str:
@@ -58,12 +58,12 @@ def _pattern(place: str) -> re.Pattern[str]:
 
 
 def definitions() -> list[Json]:
-    """Both CustomResourceDefinitions."""
+    """Return both CustomResourceDefinitions."""
     return [yaml.safe_load(path.read_text()) for path in sorted(FOLDER.glob("*.yaml"))]
 
 
 def schemas() -> Iterator[tuple[str, str, Json]]:
-    """Kind, version and schema of everything that is served."""
+    """Yield kind, version and schema of every served version."""
     for definition in definitions():
         for version in definition["spec"]["versions"]:
             if version["served"]:
@@ -72,7 +72,7 @@ def schemas() -> Iterator[tuple[str, str, Json]]:
 
 
 def nodes(schema: Json, path: str = "") -> Iterator[tuple[str, Json]]:
-    """Every part of a schema and its place."""
+    """Yield every part of a schema with its path."""
     yield path, schema
     for name, part in schema.get("properties", {}).items():
         yield from nodes(part, f"{path}.{name}".lstrip("."))
@@ -84,7 +84,7 @@ def nodes(schema: Json, path: str = "") -> Iterator[tuple[str, Json]]:
 
 @cache
 def rules() -> tuple[Rule, ...]:
-    """Every rule of every version that is served."""
+    """Return every rule of every served version."""
     found: dict[tuple[str, str, tuple[int, str], str], set[str]] = {}
     for kind, version, schema in schemas():
         for path, part in nodes(schema):
@@ -96,14 +96,14 @@ def rules() -> tuple[Rule, ...]:
 
 
 def _rules_of(part: Json, path: str) -> Iterator[tuple[tuple[int, str], str, str]]:
-    """What makes a rule the same one wherever it stands, where that is, and its words."""
-    one = id(part)
+    """Yield (identity, path, words) of each rule of a part; aliases have the same identity."""
+    identity = id(part)
     for name, words in _WORDS.items():
         if name in part:
-            yield (one, name), path, words.format(part[name])
+            yield (identity, name), path, words.format(part[name])
     for name in part.get("required", ()):
-        yield (one, name), f"{path}.{name}".lstrip("."), "Required value"
+        yield (identity, name), f"{path}.{name}".lstrip("."), "Required value"
     if part.get("x-kubernetes-list-type") in ("set", "map"):
-        yield (one, "unique"), f"{path}[*]", "Duplicate value"
+        yield (identity, "unique"), f"{path}[*]", "Duplicate value"
     for rule in part.get("x-kubernetes-validations", ()):
         yield (id(rule), ""), path + rule.get("fieldPath", ""), rule["message"]

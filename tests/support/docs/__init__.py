@@ -1,3 +1,3 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the pages of the documentation and runs their commands."""
+"""Parses the pages of the documentation and runs their commands."""

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""A reader who follows a page to the letter: each file is written, each command run, in order.
+"""Follows a page of the documentation literally: writes each file, runs each command, in order.
 
-The reader has a copy of the checkout and a home of its own. Where this machine and the lab are not
-what the pages speak of, that is made up for here and nowhere else: by `NAMES`, `SUBNETS`, `SHIMS`
-and `GIVEN`. What is not run at all is in `NOT_RUN`.
+The reader has a copy of the checkout and its own home folder. All differences between the lab and
+the pages are here: `NAMES`, `SUBNETS`, `SHIMS` and `GIVEN`; `NOT_RUN` lists commands that are not
+run.
 """
 
 from __future__ import annotations
@@ -32,35 +32,35 @@ from tests.support.docs.pages import (
 )
 from tests.support.lab.commands import run as run_command
 
-# Commands that cannot run inside a test, each with the one that runs it instead.
+# Commands that cannot run in a test, with the reason.
 NOT_RUN = {
-    "make demo": "brings up the very lab that this test is on; a run of its own",
+    "make demo": "starts the lab that this test uses",
     "make test": "runs this test",
-    "make bench": "brings up the very lab that this test is on; a run of its own",
+    "make bench": "starts the lab that this test uses",
     "make netbox": "builds a NetBox, which takes a gigabyte; its tests are marked real_netbox",
-    "make lab-down": "would end the very lab that this test is on; every run of the tests does it",
+    "make lab-down": "ends the lab that this test uses",
 }
 
-# The lab's nodes have names of their own.
+# Names of nodes in the pages, and in the lab.
 NAMES = {"worker-1": "n1", "worker-2": "n2", "worker-3": "n3"}
-# Hosts of the pages' inventories, as `NAMES` leaves them, and the host of the lab that each one is.
+# Hosts in the pages' inventories, renamed by `NAMES`, and the corresponding hosts of the lab.
 HOSTS = {
     **{name: name for name in NAMES.values()},
     **{f"{name}.example.com": name for name in NAMES.values()},
     "gateway": "client",
 }
-# The pages' pools are in these; each host gets an address in them, counted from the number.
+# The subnets of the pages' pools; each host gets an address in them, counted from the number.
 SUBNETS = {"192.168.1.{}/24": 10, "fd00:1::{:x}/64": 16}
 
 IMAGE = "registry.example.com/purelb:0.1.0"
-# Programs that are not on this machine. Arguments that no page uses are refused.
+# Programs that this machine does not have. Arguments that no page uses are refused.
 SHIMS = {
-    # The lab has one program for all of Kubernetes. It reads KUBECONFIG as ever.
+    # kubectl is part of the lab's Kubernetes binary; it reads KUBECONFIG as usual.
     "kubectl": """
 exec {kubernetes} kubectl "$@"
 """,
-    # There is no registry. An image is built from the Dockerfile that the page names, on the lab's
-    # base images, and pushed to where the nodes look for what they have pulled.
+    # There is no registry: an image is built from the page's Dockerfile on the lab's base images,
+    # and a push loads it into the nodes.
     "podman": """
 archive() {{ echo "{archives}/${{1//[\\/:]/-}}.tar"; }}
 case "$1" in
@@ -80,15 +80,15 @@ esac
 """,
 }
 
-# Files that a page tells the reader to have.
+# Files that a page expects the reader to have.
 GIVEN = {"docs/ipam.md": {"token": "0123456789\n", "ca.crt": "the certificate of an authority\n"}}
 
 
 class Reader:
-    """Somebody at a machine of their own, with a kubeconfig of the lab."""
+    """A reader with a home folder, a copy of the checkout and a kubeconfig of the lab."""
 
     def __init__(self, lab: Lab, folder: Path) -> None:
-        """Make the home and the copy of the checkout."""
+        """Create the home folder, the copy of the checkout and the substitute programs."""
         self.home, self.checkout = folder / "home", folder / "checkout"
         self._bin = folder / "bin"
         for made in (self.home / ".kube", self._bin, folder / "archives"):
@@ -106,7 +106,7 @@ class Reader:
         _reach_hosts(lab, self.checkout / "host_vars")
 
     def follow(self, page: str) -> None:
-        """Do all that a page says; whatever fails names the page and the line."""
+        """Do all steps of a page; a failure names the page and the line."""
         for name, text in GIVEN.get(page, {}).items():
             (self.checkout / name).write_text(text)
         for step in steps(read(page)):
@@ -120,10 +120,10 @@ class Reader:
         where = f"{page}:{step.line}:\n{step.script}\n{done.stdout}"
         assert done.returncode == 0, f"exit code {done.returncode} of {where}"
         missing = [line for line in step.output if not is_shown(_renamed(line), done.stdout)]
-        assert not missing, f"{missing} is not in what was printed by {where}"
+        assert not missing, f"{missing} is missing in the output of {where}"
 
     def run(self, script: str, *, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run a script as bash does for somebody who stops at the first command that fails."""
+        """Run a script in bash; it stops at the first command that fails."""
         done = run_command(
             ["bash", "-euo", "pipefail", "-c", script],
             cwd=self.checkout, env=self._environ(), stderr=subprocess.STDOUT, timeout=300,
@@ -132,7 +132,7 @@ class Reader:
         return done
 
     def _environ(self) -> dict[str, str]:
-        """This process's environment without what tells Ansible and kubectl where things are."""
+        """Return this process's environment without settings of Ansible and kubectl."""
         own = ("ANSIBLE_", "K8S_AUTH_", "KUBECONFIG", "PYTHONPATH")
         kept = {name: text for name, text in os.environ.items() if not name.startswith(own)}
         path = f"{self._bin}:{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -140,7 +140,7 @@ class Reader:
 
 
 def is_left_out(step: Run) -> bool:
-    """Whether nothing of a block is run; a block is run as a whole or not at all."""
+    """Whether a block is not run; a block is run as a whole or not at all."""
     left = [command in NOT_RUN for command in commands(step.script)]
     assert all(left) or not any(left), f"some commands can be run, and some cannot: {step.script}"
     return all(left)
@@ -153,7 +153,7 @@ def _renamed(text: str) -> str:
 
 
 def _copy_checkout(target: Path) -> None:
-    """All files that belong to the checkout, whether they are committed or not."""
+    """Copy all files of the checkout, committed or not."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT, text=True, capture_output=True, check=True,
@@ -165,7 +165,7 @@ def _copy_checkout(target: Path) -> None:
 
 
 def _reach_hosts(lab: Lab, folder: Path) -> None:
-    """Say beside a page's inventory how its hosts are reached: as those of the lab's own."""
+    """Write host_vars that connect the hosts of a page's inventory to those of the lab."""
     groups = json.loads(inventory(lab.at, lab.topology)).values()
     variables = {host: of for group in groups for host, of in group["hosts"].items()}
     folder.mkdir()

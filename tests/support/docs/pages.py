@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the pages of the documentation ask a reader to do, as steps that a test can do.
+"""Parses the pages of the documentation into steps. Reads Markdown, runs nothing.
 
-A fence says what its text is: ```sh are commands, ```yaml is a file, whose name is the comment in
-its first line, and ```text is what the commands right before it print, or else a drawing. There are
-no others, so nothing can look like a command and not be run. Reads Markdown, runs nothing.
+A fence declares the kind of its text: ```sh are commands; ```yaml is a file, with its name in a
+comment on the first line; ```text is the output of the commands right before it, or a drawing. No
+other kinds are allowed, so every command is run.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ PAGES = tuple(
     for path in sorted(ROOT.glob(pattern))
 )
 LANGUAGES = ("sh", "yaml", "text")
-# The programs that a reader is asked to run; their names begin what is a command.
+# The programs in the pages; a line that begins with one of these names is a command.
 PROGRAMS = (
     "ansible", "ansible-doc", "ansible-galaxy", "ansible-playbook", "bench/bench", "curl", "git",
     "kubectl", "lab/lab", "make", "pip", "podman", "promtool",
 )  # fmt: skip
 ANYTHING = "…"
-# From one fence to the next with an empty line between them.
+# Lines from the end of a fence to the next with one empty line between them.
 _RIGHT_AFTER = 2
 
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\S*)$")
@@ -39,7 +39,7 @@ _ASSIGNMENT = re.compile(r"\w+=")
 
 @dataclass(frozen=True)
 class Block:
-    """A fence of a page: where it begins, what it says to be, and its text without indentation."""
+    """A fence of a page: its first line, its kind, and its text without indentation."""
 
     line: int
     language: str
@@ -48,7 +48,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Write:
-    """A file that the reader writes."""
+    """A step: write a file."""
 
     line: int
     name: str
@@ -57,7 +57,7 @@ class Write:
 
 @dataclass(frozen=True)
 class Run:
-    """Commands that the reader runs, and the lines that they print; none if the page shows none."""
+    """A step: run commands. `output` has the lines that the page shows as their output."""
 
     line: int
     script: str
@@ -65,12 +65,12 @@ class Run:
 
 
 def read(page: str) -> str:
-    """The text of a page."""
+    """Return the text of a page."""
     return (ROOT / page).read_text()
 
 
 def blocks(text: str) -> Iterator[Block]:
-    """The fences of a page in order."""
+    """Yield the fences of a page in order."""
     opened: re.Match[str] | None = None
     inside: list[str] = []
     begin = 0
@@ -87,13 +87,13 @@ def blocks(text: str) -> Iterator[Block]:
 
 
 def file_name(block: Block) -> str:
-    """The name of the file that a block is; empty if it says none."""
+    """Return the file name in a block's first line; empty if it has none."""
     named = _FILE_NAME.match(block.text.partition("\n")[0])
     return named[1] if named else ""
 
 
 def steps(text: str) -> Iterator[Write | Run]:
-    """What a reader of a page does, in order."""
+    """Yield the steps of a page in order."""
     waiting: Run | None = None
     for block in blocks(text):
         if block.language == "text" and waiting and block.line - _end(waiting) == _RIGHT_AFTER:
@@ -112,19 +112,19 @@ def steps(text: str) -> Iterator[Write | Run]:
 
 
 def _end(run: Run) -> int:
-    """The line of the fence that ends the commands."""
+    """Return the line of the fence that ends the commands."""
     return run.line + run.script.count("\n") + 1
 
 
 def is_shown(expected: str, output: str) -> bool:
-    """Whether some line of the output is as a page shows it; `…` stands for anything."""
+    """Whether a line of the output matches a line of a page, in which `…` stands for any text."""
     parts = [re.escape(part.strip()) for part in expected.split(ANYTHING)]
     pattern = ".*".join(r"\s+".join(part.split(r"\ ")) for part in parts)
     return re.search(rf"^\s*{pattern}\s*$", output, re.MULTILINE) is not None
 
 
 def commands(script: str) -> Iterator[str]:
-    """The command lines of a script, continued lines joined and comments left out."""
+    """Yield the command lines of a script, continued lines joined, without comments."""
     for line in script.replace("\\\n", " ").splitlines():
         command = " ".join(shlex.split(line, comments=True))
         if command:
@@ -132,7 +132,7 @@ def commands(script: str) -> Iterator[str]:
 
 
 def prose(text: str) -> str:
-    """The page without its fences and comments."""
+    """Return the page without its fences and comments."""
     kept, inside = [], False
     for line in re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL).splitlines():
         if _FENCE.match(line) or (inside and line.strip() == "```"):
@@ -143,21 +143,21 @@ def prose(text: str) -> str:
 
 
 def mentioned(text: str) -> Iterator[str]:
-    """Command lines in the running text: they must be those of a block, so that they are run."""
+    """Yield the command lines in the running text; each must also be in a block, which is run."""
     for code in _INLINE.findall(prose(text)):
         if is_command(code):
             yield " ".join(code.split())
 
 
 def indented(text: str) -> Iterator[str]:
-    """Lines that Markdown shows as a block although there is no fence, and that are commands."""
+    """Yield the commands in indented blocks without a fence."""
     for line in prose(text).splitlines():
         if line.startswith("    ") and is_command(line):
             yield line.strip()
 
 
 def is_command(code: str) -> bool:
-    """Whether this is a program with arguments, as one types them."""
+    """Whether this is a command line: one of PROGRAMS with arguments."""
     words = code.split()
     while words and _ASSIGNMENT.match(words[0]):
         words.pop(0)

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""ServiceAccounts as the role installs them, without programs, and clients that are one of them.
+"""The role's ServiceAccounts, without programs, and API clients that act as one of them.
 
-The manifests are the role's own. Tokens are asked for as the kubelet asks for them: bound to a Pod
-on a node. The Pods exist for that only; nothing of them ever runs.
+The manifests are the role's own. Tokens are requested as by the kubelet: bound to a Pod on a node.
+These Pods exist only for the tokens and never start.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Json = dict[str, Any]
 
 @contextmanager
 def objects_applied(lab: Lab, things: list[Json]) -> Iterator[None]:
-    """Apply objects in this order; afterwards remove those that were not there before."""
+    """Apply objects in this order; afterwards delete those that did not exist before."""
     ours = []
     try:
         for thing in things:
@@ -46,7 +46,7 @@ def objects_applied(lab: Lab, things: list[Json]) -> Iterator[None]:
 
 @contextmanager
 def definitions_installed(lab: Lab) -> Iterator[None]:
-    """ServiceGroup and LBNodeAgent are defined."""
+    """Install the definitions of ServiceGroup and LBNodeAgent, unless they exist."""
     definitions = [yaml.safe_load(path.read_text()) for path in CRDS]
     with objects_applied(lab, definitions):
         for definition in definitions:
@@ -65,7 +65,7 @@ def _is_established(definition: Json | None) -> bool:
 
 
 def _is_served(lab: Lab, path: str) -> bool:
-    """Whether objects can be made: not while the server says that it prepares their storage."""
+    """Whether objects can be created; the server answers 429 while it prepares their storage."""
     try:
         return lab.api.exists(path)
     except ApiError as error:
@@ -77,7 +77,7 @@ def _is_served(lab: Lab, path: str) -> bool:
 def manifests(
     playbook: Callable[..., Any], folder: Path, settings: Mapping[str, Any]
 ) -> dict[str, list[Json]]:
-    """What the role would apply with these settings, by the name of the file."""
+    """Return the objects that the role would apply with these settings, by file name."""
     variables = {"purelb_install_manifests_dir": str(folder), **settings}
     playbook("purelb.purelb.install", "-e", json.dumps(variables))
     return {p.stem: list(yaml.safe_load_all(p.read_text())) for p in folder.glob("*.yaml")}
@@ -85,7 +85,7 @@ def manifests(
 
 @contextmanager
 def pod(lab: Lab, namespace: str, *, account: str, node: str, name: str) -> Iterator[Json]:
-    """A Pod that is on a node and never starts."""
+    """Create a Pod on a node that never starts; delete it afterwards."""
     body = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -108,7 +108,7 @@ def pod(lab: Lab, namespace: str, *, account: str, node: str, name: str) -> Iter
 
 
 def client(lab: Lab, namespace: str, account: str, bound_to: Json | None = None) -> Api:
-    """A client with a token of this ServiceAccount, bound to a Pod or to nothing."""
+    """Return a client with a token of this ServiceAccount, bound to a Pod or unbound."""
     spec: Json = {"expirationSeconds": 600}
     if bound_to is not None:
         meta = bound_to["metadata"]

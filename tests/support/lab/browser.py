@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""A page in a real browser: headless Chromium, told what to do through its debugging pipe.
+"""A page in a real browser: headless Chromium, controlled through its debugging pipe.
 
-It has no network but the loopback of an empty namespace, so a page that needs one does not work.
+It runs in an empty network namespace, so a page that loads anything over the network fails.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 _FLAGS = (
     "--headless",
-    "--no-sandbox",  # the tests are root, for whom there is none
+    "--no-sandbox",  # Chromium has no sandbox for root, as which the tests run
     "--disable-gpu",
     "--hide-scrollbars",
     "--no-first-run",
@@ -41,7 +41,7 @@ class Page:
             self._call(f"{domain}.enable")
 
     def open(self, path: Path, *, width: int = 1200, dark: bool = False) -> None:
-        """Load a file as a window of this width would show it; below 500 it is a phone's."""
+        """Load a file in a window of this width; below 500 as on a phone."""
         self._events.clear()
         self._call(
             "Emulation.setDeviceMetricsOverride",
@@ -54,31 +54,31 @@ class Page:
             self._read()
 
     def value_of(self, script: str) -> Any:
-        """What an expression is in the page."""
+        """Return the value of a JavaScript expression in the page."""
         answer = self._call("Runtime.evaluate", expression=script, returnByValue=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
     def screenshot(self, path: Path) -> None:
-        """Write the whole page, also what is below the window's end."""
+        """Write a screenshot of the whole page, also below the window's end."""
         answer = self._call("Page.captureScreenshot", captureBeyondViewport=True)
         path.write_bytes(base64.b64decode(answer["data"]))
 
     def pages_in_print(self) -> int:
-        """How many sheets of paper it takes."""
+        """Return the number of pages when printed."""
         pdf = base64.b64decode(self._call("Page.printToPDF")["data"])
         return pdf.count(b"/Type /Page\n")
 
     def requests(self) -> list[str]:
-        """Everything that the page has asked for since it was opened, itself first."""
+        """Return the URLs requested since the page was opened, the page itself first."""
         return [
             event["params"]["request"]["url"]
             for event in self._events
             if event["method"] == "Network.requestWillBeSent"
         ]
 
-    def complaints(self) -> list[str]:
-        """What the browser's console says: errors, and what the page's policy forbade."""
+    def console_errors(self) -> list[str]:
+        """Return the console's messages: errors and violations of the page's policy."""
         return [
             json.dumps(event["params"])
             for event in self._events
@@ -108,12 +108,12 @@ class Page:
 
 @contextmanager
 def browser(profile: Path) -> Iterator[Page]:
-    """A browser with one empty page, which ends with the block."""
+    """Start a browser with one empty page; end it afterwards."""
     commands, to_browser = os.pipe()
     from_browser, answers = os.pipe()
-    # The browser takes its pipe at the numbers 3 and 4, and nowhere else.
+    # The browser expects its pipe at file descriptors 3 and 4.
     script = f'exec "$@" 3<&{commands} 4>&{answers}'
-    # In a namespace of processes, too: its many children end when it does.
+    # The PID namespace ends the browser's children with it.
     inside = ["unshare", "--net", "--pid", "--mount-proc", "--fork", "--kill-child"]
     argv = [*inside, "chromium", *_FLAGS, f"--user-data-dir={profile}"]
     with (profile.parent / "browser.log").open("wb") as log:

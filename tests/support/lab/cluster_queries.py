@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""What tests ask the lab again and again: who holds an address, what was on the wire."""
+"""Queries to the cluster that many tests use: holders of addresses, frames, logs, metrics."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ VIPS_V4, VIPS_V6 = "172.28.1.220-172.28.1.250", "fd28:0:0:1::220-fd28:0:0:1::2ff
 AGENTS = "/api/v1/namespaces/purelb-system/pods"
 DAEMON_SET = "/apis/apps/v1/namespaces/purelb-system/daemonsets/lbnodeagent"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/purelb-system/leases"
-# The contract's worst cases, in seconds.
+# The contract's worst cases for a takeover, in seconds.
 GRACEFUL, CRASH = 10.0, 20.0
-# An exception that nobody handled, and what the programs themselves call an error.
+# Signs of an unhandled exception or of a logged error.
 _ERRORS = ("taskFailed", "Traceback", "level=error", '"level": "error"', "Fatal Python error")
 T = TypeVar("T")
 
 
-def eventually(look: Callable[[], T], what: str, *, seconds: float = 15.0) -> T:
-    """What `look` answers as soon as that is true."""
+def eventually(condition: Callable[[], T], what: str, *, seconds: float = 15.0) -> T:
+    """Poll a condition until it is true; return its value. Fails with `what` after `seconds`."""
     deadline = time.monotonic() + seconds
     while True:
-        seen = look()
+        seen = condition()
         if seen:
             return seen
         assert time.monotonic() < deadline, f"no {what} within {seconds:g} s, but {seen!r}"
@@ -51,7 +51,7 @@ def eventually(look: Callable[[], T], what: str, *, seconds: float = 15.0) -> T:
 
 
 def reset_lock_transitions(lab: Lab) -> None:
-    """Forget how often the allocators' lock changed hands: tests let it seem to flap."""
+    """Reset the lock's count of transitions, as tests change the leader often (flapping)."""
     lab.api.merge_patch(f"{LEASES}/purelb-allocator", {"spec": {"leaseTransitions": 0}})
 
 
@@ -63,7 +63,7 @@ def agents_ready(lab: Lab) -> bool:
 
 
 def agent_pod(lab: Lab, node: str) -> dict[str, Any]:
-    """The agent's pod on a node."""
+    """Return the agent's pod on a node."""
     pods = lab.api.items(
         AGENTS, labelSelector="component=lbnodeagent", fieldSelector=f"spec.nodeName={node}"
     )
@@ -72,24 +72,24 @@ def agent_pod(lab: Lab, node: str) -> dict[str, Any]:
 
 
 def delete_agent(lab: Lab, node: str) -> None:
-    """Delete the agent's pod on a node, with its grace."""
+    """Delete the agent's pod on a node, with its grace period."""
     lab.api.delete(f"{AGENTS}/{agent_pod(lab, node)['metadata']['name']}")
 
 
 def allocator_pods(lab: Lab) -> list[dict[str, Any]]:
-    """The allocator's pods, those on their way out, too."""
+    """Return the allocator's pods, including terminating ones."""
     return lab.api.items(AGENTS, labelSelector="component=allocator")
 
 
 def leader(lab: Lab) -> dict[str, Any]:
-    """The pod of the allocator that leads; nothing while none does."""
+    """Return the pod of the leading allocator; empty if none leads."""
     holder = lab.api.get(f"{LEASES}/purelb-allocator")["spec"].get("holderIdentity") or ""
     name = holder.partition("_")[0]
     return next((p for p in allocator_pods(lab) if p["metadata"]["name"] == name), {})
 
 
 def allocator_metric(lab: Lab, series: str) -> float | None:
-    """The value of one series of whichever allocator has it."""
+    """Return the value of a series from the first allocator that has it; None if none has."""
     for pod in allocator_pods(lab):
         url = f"http://{pod['status'].get('podIP')}:7472/metrics"
         text = lab.run_in(pod["spec"]["nodeName"], ["curl", "-sS", url], check=False).stdout
@@ -100,13 +100,13 @@ def allocator_metric(lab: Lab, series: str) -> float | None:
 
 
 def ingress(service: dict[str, Any]) -> list[str]:
-    """Addresses in a Service's status."""
+    """Return the addresses in a Service's status."""
     entries = service["status"].get("loadBalancer", {}).get("ingress") or []
     return [entry["ip"] for entry in entries]
 
 
 def addresses_of(lab: Lab, path: str, count: int = 2) -> list[str]:
-    """A Service's addresses as soon as it has so many and each is on exactly one node."""
+    """Wait until a Service has `count` addresses and each is on exactly one node; return them."""
     service = lab.api.wait(
         path, lambda s: len(ingress(s)) == count, what=f"Service with {count} addresses"
     )
@@ -116,7 +116,7 @@ def addresses_of(lab: Lab, path: str, count: int = 2) -> list[str]:
 
 
 def holder(lab: Lab, vip: str, *, seconds: float = 15.0) -> str:
-    """The one node that has the address."""
+    """Wait until exactly one node has the address; return the node."""
 
     def only() -> set[str]:
         holders = lab.holders(vip)
@@ -126,20 +126,20 @@ def holder(lab: Lab, vip: str, *, seconds: float = 15.0) -> str:
 
 
 def address_info(lab: Lab, node: str, vip: str) -> dict[str, Any]:
-    """What the kernel says of an address on a node; nothing while it is not there."""
+    """Return the kernel's data of an address on a node; empty if the node does not have it."""
     infos = (info for link in lab.addresses(node) for info in link["addr_info"])
     return next((info for info in infos if info.get("local") == vip), {})
 
 
 def answers(lab: Lab, address: str) -> bool:
-    """Whether the client gets anything from an address."""
+    """Whether the client gets an HTTP answer from an address."""
     host = f"[{address}]" if ":" in address else address
     curl = ["curl", "-s", "-o", "/dev/null", "--max-time", "1", f"http://{host}/"]
     return lab.run_in("client", curl, check=False).returncode == 0
 
 
 def fetch(lab: Lab, address: str, *, path: str = "/", port: int = 80) -> str:
-    """What the client gets from an address."""
+    """Return the body that the client gets from an address."""
     host = f"[{address}]" if ":" in address else address
     url = f"http://{host}:{port}{path}"
     done = lab.run_in("client", ["curl", "-sS", "--fail", "--max-time", "3", url], check=False)
@@ -148,14 +148,14 @@ def fetch(lab: Lab, address: str, *, path: str = "/", port: int = 80) -> str:
 
 
 class Logs:
-    """What PureLB's containers write; the files stay open, as they are deleted with their pods."""
+    """The logs of PureLB's containers. Files stay open, as kubelets delete them with their pods."""
 
     def __init__(self, lab: Lab) -> None:
         self._lab = lab
         self._files: dict[Path, TextIO] = {}
 
     def news(self) -> list[str]:
-        """Lines since the last call, of containers that have ended, too, with where they are."""
+        """Return the lines since the last call, with their file, also of ended containers."""
         for path in sorted(self._lab.at.run.glob("*/pods/purelb-system_*/*/*.log")):
             if path not in self._files:
                 self._files[path] = path.open(errors="replace")
@@ -172,7 +172,7 @@ class Logs:
 
 
 def error_lines(lines: Iterable[str], *expected: str) -> list[str]:
-    """Lines that tell of an error, except those with an expected word."""
+    """Return the lines with an error, except those with an expected word."""
     return [
         line
         for line in lines
@@ -181,7 +181,7 @@ def error_lines(lines: Iterable[str], *expected: str) -> list[str]:
 
 
 class Wire:
-    """Frames that arrive at a host of the lab, read by scapy."""
+    """The frames that arrive at a host of the lab, parsed by scapy."""
 
     def __init__(self, lab: Lab, host: str = "client") -> None:
         every_protocol = socket.htons(0x0003)
@@ -191,7 +191,7 @@ class Wire:
         self._seen: list[tuple[float, Packet]] = []
 
     def frames(self) -> list[tuple[float, Packet]]:
-        """All frames until now, each with the time (wall clock) at which it was read."""
+        """Return all frames so far, each with the wall clock time at which it was read."""
         self._socket.settimeout(0.01)
         while True:
             try:
@@ -205,7 +205,7 @@ class Wire:
 
 
 def metric(text: str, name: str) -> float:
-    """Sum of a metric's series."""
+    """Return the sum of a metric's series."""
     rows = [line for line in text.splitlines() if line.startswith((f"{name} ", f"{name}{{"))]
     assert rows, f"no {name}"
     return sum(float(row.rpartition(" ")[2]) for row in rows)
@@ -214,7 +214,7 @@ def metric(text: str, name: str) -> float:
 def run_ansible(
     *arguments: str, check: bool = True, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run ansible-playbook with the collection under test, and these in its environment."""
+    """Run ansible-playbook with the collection under test and these environment variables."""
     playbook = str(Path(sys.executable).with_name("ansible-playbook"))
     environ = {**os.environ, "ANSIBLE_NOCOLOR": "1", **variables}
     done = commands.run([playbook, *arguments], cwd=ROOT, env=environ, timeout=300)

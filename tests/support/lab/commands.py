@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that end with the test that runs them, and with them all that they have started.
+"""Runs commands that end with the test, together with all their descendants.
 
-Ansible's workers have sessions of their own, and wait for ever for a playbook that was killed.
+Ansible's workers have sessions of their own, and wait forever for a playbook that was killed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from labkit.host.processes import descendants
 def start(
     argv: Sequence[str], *, cwd: Path, env: dict[str, str], stderr: int = subprocess.PIPE
 ) -> subprocess.Popen[str]:
-    """Start a command that is told to end when this process is killed."""
+    """Start a command that gets SIGTERM when this process ends."""
     return subprocess.Popen(
         ["setpriv", "--pdeathsig", "TERM", "--", *argv],
         cwd=cwd, env=env, text=True,
@@ -29,7 +29,7 @@ def start(
 
 
 def end(process: subprocess.Popen[str]) -> None:
-    """Kill a command with all that it has started."""
+    """Kill a command and its descendants."""
     for pid in (process.pid, *descendants([process.pid])):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -43,7 +43,7 @@ def run(
     stderr: int = subprocess.PIPE,
     timeout: float | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end; whatever interrupts this leaves nothing of it."""
+    """Run a command to its end; kill it with its descendants on timeout or interruption."""
     with start(argv, cwd=cwd, env=env, stderr=stderr) as process:
         try:
             out, errors = process.communicate(timeout=timeout)

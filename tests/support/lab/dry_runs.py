@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Requests of one ServiceAccount as dry runs, and what they are about."""
+"""Dry-run requests as one ServiceAccount, and the objects that they write."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GROUPS = f"/apis/purelb.io/v2/namespaces/{NAMESPACE}/servicegroups"
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 MERGE = "application/merge-patch+json"
 V4, V6 = names.ANNOUNCING_ANNOTATIONS[4], names.ANNOUNCING_ANNOTATIONS[6]
-# What the Service has when a node agent changes it. `gone` is no node.
+# The Service's annotations before a node agent changes them. `gone` is not a node.
 ENTRIES = {
     V4: "gone,eth0,192.0.2.2 n1,eth0,192.0.2.1 n2,eth0,192.0.2.2",
     V6: "gone,eth0,2001:db8::2 n1,eth0,2001:db8::1 n2,eth0,2001:db8::2",
@@ -38,14 +38,14 @@ POOL = {"pool": "192.0.2.0/28", "subnet": "192.0.2.0/24"}
 
 
 class Account:
-    """One of the ServiceAccounts; every request is a dry run."""
+    """A client that acts as a ServiceAccount; every request is a dry run."""
 
     def __init__(self, api):
         self._api = api
 
     def send(self, method, path, body=None):
         if method == "PUT":
-            # As somebody who has read it.
+            # With the current version, as after a read.
             meta = {**body["metadata"], "resourceVersion": self._version(path)}
             body = {**body, "metadata": meta}
         kind = MERGE if method == "PATCH" else ""
@@ -62,7 +62,7 @@ class Account:
 
 
 def lease(pod, node="n1", **changes):
-    """The Lease as the agent in that Pod writes it."""
+    """Return the Lease that the agent in this Pod writes."""
     record = Lease(
         node=node,
         subnets=(ip_network("192.0.2.0/24"), ip_network("2001:db8::/64")),
@@ -98,7 +98,7 @@ def _denied_by(policy):
 
 
 def assert_refused(words, policy, account, *request):
-    """The request is refused by this policy, and by no more than it, with these words."""
+    """Assert that this policy refuses the request, with these words."""
     with pytest.raises(ApiError) as refusal:
         account.send(*request)
     assert refusal.value.status == 403

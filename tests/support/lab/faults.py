@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of faults share: many addresses at once, agents set up in another way, their news."""
+"""Helpers of fault tests: holders of many addresses, agents with changed pods, events, metrics."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Json = dict[str, Any]
 
 
 def holders_of(lab: Lab, *vips: str) -> dict[str, set[str]]:
-    """The nodes that have each of these addresses, by one look at each node."""
+    """Return the nodes that have each of these addresses; reads each node once."""
     on = {node: _local(lab.addresses(node)) for node in lab.nodes}
     return {vip: {node for node in on if vip in on[node]} for vip in vips}
 
@@ -37,13 +37,13 @@ def _local(links: list[Json]) -> set[str]:
 
 
 def serve_addresses(lab: Lab, make_service: Callable[..., str], **how: Any) -> list[str]:
-    """The addresses of four dual-stack Services, each on one node."""
+    """Create four dual-stack Services; return their addresses when each is on one node."""
     paths = [make_service(**how) for _number in range(4)]
     return [vip for path in paths for vip in addresses_of(lab, path)]
 
 
 def node_with_both_families(lab: Lab, vips: list[str]) -> tuple[str, list[str]]:
-    """A node that has some of these addresses, of both families, and which."""
+    """Return a node that has some of these addresses in both families, and those addresses."""
     where = holders_of(lab, *vips)
     for node in lab.nodes:
         own = [vip for vip in vips if where[vip] == {node}]
@@ -53,16 +53,16 @@ def node_with_both_families(lab: Lab, vips: list[str]) -> tuple[str, list[str]]:
 
 
 def wait_until_moved(lab: Lab, node: str, own: list[str], *, seconds: float) -> None:
-    """Wait until each of these addresses is on another node, and on none but that."""
+    """Wait until each of these addresses is on exactly one other node."""
     eventually(
         lambda: all(len(on) == 1 and node not in on for on in holders_of(lab, *own).values()),
-        f"other nodes for what {node} had",
+        f"takeover of the addresses of {node}",
         seconds=seconds,
     )
 
 
 def wait_until_returned(lab: Lab, node: str, own: list[str], *, seconds: float) -> None:
-    """Wait until each of these addresses is on this node, and nowhere else."""
+    """Wait until each of these addresses is on this node only."""
     eventually(
         lambda: all(on == {node} for on in holders_of(lab, *own).values()),
         f"return of {', '.join(own)} to {node}",
@@ -71,30 +71,30 @@ def wait_until_returned(lab: Lab, node: str, own: list[str], *, seconds: float) 
 
 
 def longest_of(seconds: Callable[[str], float], vips: Iterable[str]) -> float:
-    """The most that is true of any of these addresses."""
+    """Return the maximum of `seconds` over these addresses."""
     return max(seconds(vip) for vip in vips)
 
 
 def metric_of(lab: Lab, node: str, name: str) -> float:
-    """The value of an agent's metric."""
+    """Return the value of an agent's metric."""
     return metric(fetch(lab, lab.nodes[node].v4, path="/metrics", port=7472), name)
 
 
 def events_of(lab: Lab, uid: str, reason: str) -> list[Json]:
-    """The events of one kind about an object."""
+    """Return the events with this reason about an object."""
     about = f"involvedObject.uid={uid},reason={reason}"
     return lab.api.items(EVENTS, fieldSelector=about)
 
 
 def is_ready(pod: Json) -> bool:
-    """Whether all of a pod runs and is to stay."""
+    """Whether all containers of a pod are ready and it is not terminating."""
     statuses = pod["status"].get("containerStatuses", ())
     is_leaving = "deletionTimestamp" in pod["metadata"]
     return bool(statuses) and not is_leaving and all(status["ready"] for status in statuses)
 
 
 def agents_replaced(lab: Lab) -> bool:
-    """Whether all agents are ready and no earlier one is still on its way out."""
+    """Whether all agents are ready and no earlier one is still terminating."""
     pods = lab.api.items(AGENTS, labelSelector="component=lbnodeagent")
     return len(pods) == len(lab.nodes) and all(map(is_ready, pods)) and agents_ready(lab)
 
@@ -108,7 +108,7 @@ def replace_agents(lab: Lab, *nodes: str) -> None:
 
 @contextmanager
 def agents_with(lab: Lab, *nodes: str, change: Callable[[Json], None]) -> Iterator[None]:
-    """Run the agents of these nodes with a changed pod template; the other agents go on running."""
+    """Run the agents of these nodes with a changed pod template; other agents keep running."""
     spec = lab.api.get(DAEMON_SET)["spec"]
     template = copy.deepcopy(spec["template"]["spec"])
     change(template)
@@ -128,7 +128,7 @@ def agents_with(lab: Lab, *nodes: str, change: Callable[[Json], None]) -> Iterat
 def set_variable(template: Json, name: str, value: str) -> None:
     """Set a variable of the agent's environment in a pod template."""
     (container,) = template["containers"]
-    others = [one for one in container["env"] if one["name"] != name]
+    others = [variable for variable in container["env"] if variable["name"] != name]
     container["env"] = [*others, {"name": name, "value": value}]
 
 

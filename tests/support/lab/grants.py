@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Ranges of either family, and what Services of a group and the group itself come to show."""
+"""Helpers of allocation tests: pools of either family, waiting for addresses and events."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from tests.support.lab.cluster_queries import eventually, ingress
 GROUPS = "/apis/purelb.io/v2/namespaces/purelb-system/servicegroups"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/purelb-system/leases"
 EVENTS = "/api/v1/namespaces/{}/events"
-# By family: the policy's field, the text before a host's number, and the subnet of the nodes.
+# By family: its name, the address without the host's number, and the subnet of the nodes.
 V4 = ("IPv4", "172.28.1.", "172.28.1.0/24")
 V6 = ("IPv6", "fd28:0:0:1::", "fd28:0:0:1::/64")
 FAMILIES = [pytest.param(V4, id="v4"), pytest.param(V6, id="v6")]
 
 
 def pool_entry(family, first, last):
-    """A pool's entry: hosts first to last, as decimal digits in IPv6, too."""
+    """Return a pool of hosts first to last; the numbers are decimal digits in IPv6, too."""
     _name, start, subnet = family
     return {"pool": f"{start}{first}-{start}{last}", "subnet": subnet}
 
 
 def unreachable_pool(family, number, first, last):
-    """An entry in a subnet that no node has."""
+    """Return a pool in a subnet of no node."""
     start = f"10.9.{number}." if family is V4 else f"fd99:{number}::"
     subnet = f"{start}0/24" if family is V4 else f"{start}/64"
     return {"pool": f"{start}{first}-{start}{last}", "subnet": subnet}
@@ -40,7 +40,7 @@ def wait_for_addresses(cluster, path, *addresses):
 
 
 def wait_for_event(cluster, path_or_name, reason, words):
-    """Wait for an event about an object whose message has these words."""
+    """Wait for an event about an object with these words in its message; return the message."""
     name = path_or_name.rpartition("/")[2]
     namespace = "default" if "/services/" in path_or_name else "purelb-system"
 

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster's own components after an outage: started anew, and proof that each has noticed.
+"""Restarts the cluster's own components after an outage, and waits until they work again.
 
-A component that cannot reach the API asks again ever more rarely, in the end once a minute. Tests
-are about PureLB's programs, which are left alone here; the cluster's own need not be waited for.
+A component that cannot reach the API retries with a backoff of up to a minute. A restart saves that
+time. PureLB's programs, which the tests are about, are never restarted here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Json = dict[str, Any]
 
 
 def restart_control_plane(lab: Lab) -> None:
-    """Start what a test stopped, and wait for the API."""
+    """Start the stopped components of the control plane, and wait for the API."""
     for name in _STORE:
         if not daemons.find(lab.at, lab.hosts["control"], name).process.is_alive:
             lab.start("control", name)
@@ -31,7 +31,7 @@ def restart_control_plane(lab: Lab) -> None:
 
 
 def restart_clients(lab: Lab) -> None:
-    """Start the cluster's clients of the API anew; containers go on running."""
+    """Restart the cluster's clients of the API; containers keep running."""
     clients = [("control", name) for name in _CONTROLLERS]
     clients += [(node, name) for node in lab.nodes for name in _ON_NODES]
     for host, name in clients:
@@ -41,7 +41,7 @@ def restart_clients(lab: Lab) -> None:
 
 
 def wait_until_noticed(lab: Lab, name: str) -> None:
-    """Wait until every node runs a new pod and reaches a new Service; both are gone after it."""
+    """Wait until every node runs a new pod and reaches a new Service; delete both afterwards."""
     service, pods = _service(name), [_pod(f"{name}-{node}", node) for node in lab.nodes]
     address = lab.api.create(service)["spec"]["clusterIP"]
     for pod in pods:

@@ -1,12 +1,11 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The tests on several labs at once: which worker has which lab, in which order, with what to see.
+"""Distributes the tests over several labs, and prints the figures that they measured.
 
-A worker of pytest-xdist has the lab of its own number, counted from LAB_NUMBER. A file is one
-worker's, the longest first, so that all end at about the same time. The last worker begins with
-files that wait most of their time, the others with what keeps a processor busy: beside each other
-they leave the machine neither idle nor crowded. Figures that tests measured travel with their
-reports, and so reach the terminal.
+Worker N of pytest-xdist uses lab LAB_NUMBER + N. A worker runs whole files, the longest first, so
+that all workers end at about the same time. The last worker starts with files that mostly wait, the
+others with files that keep a processor busy: together they use the machine evenly. Figures travel
+to the terminal with the tests' reports.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import pytest
 from xdist.scheduler.loadfile import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
-# Seconds that the longest files were seen to take. An old number costs a little time, no more.
+# Measured seconds of the longest files, by their paths below tests/integration.
 BUSY = {
     "docs/test_pages.py": 750,
     "migration/test_migrate.py": 430,
@@ -57,35 +56,35 @@ FIGURE = "figure"
 
 
 def worker() -> int | None:
-    """The number of this process among xdist's workers; none without xdist, and in its master."""
+    """Return the number of this xdist worker; None without xdist and in its controller."""
     name = os.environ.get("PYTEST_XDIST_WORKER")
     return int(name.removeprefix("gw")) if name else None
 
 
 @cache
 def choose_lab() -> None:
-    """Give this worker a lab of its own; once, however often its set-up is imported."""
+    """Set LAB_NUMBER to this worker's lab; only once, however often this is called."""
     number = worker()
     if number is not None:
         os.environ["LAB_NUMBER"] = str(int(os.environ.get("LAB_NUMBER") or 0) + number)
 
 
 def _key(path: str) -> str:
-    """The path below tests/integration, of a path or a name of a test."""
+    """Return the path below tests/integration, of a file's path or a test's id."""
     return path.partition("::")[0].rpartition("tests/integration/")[2]
 
 
 def put_longest_first(items: list[pytest.Item]) -> None:
-    """Reorder the files for workers, which take one after the other; alone, as they come."""
+    """Sort the tests of a worker by the duration of their files; without xdist, do nothing."""
     if worker() is not None:
         items.sort(key=lambda item: -LONGEST.get(_key(item.path.as_posix()), 0))
 
 
 class Scheduling(LoadFileScheduling):
-    """Gives the last worker what waits, and the others what keeps a processor busy."""
+    """Gives the last worker files that wait, and the others files that keep a processor busy."""
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        """Put the next file of the worker's kind before all others; there may be none left."""
+        """Assign the next file of the worker's kind, or any file if none is left."""
         is_last = node.gateway.id == f"gw{self.numnodes - 1}"
         fitting = (file for file in self.workqueue if is_last != (_key(file) in BUSY))
         file = next(fitting, None)
@@ -95,14 +94,14 @@ class Scheduling(LoadFileScheduling):
 
 
 class Figures:
-    """Shows what a test measured, under its name, whatever became of it."""
+    """Prints the figures of a test below its name, whatever its outcome."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Follow the line that tells the outcome."""
+        """Print after the line with the outcome."""
         terminal = self._config.pluginmanager.get_plugin("terminalreporter")
         if terminal is None or report.when != "call":
             return

@@ -1,10 +1,9 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""A real NetBox with its PostgreSQL and Redis, in a Debian tree of its own under .cache.
+"""A real NetBox with PostgreSQL and Redis, in a Debian tree under .cache.
 
-`make netbox` makes the tree once (a few minutes, 1 GB) and runs the tests that need it. A running
-one is a process group in a PID namespace of its own: it ends with this process, however that ends,
-and keeps its database for the next time.
+`make netbox` builds the tree once (a few minutes, 1 GB) and runs the tests that need it. NetBox
+runs in a PID namespace, so it always ends with this process; its database is kept.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ HERE = CHECKOUT / ".cache/netbox"
 ROOT = HERE / "root"
 DONE = HERE / "done"
 VERSION = "4.7.3"
-# NetBox wants a Python that this Debian has not.
+# NetBox needs a newer Python than that of the lab's Debian.
 SUITE = "trixie"
 PACKAGES = "python3,python3-venv,ca-certificates,postgresql,redis-server"
-# Documentation and what wants a compiler; the C library of psycopg comes as a wheel.
+# Documentation tools, and packages that need a compiler; psycopg's C library is a wheel.
 UNWANTED = ("mkdocs", "zensical", "pymdown", "psycopg")
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 ADMIN = "0123456789abcdef0123456789abcdef01234567"
@@ -47,7 +46,7 @@ SECRET_KEY = "s" * 60
 API_TOKEN_PEPPERS = {1: "p" * 60}
 CENSUS_REPORTING_ENABLED = False
 """
-# Accounts: one that may everything, one that may what the documentation says, one that may nothing.
+# Accounts: an administrator, one with the documented permissions, one without permissions.
 ACCOUNTS = f"""
 import json
 from core.models import ObjectType
@@ -91,13 +90,13 @@ exec /opt/netbox/bin/gunicorn --workers 2 --bind "$1" --log-level warning netbox
 
 @dataclass(frozen=True)
 class NetBoxServer:
-    """Where it listens, and the tokens `old` and `new` (in form), and of `nobody`."""
+    """The URL of NetBox, and its tokens: `old` and `new` are formats, `nobody` an account."""
 
     url: str
     tokens: dict[str, str]
 
     def request(self, method, path, body=None, token=ADMIN):
-        """Send one request as the administrator."""
+        """Send a request, by default as the administrator; return the parsed answer."""
         request = urllib.request.Request(
             f"{self.url}/api/{path}",
             method=method,
@@ -109,7 +108,7 @@ class NetBoxServer:
 
 
 def build():
-    """Make the tree, if there is none yet."""
+    """Build the tree, unless it exists."""
     if DONE.exists():
         return
     shutil.rmtree(HERE, ignore_errors=True)
@@ -135,7 +134,7 @@ def build():
 
 
 def run(*argv):
-    """Run a step; its output is only for when it fails."""
+    """Run a step; print the end of its output if it fails."""
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{' '.join(argv[:4])} failed:\n{(done.stdout + done.stderr)[-3000:]}")
@@ -147,7 +146,7 @@ def in_root(command):
 
 
 def write_configuration():
-    """Write what NetBox and its start read."""
+    """Write the configuration and the start script."""
     folder = ROOT / "opt/nb"
     folder.mkdir(exist_ok=True)
     (folder / "nb_configuration.py").write_text(CONFIGURATION)
@@ -156,17 +155,17 @@ def write_configuration():
 
 
 def free_port(host):
-    """Find a port that nobody listens on."""
+    """Return a free port."""
     with socket.create_server((host, 0)) as server:
         return server.getsockname()[1]
 
 
 @contextmanager
 def running(host="127.0.0.1", *, seconds=900):
-    """Run NetBox on an address of this machine; the first time it makes its database."""
+    """Run NetBox on an address of this machine; its first run creates the database."""
     write_configuration()
     bind = f"{host}:{free_port(host)}"
-    # The namespace's first process is killed with `unshare`, and all others with it.
+    # Killing `unshare` kills the first process of the PID namespace, and with it all others.
     argv = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "chroot", str(ROOT)]
     with (HERE / "server.log").open("wb") as log:
         process = subprocess.Popen(
@@ -198,6 +197,6 @@ if __name__ == "__main__":
     if sys.argv[1:] != ["build"] or os.geteuid():
         raise SystemExit(f"as root: python {sys.argv[0]} build")
     build()
-    print("starting it once, which makes its database the first time (minutes)", flush=True)
+    print("starting NetBox once to create its database (minutes)", flush=True)
     with running():
         pass

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""As much of NetBox's REST API as an allocator meets, for where the real one is too large.
+"""A fake of the part of NetBox's REST API that an allocator uses.
 
-The same tests run against this and against the real one (netbox_server.py), so that this answers
-as that does: bodies, statuses, filters, pages, tokens of both forms, conditional changes.
+The same tests run against this and a real NetBox (server.py), so both answer alike: bodies, status
+codes, filters, pages, tokens of both formats, conditional changes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FORBIDDEN = {"detail": "You do not have permission to perform this action."}
 
 @dataclass
 class StandIn:
-    """State of the server; `tokens` are who may do anything, and who may do nothing."""
+    """The state of the server; `tokens` has two formats with all permissions, and `nobody`."""
 
     tokens: dict[str, str] = field(
         default_factory=lambda: {
@@ -36,18 +36,18 @@ class StandIn:
     addresses: dict[int, dict] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)
     url: str = ""
-    # Called with an address's number before its change is looked at: what somebody else does first.
+    # Called with an address's number before a change of it, to simulate a concurrent client.
     before_patch: object = None
     _version: int = 0
 
     def add_tenant(self, name, slug):
-        """Make a tenant; return its number."""
+        """Create a tenant; return its number."""
         number = len(self.tenants) + 1
         self.tenants[number] = {"id": number, "name": name, "slug": slug}
         return number
 
     def add_address(self, tenant, address, status="reserved", description=""):
-        """Make an address; return its number."""
+        """Create an address; return its number."""
         number = len(self.addresses) + 1
         self.addresses[number] = {
             "id": number,
@@ -75,11 +75,11 @@ class StandIn:
         self.addresses[number]["last_updated"] = f"2026-01-01T00:00:00.{self._version:06}Z"
 
     def headers(self, record):
-        """Headers that tell a record's version."""
+        """Return the headers with a record's version."""
         return {"ETag": f'W/"{record["last_updated"]}"'} if self.has_etags else {}
 
     def app(self):
-        """The application to serve."""
+        """Return the application to serve."""
         app = web.Application(middlewares=[self._authenticate])
         app.router.add_get("/api/tenancy/tenants/", self._list_tenants)
         app.router.add_get("/api/ipam/ip-addresses/", self._list_addresses)
@@ -165,7 +165,7 @@ class StandIn:
 
 
 class Serving:
-    """Serves an application while the block lasts; `url` says where."""
+    """Serves an application at `url` inside its block."""
 
     def __init__(self, app, *, host="127.0.0.1", tls=None):
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
@@ -185,7 +185,7 @@ class Serving:
 
 
 async def main(port, *addresses):
-    """Serve some addresses of a tenant `lab` until killed."""
+    """Serve these addresses, of a tenant `lab`, until killed."""
     standin = StandIn()
     tenant = standin.add_tenant("Lab", "lab")
     for address in addresses:

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""A PureLB of the first generation, as far as a migration can see it.
+"""Installs a fake PureLB v1, as far as a migration sees it.
 
-Its definitions (v1 only), objects, annotations and addresses in status are as PureLB 0.13 has them.
-Its programs are stand-ins: an allocator that does nothing, and agents that put the addresses that
-they are told on their node and take them away when they are told to end.
+Definitions (v1 only), objects, annotations and addresses in status are those of PureLB 0.13. The
+programs are fakes: an allocator that does nothing, and agents that put the addresses of Services on
+their node and remove them at their end.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ _AGENT = {
     }
 }
 _READY = "/tmp/ready"  # noqa: S108 - in a container of its own
-# What an agent of v1 does for those who look from outside: it puts the addresses of Services that
-# are marked and of no class of others on its interface, without end, and tells of them once. It
-# takes them away as soon as the Service is no longer one of these, or when it is told to end.
+# The visible behaviour of a v1 agent: it puts the addresses of Services that v1 serves on its
+# interface, with an unlimited lifetime, and announces them once. It removes them when v1 does not
+# serve the Service any more, and on SIGTERM.
 _HOLD = f"""
 import ipaddress, json, os, signal, ssl, sys, time, urllib.request
 from purelb_agent.node.netlink import Kernel
@@ -70,7 +70,7 @@ account = "/var/run/secrets/kubernetes.io/serviceaccount"
 trust = ssl.create_default_context(cafile=account + "/ca.crt")
 host = os.environ["KUBERNETES_SERVICE_HOST"] + ":" + os.environ["KUBERNETES_SERVICE_PORT"]
 kernel = Kernel()
-link = next(one for one in kernel.links() if one.name == "eth0")
+link = next(link for link in kernel.links() if link.name == "eth0")
 length = {{4: 24, 6: 64}}
 held = set()
 def wanted():
@@ -83,18 +83,18 @@ def wanted():
         services = json.load(answer)["items"]
     return {{
         ipaddress.ip_address(entry["ip"])
-        for one in services
-        if one["spec"]["type"] == "LoadBalancer"
-        and one["spec"].get("loadBalancerClass") in (None, "purelb.io/purelb")
-        and one["metadata"].get("annotations", {{}}).get("purelb.io/allocated-by") == "PureLB"
-        for entry in one["status"]["loadBalancer"].get("ingress", [])
+        for service in services
+        if service["spec"]["type"] == "LoadBalancer"
+        and service["spec"].get("loadBalancerClass") in (None, "purelb.io/purelb")
+        and service["metadata"].get("annotations", {{}}).get("purelb.io/allocated-by") == "PureLB"
+        for entry in service["status"]["loadBalancer"].get("ingress", [])
     }}
 def hold(addresses):
-    for one in held - addresses:
-        kernel.remove(InterfaceAddress(link.index, one, length[one.version]))
-    for one in addresses - held:
-        kernel.put(Put(link.index, one, length[one.version], None, None, True, True, True))
-        FrameSender().send("eth0", build_announcement(link.mac, one))
+    for vip in held - addresses:
+        kernel.remove(InterfaceAddress(link.index, vip, length[vip.version]))
+    for vip in addresses - held:
+        kernel.put(Put(link.index, vip, length[vip.version], None, None, True, True, True))
+        FrameSender().send("eth0", build_announcement(link.mac, vip))
     held.clear()
     held.update(addresses)
 def end(*_ignored):
@@ -105,14 +105,14 @@ while True:
     try:
         hold(wanted())
         open("{_READY}", "w").close()
-    except OSError as problem:
-        print(problem, flush=True)
+    except OSError as error:
+        print(error, flush=True)
     time.sleep(0.1)
 """
 
 
 def definition(kind: str, short: str, spec: dict[str, Any]) -> dict[str, Any]:
-    """A definition as controller-gen makes it."""
+    """Return a definition like those of controller-gen."""
     plural = f"{kind.lower()}s"
     schema = {
         "type": "object",
@@ -151,7 +151,7 @@ DEFINITIONS = (definition("ServiceGroup", "sg", _GROUP), definition("LBNodeAgent
 
 
 def v1_object(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
-    """A v1 object."""
+    """Return a v1 object."""
     meta = {"name": name, "namespace": NAMESPACE}
     return {"apiVersion": "purelb.io/v1", "kind": kind, "metadata": meta, "spec": spec}
 
@@ -180,7 +180,7 @@ def _program(kind: str, name: str, image: str, command: str, **pod: Any) -> dict
 
 
 def permissions() -> list[dict[str, Any]]:
-    """What the agents may do."""
+    """Return the agents' permissions."""
     name = "purelb:v1"
     rbac = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": name}}
     rules = [{"apiGroups": [""], "resources": ["services"], "verbs": ["get", "list", "watch"]}]
@@ -193,7 +193,7 @@ def permissions() -> list[dict[str, Any]]:
 
 
 def programs(image: str, holder: str) -> list[dict[str, Any]]:
-    """The allocator, and agents of which the one on `holder` has all addresses."""
+    """Return the allocator, and the agents, of which the one on `holder` has all addresses."""
     sleep = "import signal; signal.signal(15, lambda *a: exit()); signal.pause()"
     node = {"fieldRef": {"fieldPath": "spec.nodeName"}}
     container = {
@@ -201,7 +201,7 @@ def programs(image: str, holder: str) -> list[dict[str, Any]]:
             {"name": "NODE", "valueFrom": node},
             {"name": "HOLDER", "value": holder},
         ],
-        # No readiness probe: a command each second, on every node, would be most of the work here.
+        # A startup probe only: a readiness probe every second on every node would be expensive.
         "startupProbe": {
             "exec": {"command": ["test", "-e", _READY]},
             "periodSeconds": 1,
@@ -216,7 +216,7 @@ def programs(image: str, holder: str) -> list[dict[str, Any]]:
 
 
 def allocated(name: str, addresses: list[str], **annotations: str) -> dict[str, Any]:
-    """A Service for the web server that the v1 allocator has given addresses."""
+    """Return a Service for the web server with addresses from the v1 allocator."""
     marks = {"purelb.io/allocated-by": "PureLB", "purelb.io/allocated-from": "default"}
     return {
         "apiVersion": "v1",
@@ -232,11 +232,11 @@ def allocated(name: str, addresses: list[str], **annotations: str) -> dict[str, 
             "selector": {"app": "web"},
             "ports": [{"port": 80, "targetPort": 8080}],
         },
-        "status": {"loadBalancer": {"ingress": [{"ip": one} for one in addresses]}},
+        "status": {"loadBalancer": {"ingress": [{"ip": address} for address in addresses]}},
     }
 
 
-# What the two Services have, and the groups that v1 was told of.
+# The addresses of the two Services, and the pools of the two groups.
 WEB = ["172.28.1.225", "fd28:0:0:1::225"]
 SHOP = ["172.28.1.226", "fd28:0:0:1::226"]
 NEAR = {
@@ -255,15 +255,15 @@ _SERVICES = (
 
 
 def provide(lab: Lab, image: str) -> list[str]:
-    """Bring up v1, on n1, with two groups and two Services; returns the paths of these.
+    """Install v1 with its holder n1, two groups and two Services; return the Services' paths.
 
-    The lab has the image, from which the programs take their libraries.
+    The nodes must have the image, whose libraries the programs use.
     """
     api = lab.api
-    for one in DEFINITIONS:
-        path = api.path_of(api.apply(one))
+    for crd in DEFINITIONS:
+        path = api.path_of(api.apply(crd))
         api.wait(path, lambda d: d and "conditions" in d.get("status", {}))
-    # It runs on the nodes' own network.
+    # The agents use the nodes' network.
     privileged = {"pod-security.kubernetes.io/enforce": "privileged"}
     meta = {"name": NAMESPACE, "labels": privileged}
     api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
@@ -272,40 +272,40 @@ def provide(lab: Lab, image: str) -> list[str]:
         v1_object("ServiceGroup", "far", {"local": FAR}),
         v1_object("LBNodeAgent", "default", {"local": {"sendgarp": True}}),
     ]
-    for one in objects:
-        _create_when_served(partial(api.create, one))
-    for one in (*permissions(), *programs(image, "n1")):
-        api.create(one)
-    return [_provide_service(lab, one) for one in _SERVICES]
+    for body in objects:
+        _create_when_served(partial(api.create, body))
+    for body in (*permissions(), *programs(image, "n1")):
+        api.create(body)
+    return [_provide_service(lab, service) for service in _SERVICES]
 
 
 def remove(lab: Lab) -> None:
-    """Take away all that `provide` made, and what a migration has left of it."""
+    """Remove all that `provide` created, and what a migration has left of it."""
     api = lab.api
-    for one in _SERVICES:
-        api.delete(api.path_of(one))
-    for one in DEFINITIONS:
-        # Whoever converted may be gone, and the API server would wait for it.
-        path = api.path_of(one)
+    for service in _SERVICES:
+        api.delete(api.path_of(service))
+    for crd in DEFINITIONS:
+        # The conversion webhook may not run any more, and the API server would wait for it.
+        path = api.path_of(crd)
         if api.exists(path):
             api.merge_patch(path, {"spec": {"conversion": {"strategy": "None", "webhook": None}}})
             api.delete(path)
-    for one in permissions():
-        api.delete(api.path_of(one))
+    for body in permissions():
+        api.delete(api.path_of(body))
     namespace = f"/api/v1/namespaces/{NAMESPACE}"
     api.delete(namespace)
-    for path in (*(f"{_CRDS}/{one['metadata']['name']}" for one in DEFINITIONS), namespace):
+    for path in (*(f"{_CRDS}/{crd['metadata']['name']}" for crd in DEFINITIONS), namespace):
         api.wait(path, lambda n: n is None, seconds=60)
 
 
 def _create_when_served(create: Callable[[], Any]) -> None:
-    """Create an object of a kind that the API server serves a moment after its definition."""
+    """Create an object; retry for 10 s while the API server does not serve its kind yet."""
     deadline = time.monotonic() + 10
     while True:
         try:
             create()
-        except ApiError as problem:
-            if problem.status != http.HTTPStatus.NOT_FOUND or time.monotonic() > deadline:
+        except ApiError as error:
+            if error.status != http.HTTPStatus.NOT_FOUND or time.monotonic() > deadline:
                 raise
             time.sleep(0.1)
         else:
@@ -313,17 +313,17 @@ def _create_when_served(create: Callable[[], Any]) -> None:
 
 
 def _provide_service(lab: Lab, service: dict[str, Any]) -> str:
-    """Create a Service with its status; returns its path."""
+    """Create a Service with its status; return its path."""
     path = lab.api.path_of(lab.api.create(service))
     lab.api.merge_patch(f"{path}/status", {"status": service["status"]})
     return path
 
 
 def main() -> None:
-    """Bring up v1 on the lab, or take it away."""
+    """Install v1 on the lab, or remove it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("action", choices=["up", "down"], help="bring it up, or take it away")
-    parser.add_argument("--image", required=True, help="an image of this PureLB that nodes have")
+    parser.add_argument("action", choices=["up", "down"], help="install or remove v1")
+    parser.add_argument("--image", required=True, help="an image of this PureLB on the nodes")
     options = parser.parse_args()
     lab = Lab.load()
     remove(lab)

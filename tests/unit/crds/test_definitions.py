@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The CustomResourceDefinitions by themselves: every rule has a case, every field a description."""
+"""The CustomResourceDefinitions: every rule has a case, every field a description."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def test_every_rule_has_a_case(rule):
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_every_case_is_about_one_rule(case):
+def test_every_case_belongs_to_a_rule(case):
     assert any(is_about(case, rule) for rule in rules())
 
 
-def test_a_rule_of_one_family_has_its_twin_in_the_other():
-    """Places of the one are those of the other, and as many rules hold there."""
+def test_rules_of_ipv4_and_ipv6_pools_are_the_same():
+    """Both families have the same fields, with the same number of rules each."""
 
     def numbered(family):
         places = (place for rule in rules() for place in rule.places if f"v{family}pool" in place)
@@ -43,7 +43,7 @@ def test_a_rule_of_one_family_has_its_twin_in_the_other():
     ("kind", "version", "schema"), list(schemas()), ids=[f"{k} {v}" for k, v, _schema in schemas()]
 )
 def test_every_field_has_a_description(kind, version, schema):
-    # That of metadata comes from the API server.
+    # The API server adds the description of metadata.
     missing = [
         place
         for place, part in nodes(schema)
@@ -66,7 +66,7 @@ def columns():
     columns(),
     ids=[f"{v['name']} {c['name']} {c['jsonPath']}" for v, c in columns()],
 )
-def test_a_column_shows_a_field_of_its_type_and_says_what_it_is(version, column):
+def test_column_has_the_type_of_its_field_and_a_description(version, column):
     fields = dict(nodes(version["schema"]["openAPIV3Schema"]))
     place = column["jsonPath"].removeprefix(".")
     assert column["description"].strip()

@@ -1,0 +1,102 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Installs PureLB with a default ServiceGroup and a web server on the lab, and removes PureLB."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import Any
+
+from labkit.lab import Lab
+from tests.support import ROOT
+from tests.support.lab.cluster_queries import IMAGE, VIPS_V4, VIPS_V6, run_ansible
+
+ARCHIVE = ROOT / ".cache/image.tar"
+# The demo's web server answers with the name of its pod.
+SERVER = (ROOT / "demo/server.py").read_text()
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_WEB = "/apis/apps/v1/namespaces/default/deployments/web"
+
+
+def web_server(name: str) -> dict[str, Any]:
+    """Return the Deployment of the web server, with one pod per node."""
+    apart = {
+        "labelSelector": {"matchLabels": {"app": name}},
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "replicas": 3,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {
+                    "terminationGracePeriodSeconds": 0,
+                    # One per node, also after a node was away: tests use the pod of a certain node.
+                    "affinity": {"podAntiAffinity": {_REQUIRED: [apart]}},
+                    "containers": [
+                        {
+                            "name": name,
+                            "image": IMAGE,
+                            "imagePullPolicy": "Never",
+                            "command": ["/opt/purelb/bin/python3", "-c", SERVER],
+                            # So that it answers while the node's agent is busy.
+                            "resources": {"requests": {"cpu": "50m"}},
+                            "readinessProbe": {"tcpSocket": {"port": 8080}, "periodSeconds": 1},
+                        }
+                    ],
+                },
+            },
+        },
+    }
+
+
+def run_playbook(lab: Lab, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """Run ansible-playbook on the lab with the collection under test."""
+    return run_ansible(*arguments, check=check, KUBECONFIG=str(lab.kubeconfig))
+
+
+def install(lab: Lab, image: str = IMAGE) -> None:
+    """Install PureLB from an image that the archive has, the ServiceGroup and the web server."""
+    lab.load_image(ARCHIVE)
+    run_playbook(lab, "purelb.purelb.install", "-e", f"purelb_install_image={image}")
+    lab.api.apply(
+        {
+            "apiVersion": "purelb.io/v2",
+            "kind": "ServiceGroup",
+            "metadata": {"name": "default", "namespace": "purelb-system"},
+            "spec": {
+                "local": {
+                    "v4pool": {"pool": VIPS_V4, "subnet": "172.28.1.0/24"},
+                    "v6pool": {"pool": VIPS_V6, "subnet": "fd28:0:0:1::/64"},
+                }
+            },
+        }
+    )
+    install_web_server(lab)
+
+
+def remove(lab: Lab) -> None:
+    """Remove PureLB with its definitions and objects."""
+    variables = ("purelb_install_state=absent", "purelb_install_remove_crds=true")
+    options = [part for variable in variables for part in ("-e", variable)]
+    run_playbook(lab, "purelb.purelb.install", *options)
+
+
+def install_web_server(lab: Lab) -> None:
+    """Apply the web server and wait until it is ready."""
+    lab.api.apply(web_server("web"))
+    wait_for_web(lab)
+
+
+def wait_for_web(lab: Lab) -> None:
+    """Wait until every pod of the web server is ready."""
+    lab.api.wait(
+        _WEB,
+        lambda d: d["status"].get("readyReplicas") == d["spec"]["replicas"],
+        what="web server",
+        seconds=60,
+    )
