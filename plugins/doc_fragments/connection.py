@@ -8,50 +8,51 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """How to reach the cluster."""
+    """The connection to the cluster."""
 
     DOCUMENTATION = r"""
 options:
   kubeconfig:
     description:
-      - Path of a kubeconfig. Several can be joined with V(:).
-      - Without it E(K8S_AUTH_KUBECONFIG), E(KUBECONFIG) and V(~/.kube/config) are looked at, and in
-        a Pod its ServiceAccount.
+      - Path of a kubeconfig, or several separated by V(:).
+      - The defaults are E(K8S_AUTH_KUBECONFIG), E(KUBECONFIG), V(~/.kube/config), and in a Pod its
+        ServiceAccount.
     type: path
   context:
     description:
       - Context of the kubeconfig to use; its current context by default.
-      - E(K8S_AUTH_CONTEXT) sets it too.
+      - E(K8S_AUTH_CONTEXT) is the default.
     type: str
   host:
     description:
-      - URL of the API server. With it no kubeconfig is read.
-      - E(K8S_AUTH_HOST) sets it too.
+      - URL of the API server. If set, no kubeconfig is read.
+      - E(K8S_AUTH_HOST) is the default.
     type: str
   api_key:
     description:
-      - Bearer token to log in with; it wins over what the kubeconfig says.
-      - E(K8S_AUTH_API_KEY) sets it too.
+      - Bearer token; takes precedence over the kubeconfig.
+      - E(K8S_AUTH_API_KEY) is the default.
     type: str
   ca_cert:
     description:
       - Path of the certificate authority that signed the API server's certificate.
-      - E(K8S_AUTH_SSL_CA_CERT) sets it too.
+      - E(K8S_AUTH_SSL_CA_CERT) is the default.
     type: path
   validate_certs:
     description:
-      - Whether the API server's certificate is checked. It is unless the kubeconfig says otherwise.
-      - E(K8S_AUTH_VERIFY_SSL) sets it too.
+      - Whether to verify the API server's certificate. By default it is, unless the kubeconfig
+        disables it.
+      - E(K8S_AUTH_VERIFY_SSL) is the default.
     type: bool
   client_cert:
     description:
-      - Path of a certificate to log in with.
-      - E(K8S_AUTH_CERT_FILE) sets it too.
+      - Path of a client certificate.
+      - E(K8S_AUTH_CERT_FILE) is the default.
     type: path
   client_key:
     description:
       - Path of the key of O(client_cert).
-      - E(K8S_AUTH_KEY_FILE) sets it too.
+      - E(K8S_AUTH_KEY_FILE) is the default.
     type: path
 requirements:
   - kubernetes >= 24.2.0 (the Python client, where the module runs)

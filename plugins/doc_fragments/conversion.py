@@ -8,7 +8,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """What is converted from v1, and what is known and decided about it."""
+    """Input of a conversion from v1."""
 
     DOCUMENTATION = r"""
 options:
@@ -19,28 +19,27 @@ options:
     default: purelb
   target_namespace:
     description:
-      - Namespace of the v2 installation, which its objects get. The Leases of node agents are
-        looked for there, too.
+      - Namespace of the v2 installation and of the converted objects. The Leases of node agents are
+        read there, too.
     type: str
     default: purelb-system
   node_subnets:
     description:
       - Subnets in which nodes have addresses.
-      - Without this they are taken from the Leases of node agents in O(target_namespace). Where
-        there are none, they are taken from the Nodes, which know their addresses but not the
-        masks; the subnet of each v1 range that holds the address of a node is taken for the subnet
-        of that node. A subnet on an interface whose address the Node object does not show has to
-        be given here, with all others.
+      - By default they are read from the Leases of node agents in O(target_namespace). Without
+        Leases they are derived from the Nodes, which contain addresses but no prefix lengths. The
+        subnet of a v1 range that contains the address of a node is then taken as the subnet of
+        that node. If a node has a subnet on an interface whose address is not in the Node object,
+        list all subnets here.
     type: list
     elements: str
     default: []
   decisions:
     description:
-      - What groups are to be, by the name of the v1 group. V(local) and V(remote) put all of its
-        ranges into one group of that kind. V(proposed) takes what is proposed, for example to
-        split a group in two.
-      - A group with a decision asks no more. A group that cannot be read has to be corrected; no
-        decision helps there.
+      - Decisions, by name of the v1 group. V(local) and V(remote) put all its ranges into one group
+        of that type. V(proposed) accepts the proposal, for example to split a group in two.
+      - A decision answers the open question of a group. An invalid group must be corrected
+        instead.
     type: dict
     default: {}
 """

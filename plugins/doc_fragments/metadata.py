@@ -8,7 +8,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """What one object is called and marked with."""
+    """Name, labels and annotations of an object."""
 
     DOCUMENTATION = r"""
 options:
@@ -19,11 +19,11 @@ options:
     required: true
   labels:
     description:
-      - Labels of the object. Those that others set stay. Those that an earlier task set and this
-        one leaves out go.
+      - Labels of the object. Labels of other managers stay. Those that an earlier task set and this
+        one omits are removed.
     type: dict
   annotations:
     description:
-      - Annotations of the object, in the same way.
+      - Annotations of the object, with the same rules as O(labels).
     type: dict
 """

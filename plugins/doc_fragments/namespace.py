@@ -8,7 +8,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Where PureLB is installed."""
+    """The namespace of PureLB."""
 
     DOCUMENTATION = r"""
 options:

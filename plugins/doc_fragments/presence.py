@@ -8,20 +8,20 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Whether something is to be there, and who wins a conflict."""
+    """State of objects, and conflicts with other managers."""
 
     DOCUMENTATION = r"""
 options:
   state:
     description:
-      - V(present) makes things as described, V(absent) removes them.
+      - V(present) creates or changes the objects, V(absent) removes them.
     type: str
     choices: [present, absent]
     default: present
   force_conflicts:
     description:
-      - Take over fields that another program manages and has set to something else. Without it such
-        a conflict is an error that names the fields and the program.
+      - Take over fields that another manager has set to other values. Otherwise such a conflict is
+        an error that names the fields and the manager.
     type: bool
     default: false
 """

@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""What modules that only look say of check and diff mode."""
+"""Check and diff mode of modules that only read."""
 
 from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Nothing is ever changed."""
+    """Attributes of modules that never change anything."""
 
     DOCUMENTATION = r"""
 attributes:

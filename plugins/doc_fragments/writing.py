@@ -2,20 +2,20 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""What modules that write to the cluster say of check and diff mode."""
+"""Check and diff mode of modules that write to the cluster."""
 
 from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """The API server foretells a change."""
+    """Attributes of modules whose changes the API server can predict."""
 
     DOCUMENTATION = r"""
 attributes:
   check_mode:
     support: full
-    description: By a dry run in the API server, with its validation.
+    description: A dry run with the API server's validation.
   diff_mode:
     support: full
-    description: Without the API server's bookkeeping.
+    description: Without the fields that the API server maintains.
 """

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Lays out the result of purelb_lease_info for a page."""
+"""Prepares the result of purelb_lease_info for an HTML page."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.audit.pa
 
 
 def audit_page(seen: Mapping[str, Any], groups: Iterable[Mapping[str, Any]] = ()) -> Dict[str, Any]:
-    """The page as plain lists and dictionaries."""
-    # By way of JSON: templates get no tuples and no words that are enums.
+    """Returns the page as plain lists and dictionaries."""
+    # Through JSON, so that templates get lists and strings instead of tuples and enums.
     page: Dict[str, Any] = json.loads(json.dumps(asdict(page_of(seen, groups))))
     return page
 
 
 class FilterModule:
-    """What Ansible looks for."""
+    """The filter plugin."""
 
     def filters(self) -> Dict[str, Callable[..., Dict[str, Any]]]:
-        """Filters by name."""
+        """Returns the filters by name."""
         return {"audit_page": audit_page}

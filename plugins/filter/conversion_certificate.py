@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Makes the certificate by which the API server knows the conversion, and renews it in time."""
+"""Creates and renews the certificate of the conversion webhook."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ try:
 except ImportError as missing:
     IMPORT_ERROR = missing
 
-# Roles are run seldom: it lasts for years, and a run in its last year makes a new one.
+# Valid for years, as roles are run rarely; a run in the last year renews it.
 _VALID = dt.timedelta(days=5 * 365)
 _RENEWED = dt.timedelta(days=365)
-# For clocks that are behind.
-_BEFORE = dt.timedelta(hours=1)
-_MARK = b"-----END CERTIFICATE-----\n"
+# Tolerance for clocks that are slow.
+_CLOCK_SKEW = dt.timedelta(hours=1)
+_END_OF_CERTIFICATE = b"-----END CERTIFICATE-----\n"
 
 
 def conversion_certificate(found: Optional[Mapping[str, str]], *, host: str) -> Dict[str, str]:
-    """The `data` of the Secret: what was found if it is good for a while, else made anew."""
+    """Returns the `data` of the Secret: the existing one if still valid, otherwise a new one."""
     if IMPORT_ERROR is not None:
         raise AnsibleFilterError(
-            "the certificate for the API version v1 is made with the Python package cryptography: "
+            "the certificate for the API version v1 requires the Python package cryptography: "
             "install it for the Python of Ansible, or set purelb_install_v1_api to false"
         ) from IMPORT_ERROR
     now = dt.datetime.now(tz=dt.timezone.utc)
     authorities = _authorities(found or {}, now)
-    if found and _is_good(found, authorities, host, now):
+    if found and _is_valid(found, authorities, host, now):
         return dict(found)
-    return _made(host, authorities, now)
+    return _new_certificate(host, authorities, now)
 
 
 def _decoded(found: Mapping[str, str], field: str) -> bytes:
@@ -49,25 +49,31 @@ def _decoded(found: Mapping[str, str], field: str) -> bytes:
 
 
 def _authorities(found: Mapping[str, str], now: dt.datetime) -> List[Any]:
-    """The authorities of the Secret that still count, the one of its certificate first."""
+    """Returns the authorities that have not expired, that of the present certificate first."""
     try:
-        texts = _decoded(found, "ca.crt").split(_MARK)
-        read = [x509.load_pem_x509_certificate(text + _MARK) for text in texts if text.strip()]
+        texts = _decoded(found, "ca.crt").split(_END_OF_CERTIFICATE)
+        read = [
+            x509.load_pem_x509_certificate(text + _END_OF_CERTIFICATE)
+            for text in texts
+            if text.strip()
+        ]
     except ValueError:
         return []
-    return [one for one in read if _end(one) > now]
+    return [authority for authority in read if _end(authority) > now]
 
 
 def _end(certificate: Any) -> dt.datetime:
     if hasattr(certificate, "not_valid_after_utc"):
         end: dt.datetime = certificate.not_valid_after_utc
         return end
-    # Before release 42, which warns of the property that there was until then.
+    # Before cryptography 42, which deprecates this property.
     before: dt.datetime = certificate.not_valid_after
     return before.replace(tzinfo=dt.timezone.utc)
 
 
-def _is_good(found: Mapping[str, str], authorities: List[Any], host: str, now: dt.datetime) -> bool:
+def _is_valid(
+    found: Mapping[str, str], authorities: List[Any], host: str, now: dt.datetime
+) -> bool:
     try:
         own = x509.load_pem_x509_certificate(_decoded(found, "tls.crt"))
         key = serialization.load_pem_private_key(_decoded(found, "tls.key"), None)
@@ -83,23 +89,23 @@ def _is_good(found: Mapping[str, str], authorities: List[Any], host: str, now: d
     )
 
 
-def _made(host: str, former: List[Any], now: dt.datetime) -> Dict[str, str]:
-    """A new authority and one certificate of it; nobody keeps the authority's key.
+def _new_certificate(host: str, former: List[Any], now: dt.datetime) -> Dict[str, str]:
+    """Returns a new authority and a certificate signed by it; the authority's key is discarded.
 
-    Former authorities stay in the bundle until they end, so that the API server also knows Pods
-    which have not got the new certificate yet.
+    Former authorities stay in the bundle until they expire, so that the API server accepts Pods
+    that still use the previous certificate.
     """
     authority_key, key = (ec.generate_private_key(ec.SECP256R1()) for _number in range(2))
-    # Its own name for each, or a check would take one for another.
+    # A unique name for each authority, so that verification selects the right one.
     issuer = _name(f"purelb-conversion {x509.random_serial_number():x}")
     authority = _signed(
-        _about(issuer, authority_key, issuer, now)
+        _builder(issuer, authority_key, issuer, now)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs=True), critical=True),
         authority_key,
     )
     own = _signed(
-        _about(_name("purelb-conversion"), key, issuer, now)
+        _builder(_name("purelb-conversion"), key, issuer, now)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
@@ -110,7 +116,7 @@ def _made(host: str, former: List[Any], now: dt.datetime) -> Dict[str, str]:
     private = key.private_bytes(
         pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    bundle = b"".join(one.public_bytes(pem) for one in (authority, *former))
+    bundle = b"".join(each.public_bytes(pem) for each in (authority, *former))
     parts = {"ca.crt": bundle, "tls.crt": own.public_bytes(pem), "tls.key": private}
     return {field: base64.b64encode(part).decode() for field, part in parts.items()}
 
@@ -119,14 +125,14 @@ def _name(text: str) -> Any:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
 
-def _about(subject: Any, key: Any, issuer: Any, now: dt.datetime) -> Any:
+def _builder(subject: Any, key: Any, issuer: Any, now: dt.datetime) -> Any:
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _BEFORE)
+        .not_valid_before(now - _CLOCK_SKEW)
         .not_valid_after(now + _VALID)
     )
 
@@ -150,8 +156,8 @@ def _signed(builder: Any, key: Any) -> Any:
 
 
 class FilterModule:
-    """What Ansible looks for."""
+    """The filter plugin."""
 
     def filters(self) -> Dict[str, Callable[..., Dict[str, str]]]:
-        """Filters by name."""
+        """Returns the filters by name."""
         return {"conversion_certificate": conversion_certificate}

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Asks the programs' own parser whether they would start with given timings."""
+"""Validates lease timings with the parser of the node agents."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.settings
 
 
 def lease_timing_problem(environment: Mapping[str, Any]) -> str:
-    """The rule that the timings break, or an empty text."""
+    """Returns an empty string if valid, otherwise the violated rule."""
     try:
         LeaseTiming.parse({name: str(value) for name, value in environment.items()})
     except SettingError as error:
@@ -22,8 +22,8 @@ def lease_timing_problem(environment: Mapping[str, Any]) -> str:
 
 
 class FilterModule:
-    """What Ansible looks for."""
+    """The filter plugin."""
 
     def filters(self) -> Dict[str, Callable[[Mapping[str, Any]], str]]:
-        """Filters by name."""
+        """Returns the filters by name."""
         return {"lease_timing_problem": lease_timing_problem}

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""The permissions that the module purelb_rbac applies, as objects."""
+"""Returns the permissions that the module purelb_rbac applies, as objects."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ansible_collections.purelb.purelb.plugins.module_utils.purelb.apply import 
 
 
 def permission_objects(namespace: str, draining: bool = True) -> List[Dict[str, Any]]:  # noqa: FBT001, FBT002 - an option in a template
-    """The objects of an installation in a namespace."""
+    """Returns the objects of an installation in a namespace."""
     return permissions.permissions(namespace, draining=draining)
 
 
 class FilterModule:
-    """What Ansible looks for."""
+    """The filter plugin."""
 
     def filters(self) -> Dict[str, Callable[..., List[Dict[str, Any]]]]:
-        """Filters by name."""
+        """Returns the filters by name."""
         return {"permissions": permission_objects}

@@ -8,23 +8,24 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: purelb_convert
-short_description: Show what objects of purelb.io/v1 become in v2, and what a human has to decide
+short_description: Convert objects of purelb.io/v1 to v2, and list the open questions
 version_added: 0.1.0
 author:
   - PureLB for Ansible authors (@purelb)
 description:
   - Reads ServiceGroups and LBNodeAgents of C(purelb.io/v1), from the cluster or from O(definitions), and returns the
-    objects of C(purelb.io/v2) that take their place. Nothing is written.
-  - v1 put an address on a real interface where a node had its subnet, and on the dummy interface where none had. v2 is told
-    which. For each group it says which of the two it is to be, why, and what is not clear. A range in a subnet of a node is
-    C(local); one in none, or with C(aggregation) C(/32) or C(/128), is C(remote).
+    objects of C(purelb.io/v2) that replace them. Nothing is written.
+  - v1 added an address to a physical interface if a node had its subnet, otherwise to the dummy interface. In v2 each group
+    is explicitly local or remote. The module returns for each group which of the two it becomes, why, and what is unclear.
+    A range in a subnet of a node is C(local); one outside all of them, or with C(aggregation) C(/32) or C(/128), is
+    C(remote).
 extends_documentation_fragment:
   - purelb.purelb.connection
   - purelb.purelb.conversion
 options:
   definitions:
     description:
-      - The v1 objects, instead of those of the cluster. Together with O(node_subnets) no cluster is needed.
+      - The v1 objects to convert instead of those in the cluster. With O(node_subnets), no cluster is needed.
     type: list
     elements: dict
 attributes:
@@ -42,7 +43,7 @@ notes:
 """
 
 EXAMPLES = r"""
-- name: See what the v1 objects of the cluster become
+- name: Convert the v1 objects of the cluster
   purelb.purelb.purelb_convert:
   register: conversion
 
@@ -55,7 +56,7 @@ EXAMPLES = r"""
       mixed: proposed
   register: conversion
 
-- name: Stop while something is to be decided
+- name: Fail if there are open questions
   ansible.builtin.assert:
     that: conversion.questions | length == 0
     fail_msg: "{{ conversion.questions }}"
@@ -69,7 +70,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 objects:
-  description: The v2 objects, ServiceGroups first. A group that cannot be read is missing.
+  description: The v2 objects, ServiceGroups first, without invalid groups.
   returned: success
   type: list
   elements: dict
@@ -79,7 +80,7 @@ objects:
       metadata: {name: default, namespace: purelb-system}
       spec: {local: {v4pool: {pool: 192.168.1.240/29, subnet: 192.168.1.0/24, aggregation: default}}}
 questions:
-  description: What a human has to decide or to correct; empty if the objects can be taken as they are.
+  description: Open decisions and invalid groups; empty if RV(objects) can be applied.
   returned: success
   type: list
   elements: dict
@@ -90,12 +91,12 @@ questions:
       returned: success
       sample: ServiceGroup purelb/edge
     question:
-      description: What is not clear, and what can be done.
+      description: What is unclear, and the possible remedies.
       type: str
       returned: success
       sample: give it a range of addresses, or delete it; it has none
 groups:
-  description: What each v1 group becomes, and why.
+  description: The v2 groups for each v1 group, and the reasons.
   returned: success
   type: list
   elements: dict
@@ -106,23 +107,23 @@ groups:
       returned: success
       sample: ServiceGroup purelb/default
     reason:
-      description: Why, in one word. One of C(inNodeSubnet), C(outsideNodeSubnets), C(hostRoute),
+      description: The reason. One of C(inNodeSubnet), C(outsideNodeSubnets), C(hostRoute),
         C(hostRouteInNodeSubnet), C(partlyInNodeSubnet), C(mixed), C(netbox), C(writtenInV2), C(decided) and C(invalid).
       type: str
       returned: success
       sample: inNodeSubnet
     question:
-      description: What a human has to decide, or an empty text.
+      description: The open question, or an empty string.
       type: str
       returned: success
       sample: ""
     warning:
-      description: What follows from a decision that looks wrong, or an empty text.
+      description: Consequence of a decision that is probably unintended, or an empty string.
       type: str
       returned: success
       sample: ""
     becomes:
-      description: The v2 groups in its place; two if it is split, none if it cannot be read.
+      description: The v2 groups that replace it; two if it is split, none if it is invalid.
       type: list
       elements: dict
       returned: success
@@ -138,7 +139,7 @@ groups:
           returned: success
           sample: local
     ranges:
-      description: Its ranges of addresses.
+      description: Its address ranges.
       type: list
       elements: dict
       returned: success
@@ -149,22 +150,22 @@ groups:
           returned: success
           sample: 192.168.1.240-192.168.1.247
         subnet:
-          description: The subnet that the group gives for it.
+          description: The subnet of the range, as in the group.
           type: str
           returned: success
           sample: 192.168.1.0/24
         proposed:
-          description: C(local) or C(remote), before any decision.
+          description: The proposal C(local) or C(remote), independent of decisions.
           type: str
           returned: success
           sample: local
         reason:
-          description: Why, in the words of RV(groups[].reason).
+          description: The reason, as in RV(groups[].reason).
           type: str
           returned: success
           sample: inNodeSubnet
 node_agents:
-  description: What each v1 LBNodeAgent becomes.
+  description: The v2 object for each v1 LBNodeAgent.
   returned: success
   type: list
   elements: dict
@@ -180,19 +181,19 @@ node_agents:
       returned: success
       sample: purelb-system/default
     warning:
-      description: What is to be known of it, or an empty text.
+      description: What changes with it, or an empty string.
       type: str
       returned: success
       sample: ""
 node_subnets:
-  description: The subnets of nodes that the ranges were compared with. A node whose subnet no range names has its
-    address here.
+  description: The subnets of nodes with which the ranges were compared. If the subnet of a node is unknown, its
+    address.
   returned: success
   type: list
   elements: str
   sample: [192.168.1.0/24]
 node_subnets_from:
-  description: Where they are known from. One of C(option), C(leases) and C(nodes).
+  description: Source of the subnets. One of C(option), C(leases) and C(nodes).
   returned: success
   type: str
   sample: nodes

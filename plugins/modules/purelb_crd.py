@@ -13,14 +13,13 @@ version_added: 0.1.0
 author:
   - PureLB for Ansible authors (@purelb)
 description:
-  - Applies the definitions of ServiceGroup and LBNodeAgent that this collection has, and waits until objects of
-    them can be made.
-  - Where the cluster may still store objects in a version other than the present one, writes each of them anew,
-    unchanged, and then takes the old versions out of the definition's C(status.storedVersions). A later release
-    may then leave the old versions out.
-  - Does not apply definitions by which stored objects of another version would lose their fields, because nothing
-    converts them.
-  - Does not remove definitions as long as there are objects of them, unless it is told to.
+  - Applies the definitions of ServiceGroup and LBNodeAgent in this collection, and waits until the API server serves
+    them.
+  - If the cluster may still store objects in an old version, rewrites each of them without a change in the present
+    one, and then removes the old versions from the definition's C(status.storedVersions). A later release may then
+    omit the old versions.
+  - Refuses definitions without conversion if stored objects of another version would lose their fields.
+  - Refuses to remove definitions of which objects exist, unless O(remove_objects) is set.
 extends_documentation_fragment:
   - purelb.purelb.connection
   - purelb.purelb.presence
@@ -28,57 +27,56 @@ extends_documentation_fragment:
 options:
   definitions:
     description:
-      - The definitions; those of the collection by default, which are read on the controller. They serve only the
-        present version. For a cluster whose programs speak an older one, too, the role
-        P(purelb.purelb.purelb_install#role) makes definitions with a conversion.
+      - The definitions; by default those of the collection, read on the controller. They serve only the present
+        version. For clusters with programs that use an older one, the role P(purelb.purelb.purelb_install#role)
+        applies definitions with a conversion webhook.
     type: list
     elements: dict
   migrate:
     description:
-      - Whether stored objects are brought to the present version. Switch this off as long as the webhook that
-        converts them is not up, and run the module again when it is.
+      - Whether to rewrite stored objects in the present version. Disable this until the conversion webhook is up, then
+        run the module again.
     type: bool
     default: true
   remove_objects:
     description:
-      - With O(state=absent), remove the definitions even if there are objects of them, B(in any namespace), and
-        these objects with them. Without it that is an error which says how many and which.
+      - With O(state=absent), remove the definitions together with all their objects, B(in all namespaces). Otherwise
+        existing objects are an error that counts and names them.
     type: bool
     default: false
   wait_timeout:
     description:
-      - Seconds to wait for each definition until it is established and served, or gone. Nothing is waited for in
-        check mode.
+      - Seconds to wait for each definition until it is established and served, or gone. Check mode does not wait.
     type: int
     default: 120
 attributes:
   action:
     support: full
-    description: An action plugin reads the definitions on the controller.
+    description: The action plugin reads the definitions on the controller.
 seealso:
   - module: purelb.purelb.purelb_service_group
   - module: purelb.purelb.purelb_lb_node_agent
 notes:
   - The user needs the verbs get, patch and create (get and delete to remove) on customresourcedefinitions, patch on
-    customresourcedefinitions/status, and list and patch on what is made of them.
-  - Definitions in the cluster that lack a label of the given ones were made by another installation. They are taken
-    over by O(state=present), with O(force_conflicts) if need be, and left alone by O(state=absent).
+    customresourcedefinitions/status, and list and patch on their objects.
+  - A definition in the cluster without all labels of the given one belongs to another installation. O(state=present)
+    takes it over (with O(force_conflicts) if fields conflict), O(state=absent) does not remove it.
 """
 
 EXAMPLES = r"""
 - name: Install or upgrade the definitions
   purelb.purelb.purelb_crd:
 
-- name: See what an upgrade would change
+- name: Show what an upgrade would change
   purelb.purelb.purelb_crd:
   check_mode: true
   diff: true
 
-- name: Remove them if nobody uses them
+- name: Remove the definitions if no objects exist
   purelb.purelb.purelb_crd:
     state: absent
 
-- name: Remove them with every ServiceGroup and LBNodeAgent
+- name: Remove the definitions with every ServiceGroup and LBNodeAgent
   purelb.purelb.purelb_crd:
     state: absent
     remove_objects: true
@@ -86,7 +84,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 results:
-  description: What became of each definition, in the order in which they were dealt with.
+  description: Result for each definition, in the order of processing.
   returned: success
   type: list
   elements: dict
@@ -107,13 +105,13 @@ results:
       returned: success
       sample: null
     action:
-      description: One of C(created), C(changed), C(unchanged), C(deleted) and C(absent); in check mode what it
-        would be.
+      description: One of C(created), C(changed), C(unchanged), C(deleted) and C(absent); in check mode the expected
+        one.
       type: str
       returned: success
       sample: created
 migrated:
-  description: Definitions of which objects may have been stored in another version, and no longer are.
+  description: Definitions whose objects were rewritten in the storage version.
   returned: success
   type: list
   elements: dict
@@ -124,7 +122,7 @@ migrated:
       returned: success
       sample: servicegroups.purelb.io
     objects:
-      description: How many objects were written anew.
+      description: Number of rewritten objects.
       type: int
       returned: success
       sample: 3

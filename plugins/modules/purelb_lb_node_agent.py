@@ -13,13 +13,13 @@ version_added: 0.1.0
 author:
   - PureLB for Ansible authors (@purelb)
 description:
-  - Creates, changes or removes an LBNodeAgent, with an option for each field of its C(spec). It takes effect while
-    the node agents run.
-  - The task says the whole C(spec). What an earlier task of this collection set and this one leaves out is removed;
-    for what nobody sets the default of the definition holds.
-  - The values are checked with the rules of the node agents before the API server is asked. A regular expression that
-    does not compile, which the API server would take and with which nodes announce nothing, is an error.
-  - Warns of what is allowed and hardly meant so, such as a second object for the same nodes.
+  - Creates, changes or removes an LBNodeAgent, with an option for each field of its C(spec). Running node
+    agents apply it immediately.
+  - A task describes the whole C(spec). Fields that an earlier task of this collection set and this one omits are
+    removed; fields that nobody sets have the default of the definition.
+  - The values are validated with the rules of the node agents before any request is sent. An invalid regular
+    expression, which the API server accepts and with which nodes announce nothing, is an error.
+  - Valid but probably unintended settings produce a warning, such as a second object for the same nodes.
 extends_documentation_fragment:
   - purelb.purelb.connection
   - purelb.purelb.namespace
@@ -29,17 +29,17 @@ extends_documentation_fragment:
 options:
   node_selector:
     description:
-      - Labels of the nodes that the settings are for; every node by default. An object with a selector goes before
-        one without, then the first by name.
+      - Selects the nodes to which the settings apply, by default all. Objects with a selector take precedence over those
+        without, then the first by name.
     type: dict
     suboptions:
       match_labels:
         description:
-          - Labels that a node must have, all of them.
+          - Labels of which a node must have all.
         type: dict
       match_expressions:
         description:
-          - Conditions on labels that a node must meet, all of them.
+          - Conditions on labels of which a node must meet all.
         type: list
         elements: dict
         suboptions:
@@ -50,7 +50,7 @@ options:
             required: true
           operator:
             description:
-              - How the label relates to the values.
+              - Relation of the label to the values.
             type: str
             choices: [In, NotIn, Exists, DoesNotExist]
             required: true
@@ -61,35 +61,35 @@ options:
             elements: str
   local:
     description:
-      - Which interfaces carry addresses, and how they are announced.
+      - The interfaces for addresses, and how to announce them.
     type: dict
     suboptions:
       local_interface:
         description:
-          - The interfaces for local addresses. V(default) is the one with the default route of the lowest metric,
-            V(none) only those of O(local.interfaces), anything else a regular expression on interface names.
+          - The interfaces for local addresses. V(default) is the one with the default route of the lowest metric, V(none)
+            means only those in O(local.interfaces), any other value is a regular expression on interface names.
         type: str
       interfaces:
         description:
-          - Further interfaces for local addresses, by exact name. Those that a node lacks are skipped.
+          - Further interfaces for local addresses, by exact name. Missing ones are ignored.
         type: list
         elements: str
       dummy_interface:
         description:
-          - The interface for remote addresses. It is made where it is absent.
+          - The interface for remote addresses. The agent creates it if it does not exist.
         type: str
       garp_config:
         description:
-          - How a gained address is announced on the wire, by ARP and by neighbour advertisements.
+          - How to announce a newly added address, by gratuitous ARP and unsolicited neighbour advertisements.
         type: dict
         suboptions:
           enabled:
             description:
-              - Whether gained addresses are announced.
+              - Whether to announce newly added addresses.
             type: bool
           count:
             description:
-              - How many announcements follow the one that is sent at once, V(1) to V(10).
+              - Number of announcements after the immediate one, V(1) to V(10).
             type: int
           interval_ms:
             description:
@@ -109,25 +109,26 @@ options:
             type: str
           verify_before_send:
             description:
-              - Ask before each of them whether the address is still this node's, and stop if not.
+              - Check before each of them that the node still holds the address, and stop if not.
             type: bool
       address_config:
         description:
-          - How addresses are added to interfaces.
+          - How to add addresses to interfaces.
         type: dict
         suboptions:
           local_interface:
             description:
-              - How addresses are added to the interfaces for local addresses.
+              - How to add addresses to the interfaces for local addresses.
             type: dict
             suboptions: &lifetimes
               valid_lifetime:
                 description:
-                  - Seconds that an address lives without being refreshed, V(60) or more; V(0) sets no limit.
+                  - Seconds until the kernel removes an address that is not refreshed, V(60) or more; V(0) for no
+                    limit.
                 type: int
               preferred_lifetime:
                 description:
-                  - Seconds that an address is preferred as a source, at most the valid lifetime.
+                  - Seconds for which an address is preferred as a source, at most the valid lifetime.
                 type: int
               no_prefix_route:
                 description:
@@ -135,7 +136,7 @@ options:
                 type: bool
           dummy_interface:
             description:
-              - How addresses are added to the interface for remote addresses.
+              - How to add addresses to the interface for remote addresses.
             type: dict
             suboptions: *lifetimes
 seealso:
@@ -145,7 +146,7 @@ seealso:
 notes:
   - The user needs the verbs get, list, patch and create (get and delete to remove) on lbnodeagents.purelb.io in the
     namespace.
-  - As soon as there is one LBNodeAgent, nodes that none selects announce nothing.
+  - If any LBNodeAgent exists, nodes that none selects announce nothing.
 """
 
 EXAMPLES = r"""
@@ -175,12 +176,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 action:
-  description: One of C(created), C(changed), C(unchanged), C(deleted) and C(absent); in check mode what it would be.
+  description: One of C(created), C(changed), C(unchanged), C(deleted) and C(absent); in check mode the expected one.
   type: str
   returned: success
   sample: changed
 object:
-  description: The object as the API server has it, or in check mode would have it; null if it is gone.
+  description: The object in the API server, in check mode the expected one; null if it does not exist.
   type: dict
   returned: success
 """

@@ -8,29 +8,29 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: purelb_lease_info
-short_description: Show which node should have which address, and what is wrong
+short_description: Show the expected node of each address, and all errors
 version_added: 0.1.0
 author:
   - PureLB for Ansible authors (@purelb)
 description:
-  - Reads the Leases of the node agents and the Services of type LoadBalancer, and holds the election that
-    the agents hold. Says for each address who the candidates are, who wins, and who says to announce it.
-  - Judges a Lease by its renewal time and the clock of the machine that the module runs on. The agents do
-    not depend on clocks.
-  - Shows leader locks too, by default that of the allocator, and says which are held, expired or free, and which
-    change hands again and again.
+  - Reads the Leases of the node agents and the Services of type LoadBalancer, and computes the election in the same way
+    as the agents. Returns for each address the candidates, the winner, and the nodes that report to announce it.
+  - Compares the renewal time of a Lease with the clock of the machine that runs the module. The agents do not depend on
+    synchronised clocks.
+  - Also reads leader locks, by default that of the allocator, and returns which are held, expired or free, and which
+    change their holder too often.
 options:
   leader_locks:
     description:
-      - Leader locks to look at, of any program. Without this the Lease C(purelb-allocator) in O(namespace), by which
-        one of several allocators leads.
+      - Leader locks to read, of any program. By default the Lease C(purelb-allocator) in O(namespace), the lock of the
+        allocators.
     type: list
     elements: dict
     suboptions:
       kind:
         description:
-          - What the lock is. On V(Endpoints) and V(ConfigMap) objects, where programs older than Leases keep it, it
-            is the annotation C(control-plane.alpha.kubernetes.io/leader).
+          - Kind of the object. On V(Endpoints) and V(ConfigMap), which older programs use, the lock is the annotation
+            C(control-plane.alpha.kubernetes.io/leader).
         type: str
         choices: [Lease, Endpoints, ConfigMap]
         default: Lease
@@ -51,15 +51,15 @@ notes:
   - The user needs the verb list on C(leases) in O(namespace), and on C(services) and C(nodes) in the whole
     cluster; on C(endpointslices) too where a Service has node affinity, or is announced by all nodes and takes
     only local traffic; and on the kind of each of O(leader_locks) in its namespace.
-  - A cluster whose agents run with draining switched off is judged as if it were on.
+  - The module assumes that draining is enabled in the agents.
 """
 
 EXAMPLES = r"""
-- name: See who has which address
+- name: Read all addresses and their nodes
   purelb.purelb.purelb_lease_info:
   register: purelb
 
-- name: See who leads the control plane, and a program that keeps its lock on an Endpoints object
+- name: Read the leaders of the control plane, and of a program with an Endpoints lock
   purelb.purelb.purelb_lease_info:
     leader_locks:
       - {namespace: kube-system, name: kube-controller-manager}
@@ -67,7 +67,7 @@ EXAMPLES = r"""
       - {namespace: kube-system, name: old-controller, kind: Endpoints}
   register: control_plane
 
-- name: Fail if an address does not work as it should
+- name: Fail if an address does not work
   ansible.builtin.assert:
     that: errors | length == 0
     fail_msg: "{{ errors }}"
@@ -87,12 +87,12 @@ leases:
   elements: dict
   contains:
     node:
-      description: Node that the Lease is for.
+      description: Node of the Lease.
       type: str
       returned: success
       sample: worker-1
     holder:
-      description: Node that the Lease says holds it; the same as RV(leases[].node) if all is well.
+      description: Holder in the Lease; equal to RV(leases[].node) in a correct state.
       type: str
       returned: success
       sample: worker-1
@@ -102,18 +102,18 @@ leases:
       returned: success
       sample: 6f2c0d4e-5f0c-4f0a-9a53-2b7a3c1d9e10
     subnets:
-      description: Subnets of the node, for whose addresses it is a candidate.
+      description: Subnets of the node. It is a candidate for addresses in them.
       type: list
       elements: str
       returned: success
       sample: [192.168.1.0/24]
     duration:
-      description: Seconds that the Lease counts after a renewal.
+      description: Seconds for which the Lease is valid after a renewal.
       type: float
       returned: success
       sample: 10.0
     age:
-      description: Seconds since the last renewal, or null if there was none.
+      description: Seconds since the last renewal, or null if it was never renewed.
       type: float
       returned: success
       sample: 2.415
@@ -123,44 +123,44 @@ leases:
       returned: success
       sample: true
     reason:
-      description: Why. One of C(live), C(expired), C(neverRenewed) and C(fromTheFuture).
+      description: The reason. One of C(live), C(expired), C(neverRenewed) and C(fromTheFuture).
       type: str
       returned: success
       sample: live
     draining:
-      description: Whether a taint of the node keeps addresses away from it.
+      description: Whether a taint of the node excludes it from elections.
       type: bool
       returned: success
       sample: false
     outage:
-      description: The last outage of the API through which the node kept its addresses, because no node could renew its
-        Lease, or null.
+      description: The last outage of the API in which the node kept its addresses, because no node could renew its
+        Lease; or null.
       type: dict
       returned: success
       contains:
         begin:
-          description: When the node had last renewed its Lease before.
+          description: Last renewal before the outage.
           type: str
           returned: success
           sample: "2026-11-21T10:00:00.000000Z"
         end:
-          description: When it renewed it again.
+          description: First renewal after the outage.
           type: str
           returned: success
           sample: "2026-11-21T10:03:00.000000Z"
         seconds:
-          description: How long that was.
+          description: Duration of the outage in seconds.
           type: float
           returned: success
           sample: 180.0
 leader_locks:
-  description: The leader locks, in the order in which they were asked for.
+  description: The leader locks, in the requested order.
   returned: success
   type: list
   elements: dict
   contains:
     kind:
-      description: Kind of the object that is the lock, or carries it.
+      description: Kind of the object with the lock.
       type: str
       returned: success
       sample: Lease
@@ -175,51 +175,51 @@ leader_locks:
       returned: success
       sample: purelb-allocator
     holder:
-      description: Who leads, or last led; empty if nobody holds the lock.
+      description: Present or last leader; empty if the lock is released.
       type: str
       returned: success
       sample: allocator-7d9c8b6f5-x2x7k_0f6f4a0e-3d0c-4a44-8a1b-6c2f1f7b9d1e
     state:
-      description: C(held) if it was renewed within its duration, by the clock of this machine; C(expired) if it was
-        not; C(released) if nobody holds it; C(absent) if there is no such object; C(unreadable) if the object does
-        not say who leads.
+      description: C(held) if it was renewed within its duration, by the clock of this machine, otherwise C(expired);
+        C(released) if it has no holder; C(absent) if the object does not exist; C(unreadable) if it contains no valid
+        lock.
       type: str
       returned: success
       sample: held
     duration:
-      description: Seconds that the lock counts after a renewal.
+      description: Seconds for which the lock is valid after a renewal.
       type: float
       returned: success
       sample: 15.0
     age:
-      description: Seconds since the last renewal, or null if there was none.
+      description: Seconds since the last renewal, or null if it was never renewed.
       type: float
       returned: success
       sample: 1.204
     held_for:
-      description: Seconds since the holder acquired it, or null if nobody holds it.
+      description: Seconds since the holder acquired it, or null without a holder.
       type: float
       returned: success
       sample: 86400.0
     transitions:
-      description: How often it passed to another holder.
+      description: Number of changes of the holder.
       type: int
       returned: success
       sample: 3
     transitions_per_hour:
-      description: The same by hour, on average since the object was made, or null if that is not known.
+      description: Changes of the holder per hour, on average since the creation of the object, or null if unknown.
       type: float
       returned: success
       sample: 0.125
     flapping:
-      description: Whether it changes hands again and again. That is so if it did four times or more, more than once
-        an hour on average since the object was made, and last within the last hour. One look cannot see more, so a
-        lock that was calm for long and changes hands often since today is found only after a while.
+      description: Whether its holder changes too often. That is, four times or more, more than once an hour on average
+        since the creation of the object, and most recently within the last hour. As this is an average, a lock that
+        was stable for long and now flaps is detected late.
       type: bool
       returned: success
       sample: false
 vips:
-  description: The addresses that PureLB gave to Services.
+  description: The addresses that PureLB assigned to Services.
   returned: success
   type: list
   elements: dict
@@ -235,25 +235,25 @@ vips:
       returned: success
       sample: IPv4
     services:
-      description: The Services that have the address, as C(namespace/name); several if they share it.
+      description: The Services with the address, as C(namespace/name); several if they share it.
       type: list
       elements: str
       returned: success
       sample: [default/web]
     pool_type:
-      description: C(local) if the address lives on one node, C(remote) if on every node.
+      description: C(local) if one node has the address, C(remote) if every node has it.
       type: str
       returned: success
       sample: local
     candidates:
-      description: The first five nodes that may have the address, the winner first, then who would follow; of a
-        remote address the first five, by name, that should have it.
+      description: The first five candidates in order of preference, the winner first; for a remote address the first
+        five expected nodes, by name.
       type: list
       elements: str
       returned: success
       sample: [worker-2, worker-1]
     candidate_count:
-      description: How many nodes may have the address; of a remote address, should have it.
+      description: Number of candidates; for a remote address, of expected nodes.
       type: int
       returned: success
       sample: 2
@@ -263,12 +263,12 @@ vips:
       returned: success
       sample: worker-2
     reason:
-      description: Why, in the word that the agents' logs, metrics and events use.
+      description: The reason for the winner; the same word as in the agents' logs, metrics and events.
       type: str
       returned: success
       sample: electionWon
     announcing:
-      description: Nodes that say on the Service that they announce the address.
+      description: Nodes that announce the address, according to the Service's annotations.
       type: list
       elements: dict
       returned: success
@@ -279,38 +279,38 @@ vips:
           returned: success
           sample: worker-2
         interface:
-          description: The interface that has the address.
+          description: The interface with the address.
           type: str
           returned: success
           sample: eth0
 findings:
-  description: What is not as it should be, errors first.
+  description: Deviations from the expected state, errors first.
   returned: success
   type: list
   elements: dict
   contains:
     severity:
-      description: C(error) if an address does not work as it should, otherwise C(warning).
+      description: C(error) if an address does not work, otherwise C(warning).
       type: str
       returned: success
       sample: error
     code:
-      description: One word for the kind of finding.
+      description: Kind of the finding, as one word.
       type: str
       returned: success
       sample: notAnnounced
     object:
-      description: What the finding is about.
+      description: The affected object.
       type: str
       returned: success
       sample: 192.168.1.240 (default/web)
     message:
-      description: What is the case.
+      description: What was found.
       type: str
       returned: success
       sample: worker-2 wins the election and does not say that it announces it
     remediation:
-      description: What to do about it.
+      description: What to do.
       type: str
       returned: success
       sample: look at the lbnodeagent log on worker-2

@@ -8,46 +8,45 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: purelb_manifests
-short_description: Write the manifests of a folder, all in one step
+short_description: Write several manifests to a folder in one task
 version_added: 0.1.0
 author:
   - PureLB for Ansible authors (@purelb)
 description:
-  - Makes some files of a folder what they should be, and removes others. Files that are not named stay as they are.
-  - For the folder that a GitOps tool reads, with a file for each kind of object. A task for each file takes half a
-    second each.
-  - Each file is written whole or not at all.
+  - Writes the files in O(files) to a folder and removes those in O(absent). Other files stay unchanged.
+  - For example for a folder that a GitOps controller reads. One task for each file would take half a second each.
+  - Each file is written atomically.
 options:
   path:
     description:
-      - The folder. It is made if it is missing, with mode 0755.
+      - The folder. It is created with mode 0755 if it does not exist.
     type: path
     required: true
   files:
     description:
-      - The text of each file by its name. What is no text is written as JSON.
-      - Files are made with mode 0644, which is not for secrets.
+      - Content of each file, by file name. Content other than a string is written as JSON.
+      - Files are created with mode 0644, so do not use this for secrets.
     type: dict
     required: true
   absent:
     description:
-      - Names of files that are removed.
+      - Names of files to remove.
     type: list
     elements: str
     default: []
 attributes:
   check_mode:
     support: full
-    description: Says what it would do.
+    description: Returns the expected changes.
   diff_mode:
     support: full
-    description: Of each file that changes.
+    description: For each changed file.
 seealso:
   - module: purelb.purelb.purelb_objects
 """
 
 EXAMPLES = r"""
-- name: Write a ServiceGroup for a GitOps tool, and take away another one
+- name: Write a ServiceGroup for a GitOps controller, and remove another one
   purelb.purelb.purelb_manifests:
     path: clusters/one/purelb
     files:
@@ -61,7 +60,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 results:
-  description: What became of each file.
+  description: Result for each file.
   returned: success
   type: list
   elements: dict
@@ -72,8 +71,8 @@ results:
       returned: success
       sample: default.yaml
     action:
-      description: One of C(created), C(changed), C(unchanged), C(deleted) and C(absent); in check mode what it
-        would be.
+      description: One of C(created), C(changed), C(unchanged), C(deleted) and C(absent); in check mode the expected
+        one.
       type: str
       returned: success
       sample: created

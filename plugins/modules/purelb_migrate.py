@@ -8,78 +8,79 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: purelb_migrate
-short_description: One step of the way from a PureLB of purelb.io/v1 to this one, or back
+short_description: Run one step of a migration from purelb.io/v1 to v2, or back
 version_added: 0.1.0
 author:
   - PureLB for Ansible authors (@purelb)
 description:
-  - The steps of the role P(purelb.purelb.purelb_migrate#role), which takes them in order and installs v2 in between. Each step
-    can be repeated, also after it was cut off half-way.
-  - How far a migration has got is in the ConfigMap C(purelb-migration) in O(namespace), with the checksum of the backup.
-    A step that comes too early is an error, one that is done already changes nothing.
+  - The role P(purelb.purelb.purelb_migrate#role) runs the steps in order and installs v2 between them. Each step can be
+    repeated, also after an interruption.
+  - The ConfigMap C(purelb-migration) in O(namespace) records the phase of the migration and the checksum of the backup.
+    A step in the wrong phase is an error; a completed step changes nothing.
 extends_documentation_fragment:
   - purelb.purelb.connection
   - purelb.purelb.conversion
 options:
   step:
     description:
-      - V(status) says how far it is, and V(preview) what becomes what; it fails while something is to be decided. Both
-        change nothing.
-      - V(back_up) writes O(backup), with everything that the other steps change and the objects of v2.
-      - V(hand_over) stops the v1 allocator, writes the objects of v2, lets v2 have the Services, and stops the v1 agents.
-        v2 has to be installed, with Services without a class left to v1.
-      - V(verify) waits until an audit finds no error, and fails if a Service has other addresses than before.
-      - V(remove_v1) removes the programs and objects of v1 and has everything stored as v2. V(finish) ends the migration.
-      - V(roll_back) removes the programs of v2 and brings back what the backup has. V(discard) compares everything
-        with it and ends the migration.
+      - V(status) returns the phase, V(preview) the v2 objects. V(preview) fails while there are open questions. Neither
+        changes anything.
+      - V(back_up) writes everything that the other steps change, and the v2 objects, to O(backup).
+      - V(hand_over) stops the v1 allocator, creates the v2 objects, hands the Services to v2, and stops the v1 agents.
+        v2 must be installed and must not claim Services without a class.
+      - V(verify) waits until an audit finds no error, and fails if the addresses of a Service have changed.
+      - V(remove_v1) removes the programs and objects of v1, and rewrites all stored objects as v2. V(finish) ends the
+        migration.
+      - V(roll_back) removes the programs of v2 and restores the backup. V(discard) compares the cluster with the backup
+        and ends the migration.
     type: str
     required: true
     choices: [status, preview, back_up, hand_over, verify, remove_v1, finish, roll_back, discard]
   backup:
     description:
-      - The file of the backup, on the machine that the module runs on; needed from O(step=back_up) on. Folders are
-        made for it, and nobody else may read it.
+      - The backup file, on the machine that runs the module; required from O(step=back_up) on. Missing folders are
+        created; only the owner may read the file.
     type: path
   accept:
     description:
-      - With O(step=preview) and O(step=back_up), take what is proposed for groups without a decision.
+      - With O(step=preview) and O(step=back_up), accept the proposals for groups without a decision.
     type: bool
     default: false
   one_by_one:
     description:
-      - With O(step=hand_over), let the Services leave v1 one after the other. Each becomes one of the class
-        C(purelb.io/purelbv2), for which it is of type C(NodePort) for a moment, as the class of a load balancer
-        cannot change. It keeps this class.
-      - Without it v2 takes all Services when the v1 agents are gone, and no Service changes its class, but for those
-        of a class that v2 does not serve.
+      - With O(step=hand_over), move the Services one by one. Each permanently gets the class C(purelb.io/purelbv2). For a
+        moment it has the type C(NodePort), as the class of a LoadBalancer cannot change.
+      - Otherwise v2 takes over all Services after the v1 agents have ended, and Services keep their class, unless v2 does
+        not serve it.
     type: bool
     default: false
   services:
     description:
-      - With O(step=hand_over), hand over these Services (C(namespace/name)) only, as with O(one_by_one), and leave the
-        v1 agents at work for the others. Run it again for the rest.
+      - With O(step=hand_over), hand over only these Services (C(namespace/name)), as with O(one_by_one), and keep the v1
+        agents running for the others. Run the step again for the rest.
     type: list
     elements: str
     default: []
   delay:
     description:
-      - Seconds from when a single Service has left v1 until v2 has it, for the v1 agents to take its addresses away.
+      - Seconds between the release of a single Service by v1 and its takeover by v2, in which the v1 agents remove its
+        addresses.
     type: float
     default: 1
   wait_timeout:
     description:
-      - Seconds to wait for each thing that is waited for.
+      - Seconds to wait for each effect, such as ended Pods, announced addresses, or an audit without errors.
     type: int
     default: 180
 attributes:
   check_mode:
     support: partial
-    description: By dry runs in the API server. Nothing is waited for, and no file is written.
+    description: Dry runs in the API server, without waiting and without a backup file.
     details:
-      - What can only be written after something else was is left out, such as the new class of a Service.
+      - Writes that depend on an earlier one, such as the new class of a Service, are not predicted.
   diff_mode:
     support: full
-    description: Without the API server's bookkeeping.
+    description: Without the fields that the API server maintains.
 seealso:
   - module: purelb.purelb.purelb_convert
   - module: purelb.purelb.purelb_lease_info
@@ -90,12 +91,12 @@ notes:
 """
 
 EXAMPLES = r"""
-- name: See how far a migration is
+- name: Show the phase of a migration
   purelb.purelb.purelb_migrate:
     step: status
   register: migration
 
-- name: Let two Services go first
+- name: Hand over two Services first
   purelb.purelb.purelb_migrate:
     step: hand_over
     backup: /root/purelb-v1/backup.json
@@ -104,18 +105,18 @@ EXAMPLES = r"""
 
 RETURN = r"""
 phase:
-  description: How far it is. Empty before it has begun, then C(backedUp), C(handedOver), C(verified) and C(done), or
+  description: Phase of the migration. Empty before it starts, then C(backedUp), C(handedOver), C(verified) and C(done), or
     C(rollingBack).
   returned: success
   type: str
   sample: backedUp
 backup:
-  description: The file that the migration began with, or an empty text.
+  description: Path of the backup file, or an empty string.
   returned: success
   type: str
   sample: /root/purelb-v1/backup.json
 v1_programs:
-  description: Programs of v1 that are there.
+  description: Existing programs of v1.
   returned: with O(step=status)
   type: list
   elements: str
@@ -127,7 +128,7 @@ remaining:
   elements: str
   sample: [shop/web]
 objects:
-  description: The objects of v2. Before the backup also what M(purelb.purelb.purelb_convert) returns.
+  description: The v2 objects. Before the backup, M(purelb.purelb.purelb_convert) defines further return values.
   returned: with O(step=preview)
   type: list
   elements: dict

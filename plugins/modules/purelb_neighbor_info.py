@@ -8,40 +8,41 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: purelb_neighbor_info
-short_description: Show who answers for an address on a segment
+short_description: Show which hosts answer for an address on a segment
 version_added: 0.1.0
 author:
   - PureLB for Ansible authors (@purelb)
 description:
-  - Runs on a host of the segment, asks for each address by ARP requests (IPv4) or neighbour solicitations (IPv6), and
-    returns the MAC addresses of all that answer. An address that two hosts have shows two.
-  - Choose a host that is no node of the cluster. A host does not answer itself, so what it has itself is not seen.
-  - Register its result and give RV(answers) to M(purelb.purelb.purelb_verify), which knows who should answer.
+  - Runs on a host of the segment, sends ARP requests (IPv4) or neighbour solicitations (IPv6) for each address, and
+    returns the MAC addresses of all hosts that reply. For a duplicate address these are two.
+  - Use a host that is not a node of the cluster. A host does not reply to itself, so its own addresses are missed.
+  - Register the result and pass RV(answers) to M(purelb.purelb.purelb_verify), which knows the expected host.
 options:
   vips:
     description:
-      - Addresses to ask for. They must be on a segment of the host; remote addresses, which a router finds, are not.
+      - Addresses to resolve. They must be on a segment of the host; addresses of remote pools are routed, so they are
+        not.
     type: list
     elements: str
     required: true
   interface:
     description:
-      - Interface to ask on; by default the one that the host's routes say, for each address.
+      - Interface to send requests on; by default the one to which the host routes the address.
     type: str
   timeout:
     description:
-      - Seconds to wait for answers, in all. All are waited for, as a second one may come later.
+      - Seconds to wait for replies, in total. The module always waits that long, to detect duplicates.
     type: float
     default: 1.5
   count:
     description:
-      - How often to ask for each address, evenly spread over O(timeout).
+      - Number of requests for each address, evenly distributed over O(timeout).
     type: int
     default: 3
 attributes:
   check_mode:
     support: full
-    description: Changes nothing, but sends its questions in check mode, too.
+    description: Changes nothing, but sends its requests in check mode, too.
   diff_mode:
     support: N/A
     description: Never changes anything.
@@ -52,21 +53,22 @@ seealso:
   - module: purelb.purelb.purelb_vip_info
   - module: purelb.purelb.purelb_verify
 notes:
-  - It asks as any client asks, with its own address, and no host takes it for another one that wants the address.
+  - The requests have the host's own source address, like those of any client. No host mistakes them for duplicate
+    address detection.
 """
 
 EXAMPLES = r"""
-- name: Ask who has two addresses
+- name: Find the hosts of two addresses
   hosts: client
   become: true
   gather_facts: false
   tasks:
-    - name: Ask the segment
+    - name: Resolve the addresses
       purelb.purelb.purelb_neighbor_info:
         vips: [192.168.1.240, "fd00:1::240"]
       register: segment
 
-    - name: Fail unless exactly one host answers for each
+    - name: Fail unless exactly one host replies for each
       ansible.builtin.assert:
         that: item.macs | length == 1
       loop: "{{ segment.answers }}"
@@ -74,7 +76,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 answers:
-  description: Who answered, for each address asked for.
+  description: Replies for each requested address.
   returned: success
   type: list
   elements: dict
@@ -90,12 +92,12 @@ answers:
       returned: success
       sample: IPv4
     interface:
-      description: The interface that was asked on.
+      description: The interface on which the requests were sent.
       type: str
       returned: success
       sample: eth0
     macs:
-      description: MAC addresses of all that answered.
+      description: MAC addresses of all hosts that replied.
       type: list
       elements: str
       returned: success

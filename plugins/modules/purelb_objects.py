@@ -8,14 +8,14 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: purelb_objects
-short_description: Apply or delete a list of Kubernetes objects, and wait for the outcome
+short_description: Apply or delete a list of Kubernetes objects, and wait for the effect
 version_added: 0.1.0
 author:
   - PureLB for Ansible authors (@purelb)
 description:
-  - Applies objects by server-side apply, so that fields which others manage stay as they are.
+  - Applies objects by server-side apply, so that fields of other managers stay unchanged.
   - Can wait until CustomResourceDefinitions are served, rollouts are complete, and deleted objects are gone
-    with everything that they own.
+    with all dependents.
 extends_documentation_fragment:
   - purelb.purelb.connection
   - purelb.purelb.presence
@@ -29,49 +29,50 @@ options:
     required: true
   initial:
     description:
-      - Objects that are created where they are missing and otherwise left as they are, whoever wrote them; a key
-        that is made once, say. For O(state=present).
-      - They come after the Namespaces of O(objects), and before the rest of them. They are not waited for.
+      - Objects to create if they do not exist; existing ones stay unchanged. For example a key that is generated once.
+        Only with O(state=present).
+      - They are created after the Namespaces of O(objects) and before the other objects. The module does not wait for
+        them.
     type: list
     elements: dict
     default: []
   namespace:
     description:
-      - Namespace of the objects that need one and name none.
+      - Namespace of the namespaced objects without C(metadata.namespace).
     type: str
   wait:
     description:
       - With O(state=present), wait until CustomResourceDefinitions are served, Namespaces are active, and
-        DaemonSets and Deployments run the new version everywhere. Kinds that others are made of are waited
-        for before the next object is applied.
-      - With O(state=absent), wait until the objects are gone, with the Pods and other objects that they own.
-      - Nothing is waited for in check mode.
+        DaemonSets and Deployments run the new version everywhere. The module waits for
+        CustomResourceDefinitions and Namespaces before it applies the next object.
+      - With O(state=absent), wait until the objects are gone, with their Pods and other dependents.
+      - Check mode does not wait.
     type: bool
     default: false
   wait_timeout:
     description:
-      - Seconds to wait for each object. The error on a time-out names the object, its conditions, and what
-        its Pods wait for.
+      - Seconds to wait for each object, restarted with each progress. A timeout is an error that names the object, its
+        conditions, and the problems of its Pods.
     type: int
     default: 120
 attributes:
   check_mode:
     support: full
-    description: By a dry run in the API server, with its validation. Objects whose namespace or kind is not
-      there yet count as created.
+    description: A dry run with the API server's validation. Objects whose namespace or kind does not exist yet
+      count as created.
   diff_mode:
     support: full
-    description: Without the API server's bookkeeping. Of Secrets it shows which entries change, not their
-      values.
+    description: Without the fields that the API server maintains. Of Secrets it shows which entries change, not
+      their values.
 seealso:
   - module: purelb.purelb.purelb_lease_info
 notes:
-  - The user needs the verbs get, patch and create on what is applied, and get and delete on what is
-    deleted. Messages about time-outs list Pods.
+  - The user needs the verbs get, patch and create on applied objects, get and delete on deleted ones, and list on
+    Pods for the error text of a timeout.
 """
 
 EXAMPLES = r"""
-- name: Make a pool of addresses
+- name: Create a pool of addresses
   purelb.purelb.purelb_objects:
     objects:
       - apiVersion: purelb.io/v2
@@ -91,7 +92,7 @@ EXAMPLES = r"""
     wait: true
     wait_timeout: 300
 
-- name: Make a key once, and a program that reads it
+- name: Create a key once, and a program that reads it
   purelb.purelb.purelb_objects:
     initial:
       - apiVersion: v1
@@ -117,7 +118,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 results:
-  description: What became of each object, in the order in which they were dealt with.
+  description: Result for each object, in the order of processing.
   returned: success
   type: list
   elements: dict
@@ -133,13 +134,13 @@ results:
       returned: success
       sample: default
     namespace:
-      description: Namespace of the object, or null.
+      description: Namespace of the object, or null if it has none.
       type: str
       returned: success
       sample: purelb-system
     action:
-      description: One of C(created), C(changed), C(unchanged), C(deleted) and C(absent); in check mode what it
-        would be.
+      description: One of C(created), C(changed), C(unchanged), C(deleted) and C(absent); in check mode the expected
+        one.
       type: str
       returned: success
       sample: created

@@ -14,7 +14,7 @@ author:
   - PureLB for Ansible authors (@purelb)
 description:
   - Reads all objects of a kind, or those in a namespace or with certain labels.
-  - A kind that the cluster does not serve has no objects; that is no error.
+  - For a kind that the cluster does not serve, returns an empty list.
 extends_documentation_fragment:
   - purelb.purelb.connection
   - purelb.purelb.reading
@@ -35,20 +35,20 @@ options:
     type: str
   names:
     description:
-      - Names of the objects to read, instead of all; a name that no object has brings none.
+      - Names of the objects to read; by default all. Names without an object are ignored.
     type: list
     elements: str
     default: []
   labels:
     description:
-      - Labels that the objects must have, all of them.
+      - Labels of which the objects must have all.
     type: dict
     default: {}
 seealso:
   - module: purelb.purelb.purelb_objects
 notes:
   - The user needs the verb list on the kind, in the namespace or in the whole cluster.
-  - Secrets are returned as they are; set C(no_log) on a task that reads them.
+  - Secrets are returned with their data; set C(no_log) on tasks that read them.
 """
 
 EXAMPLES = r"""
@@ -58,12 +58,12 @@ EXAMPLES = r"""
     namespace: purelb-system
   register: pools
 
-- name: Show how many addresses each has left
+- name: Show the number of available addresses of each pool
   ansible.builtin.debug:
     msg: "{{ item.metadata.name }}: {{ item.status.availableIPv4 | default('unknown') }}"
   loop: "{{ pools.objects }}"
 
-- name: Look whether the Prometheus Operator's kinds are defined
+- name: Check whether the Prometheus Operator is installed
   purelb.purelb.purelb_objects_info:
     api_version: apiextensions.k8s.io/v1
     kind: CustomResourceDefinition
@@ -73,7 +73,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 served:
-  description: Whether the API server serves the kind. There are no objects of one that it does not.
+  description: Whether the API server serves the kind. If not, RV(objects) is empty.
   returned: success
   type: bool
   version_added: 0.1.0

@@ -8,16 +8,16 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: purelb_rbac
-short_description: Give PureLB's programs their permissions, or take them away
+short_description: Grant or revoke the permissions of PureLB's programs
 version_added: 0.1.0
 author:
   - PureLB for Ansible authors (@purelb)
 description:
   - Applies a ServiceAccount, a ClusterRole and a ClusterRoleBinding for C(lbnodeagent) and for C(allocator), and
-    a Role and a RoleBinding for what C(lbnodeagent) does in its namespace.
-  - The role P(purelb.purelb.purelb_install#role) does this, too. The module is for those who hand out permissions
-    in a step of its own, by a user of its own.
-  - ClusterRoles carry the namespace in their name, so two installations share no permissions.
+    a Role and a RoleBinding of each in the namespace of PureLB.
+  - The role P(purelb.purelb.purelb_install#role) does this, too. Use the module to grant permissions in a separate
+    step, by another user.
+  - The names of ClusterRoles contain the namespace, so two installations share no permissions.
 extends_documentation_fragment:
   - purelb.purelb.connection
   - purelb.purelb.namespace
@@ -26,43 +26,44 @@ extends_documentation_fragment:
 options:
   draining:
     description:
-      - Whether the allocator may watch events about Nodes and taint them, as C(purelb_install_draining) of the
-        role needs it.
+      - Whether the allocator may watch events of Nodes and taint them. C(purelb_install_draining) of the role requires
+        this.
     type: bool
     default: true
 attributes:
   check_mode:
     support: full
-    description: By a dry run in the API server, with its validation. Objects whose namespace is not there yet
-      count as created.
+    description: A dry run with the API server's validation. Objects whose namespace does not exist yet count as
+      created.
 seealso:
   - plugin: purelb.purelb.permissions
     plugin_type: filter
   - module: purelb.purelb.purelb_objects
 notes:
   - The user needs the verbs get, patch and create (get and delete to remove) on serviceaccounts, roles,
-    rolebindings, clusterroles and clusterrolebindings, and either all permissions that are handed out or the verbs
-    bind and escalate on the roles.
-  - The namespace is not made. Removing a ServiceAccount stops its program within the hour, or at its next start.
+    rolebindings, clusterroles and clusterrolebindings, and either all granted permissions or the verbs bind
+    and escalate on the roles.
+  - The module does not create the namespace. A program whose ServiceAccount is removed fails within an hour, or at its
+    next start.
 """
 
 EXAMPLES = r"""
-- name: Let the programs do their work
+- name: Grant the permissions
   purelb.purelb.purelb_rbac:
 
-- name: The same in another namespace, without permission to taint Nodes
+- name: Grant them in another namespace, without the permission to taint Nodes
   purelb.purelb.purelb_rbac:
     namespace: purelb-test
     draining: false
 
-- name: Take the permissions away
+- name: Revoke the permissions
   purelb.purelb.purelb_rbac:
     state: absent
 """
 
 RETURN = r"""
 results:
-  description: What became of each object, in the order in which they were dealt with; each as in
+  description: Result for each object, in the order of processing; each as in
     RV(purelb.purelb.purelb_objects#module:results[]).
   returned: success
   type: list

@@ -8,18 +8,18 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: purelb_rollout_info
-short_description: Show how far a rollout of the node agents is, or wait for its end
+short_description: Show the progress of a rollout of the node agents, or wait for its end
 version_added: 0.1.0
 author:
   - PureLB for Ansible authors (@purelb)
 description:
-  - Says for each node whether it has the present node agent, whether that is ready, which means that the addresses
-    that the node wins are usable on it, and whether its Lease is renewed by this agent.
-  - With O(wait) tells of each node as it is done, and fails with the node, the reason and what to do when no other
-    node was done for O(wait_timeout).
-  - Restarts nothing. Whatever changed the DaemonSet or restarted it (the role
-    P(purelb.purelb.purelb_install#role), C(kubectl rollout restart), a GitOps controller) made the rollout.
-  - Judges a Lease by its renewal time and the clock of the machine that the module runs on.
+  - Returns for each node whether it runs the current node agent, whether this agent is ready (the addresses that the node
+    wins are usable), and whether it renews the node's Lease.
+  - With O(wait), displays each node when it is done. If no further node is done within O(wait_timeout), fails with the
+    node, the reason and a remediation.
+  - Restarts nothing. The rollout is started by any change or restart of the DaemonSet, such as by the role
+    P(purelb.purelb.purelb_install#role), C(kubectl rollout restart), or a GitOps controller.
+  - Compares the renewal time of a Lease with the clock of the machine that runs the module.
 extends_documentation_fragment:
   - purelb.purelb.connection
   - purelb.purelb.namespace
@@ -31,26 +31,26 @@ options:
     default: false
   wait_timeout:
     description:
-      - Seconds to wait for the next node, each time anew.
+      - Seconds to wait for the next node; restarted for each node.
     type: int
     default: 180
   known:
     description:
-      - Nodes that are known to be done. The module ends its wait when there is another one; the action plugin of the
-        same name then tells of it and goes on, so that a task needs no such list.
+      - Nodes that are already done. The module returns when a further one is done. The action plugin of the same name
+        then displays it and continues, so tasks do not need this option.
     type: list
     elements: str
     default: []
 attributes:
   check_mode:
     support: full
-    description: Never changes anything. With O(wait) it returns at once, as there is no rollout to wait for.
+    description: Never changes anything. With O(wait) it returns immediately, as there is no rollout to wait for.
   diff_mode:
     support: N/A
     description: Never changes anything.
   action:
     support: full
-    description: An action plugin tells of each node while the task runs.
+    description: The action plugin displays each node while the task runs.
 seealso:
   - module: purelb.purelb.purelb_lease_info
 notes:
@@ -59,34 +59,34 @@ notes:
 """
 
 EXAMPLES = r"""
-- name: Wait until all nodes are through after kubectl rollout restart
+- name: Wait until all nodes are done after kubectl rollout restart
   purelb.purelb.purelb_rollout_info:
     wait: true
 
-- name: See which nodes have the present agent
+- name: Show the nodes that run the current agent
   purelb.purelb.purelb_rollout_info:
   register: rollout
 """
 
 RETURN = r"""
 complete:
-  description: Whether every node that is to have an agent is done.
+  description: Whether every node that needs an agent is done.
   returned: success
   type: bool
   sample: true
 reason:
-  description: What is waited for; if it is complete, how many nodes have an agent.
+  description: The pending condition; if complete, the number of nodes with an agent.
   returned: success
   type: str
   sample: 3 of 3 Pods are available
 done:
-  description: Names of the nodes that are done, in order.
+  description: Names of the nodes that are done, sorted.
   returned: success
   type: list
   elements: str
   sample: [worker-1, worker-2, worker-3]
 nodes:
-  description: The nodes that have an agent's Pod, by name.
+  description: The nodes with a Pod of the agent, by name.
   returned: success
   type: list
   elements: dict
@@ -102,22 +102,22 @@ nodes:
       returned: success
       sample: lbnodeagent-x7k2p
     done:
-      description: Whether it has the present agent, ready, and a Lease that this agent renews.
+      description: Whether it runs the current agent, ready, and this agent renews the Lease.
       type: bool
       returned: success
       sample: true
     begun:
-      description: Whether the rollout has come to this node. Until then its agent of before goes on.
+      description: Whether the rollout has reached this node. Before that, the previous agent runs.
       type: bool
       returned: success
       sample: true
     reason:
-      description: Why it is not done, or that it is.
+      description: Why it is not done, or the confirmation.
       type: str
       returned: success
       sample: its Lease is renewed
     remediation:
-      description: What to do if it stays so.
+      description: What to do if this does not change, or an empty string.
       type: str
       returned: success
       sample: ""

@@ -14,11 +14,11 @@ author:
   - PureLB for Ansible authors (@purelb)
 description:
   - Creates, changes or removes a ServiceGroup, with an option for each field of its C(spec).
-  - The task says the whole C(spec). What an earlier task of this collection set and this one leaves out is removed;
-    for what nobody sets the default of the definition holds.
-  - The ranges are checked with the rules of the allocator before the API server is asked, so that C(--check) in front
-    of a cluster and the error of a task name the option and what to write.
-  - Warns of what is allowed and hardly meant so, such as addresses that another ServiceGroup has, too.
+  - A task describes the whole C(spec). Fields that an earlier task of this collection set and this one omits are
+    removed; fields that nobody sets have the default of the definition.
+  - The ranges are validated with the rules of the allocator before any request is sent. Errors, also in check mode, name
+    the option and the remedy.
+  - Valid but probably unintended settings produce a warning, such as ranges that overlap those of another ServiceGroup.
 extends_documentation_fragment:
   - purelb.purelb.connection
   - purelb.purelb.namespace
@@ -28,7 +28,7 @@ extends_documentation_fragment:
 options:
   local:
     description:
-      - Addresses of the nodes' own subnets. Each lives on exactly one node.
+      - Addresses in subnets of the nodes. Exactly one node announces each of them.
       - With O(state=present), exactly one of O(local), O(remote), O(netbox) and O(external) is needed.
     type: dict
     suboptions: &pools
@@ -39,19 +39,19 @@ options:
         suboptions: &range
           pool:
             description:
-              - The addresses to give out. A CIDR, or first and last address with a dash between them.
+              - The addresses to assign. A CIDR, or first and last address separated by a dash.
             type: str
             required: true
           subnet:
             description:
-              - The subnet that holds the whole pool, as a CIDR. Nodes with an address in it are candidates for the
+              - The subnet that contains the whole pool, as a CIDR. Nodes with an address in it are candidates for the
                 addresses of a local pool.
             type: str
             required: true
           aggregation:
             description:
-              - The prefix length that an address gets on its interface, and so the route that routing software
-                sees. V(default) takes the subnet's, V(/32) or V(/128) makes a host route.
+              - Prefix length of an address on its interface, and so of the route that routing software
+                advertises. V(default) is that of the subnet; V(/32) or V(/128) is a host route.
             type: str
       v4pools:
         description:
@@ -72,50 +72,50 @@ options:
         suboptions: *range
       skip_ipv6_dad:
         description:
-          - Add IPv6 addresses without duplicate address detection. They answer about a second sooner, and a host
-            that has the same address is not noticed.
+          - Add IPv6 addresses without duplicate address detection. They are usable about a second sooner, but a
+            duplicate on another host is not detected.
         type: bool
       multi_pool:
         description:
-          - Give a Service one address of each range that has live nodes, per family.
+          - Assign a Service one address of each range with live nodes, for each family.
         type: bool
       balance_pools:
         description:
-          - Take each address from the range with the fewest addresses in use, per family.
+          - Assign addresses from the range with the fewest addresses in use, for each family.
         type: bool
   remote:
     description:
-      - Addresses that routing software makes known. Each lives on every node's dummy interface, and routers spread
-        the traffic.
+      - Addresses that routing software advertises. Every node has each of them on its dummy interface, and routers
+        distribute the traffic.
     type: dict
     suboptions: *pools
   netbox:
     description:
-      - Addresses that a NetBox gives out, announced as remote. The token is in a Secret of the installation.
+      - Addresses from a NetBox, announced as remote. The token is in a Secret of the installation.
     type: dict
     suboptions:
       url:
         description:
-          - Address of the NetBox.
+          - URL of the NetBox.
         type: str
         required: true
       tenant:
         description:
-          - The NetBox tenant whose reserved addresses are given out.
+          - The NetBox tenant whose reserved addresses are assigned.
         type: str
         required: true
       aggregation:
         description:
-          - The prefix length that an address gets on its interface. V(default) takes the one that the NetBox gives.
+          - Prefix length of an address on its interface. V(default) is the one in the NetBox.
         type: str
   external:
     description:
-      - Addresses that a sidecar of the allocator gives out, asked by gRPC over a Unix socket.
+      - Addresses from a sidecar of the allocator, by gRPC over a Unix socket.
     type: dict
     suboptions:
       provider:
         description:
-          - Name of the address management behind the sidecar, shown in C(status.ipam).
+          - Name of the IPAM system behind the sidecar, shown in C(status.ipam).
         type: str
         required: true
       socket:
@@ -124,28 +124,28 @@ options:
         type: str
       announce:
         description:
-          - Where the addresses are announced.
+          - Whether the addresses are announced as local or remote.
         type: str
         choices: [local, remote]
         required: true
   namespaces:
     description:
-      - Namespaces whose Services take addresses from here without naming the group.
+      - Namespaces whose Services get addresses of this group by default.
     type: list
     elements: str
   enforce_namespaces:
     description:
-      - Make O(namespaces) a boundary. Services elsewhere get no address of this group, and Services in them none of a
-        group that does not serve their namespace.
+      - Enforce O(namespaces). Services in other namespaces get no address of this group, and Services in these
+        namespaces get none of other groups that do not list them.
     type: bool
   namespace_default:
     description:
-      - Where several groups serve a namespace, take this one for Services that name none.
+      - Use this group for Services that name none if several groups list their namespace.
     type: bool
   wait:
     description:
-      - Wait until the allocator has accepted the group as it is now, which it says in the condition C(Ready) of the
-        status. If it refuses, the task fails with its reason. Nothing is waited for in check mode.
+      - Wait until the allocator has accepted the present generation of the group (condition C(Ready) of its status). If
+        the allocator refuses it, the task fails with the reason. Check mode does not wait.
     type: bool
     default: false
   wait_timeout:
@@ -160,11 +160,11 @@ seealso:
 notes:
   - The user needs the verbs get, list, patch and create (get and delete to remove) on servicegroups.purelb.io in the
     namespace.
-  - Removing a group does not take addresses from Services that have them.
+  - Services keep their addresses when the group is removed.
 """
 
 EXAMPLES = r"""
-- name: Give out addresses of the nodes' subnet, of both families
+- name: Assign addresses in the subnet of the nodes, of both families
   purelb.purelb.purelb_service_group:
     name: default
     local:
@@ -175,7 +175,7 @@ EXAMPLES = r"""
         subnet: fd00:1::/64
         pool: fd00:1::100-fd00:1::1ff
 
-- name: Give two teams addresses that routers find, as host routes
+- name: Assign two teams routed addresses, as host routes
   purelb.purelb.purelb_service_group:
     name: teams
     remote:
@@ -195,12 +195,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 action:
-  description: One of C(created), C(changed), C(unchanged), C(deleted) and C(absent); in check mode what it would be.
+  description: One of C(created), C(changed), C(unchanged), C(deleted) and C(absent); in check mode the expected one.
   type: str
   returned: success
   sample: changed
 object:
-  description: The object as the API server has it, or in check mode would have it; null if it is gone.
+  description: The object in the API server, in check mode the expected one; null if it does not exist.
   type: dict
   returned: success
 """

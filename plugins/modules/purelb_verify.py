@@ -8,18 +8,18 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: purelb_verify
-short_description: Compare what is on nodes and segments with what should be there
+short_description: Compare the addresses on nodes and segments with the expected ones
 version_added: 0.1.0
 author:
   - PureLB for Ansible authors (@purelb)
 description:
-  - Reads Leases, Services, ServiceGroups, LBNodeAgents and Nodes, holds the election that the agents hold, and compares
-    its outcome with what M(purelb.purelb.purelb_vip_info) saw on the nodes and M(purelb.purelb.purelb_neighbor_info) heard on
-    a segment.
-  - "A local address must be on exactly one node, the winner, on the interface that the node's configuration says, and
-    for no longer than the node's Lease. A remote address must be on the dummy interface of every node that should have
-    it. A Lease must name the subnets that its node is in. One host must answer for an address: the winner."
-  - Finds everything that M(purelb.purelb.purelb_lease_info) finds, too. The playbook C(purelb.purelb.verify) runs all
+  - Reads Leases, Services, ServiceGroups, LBNodeAgents and Nodes, computes the election in the same way as the agents, and
+    compares the result with the output of M(purelb.purelb.purelb_vip_info) on the nodes and of
+    M(purelb.purelb.purelb_neighbor_info) on a segment.
+  - "A local address must be on exactly one node, the winner, on the configured interface, with a lifetime no longer than
+    the Lease. A remote address must be on the dummy interface of every expected node. A Lease must list the subnets of its
+    node. Only one host, the winner, must answer for an address."
+  - Includes all findings of M(purelb.purelb.purelb_lease_info). The playbook C(purelb.purelb.verify) runs all
     three modules.
 extends_documentation_fragment:
   - purelb.purelb.connection
@@ -28,26 +28,25 @@ extends_documentation_fragment:
 options:
   nodes:
     description:
-      - By name of the Node, what M(purelb.purelb.purelb_vip_info) returned there. Nodes where it failed belong in
-        O(unread).
-      - Nodes with a live Lease that are missing in both are a finding, unless all are.
+      - Results of M(purelb.purelb.purelb_vip_info), by name of the Node. Put nodes on which it failed into O(unread).
+      - Nodes with a live Lease that are in neither option are a finding, unless both options are empty.
     type: dict
     default: {}
   unread:
     description:
-      - By name of the Node, why M(purelb.purelb.purelb_vip_info) returned nothing there. Each is a finding.
+      - Reasons why M(purelb.purelb.purelb_vip_info) failed, by name of the Node. Each is a finding.
     type: dict
     default: {}
   answers:
     description:
-      - What M(purelb.purelb.purelb_neighbor_info) returned as RV(purelb.purelb.purelb_neighbor_info#module:answers); the lists of
-        several hosts can be joined.
+      - RV(purelb.purelb.purelb_neighbor_info#module:answers) of M(purelb.purelb.purelb_neighbor_info); the lists of several
+        hosts can be concatenated.
     type: list
     elements: dict
     default: []
   check_metrics:
     description:
-      - Whether to ask each node with a live Lease for its metrics, from where the module runs.
+      - Whether to read the metrics of each node with a live Lease, from the machine that runs the module.
     type: bool
     default: false
   metrics_port:
@@ -57,7 +56,7 @@ options:
     default: 7472
   fail_on:
     description:
-      - The least severity of a finding that makes the module fail. It returns all findings in any case.
+      - The lowest severity of a finding for which the module fails. It always returns all findings.
     type: str
     choices: [error, warning, never]
     default: error
@@ -69,24 +68,24 @@ notes:
   - The user needs the verb list on C(leases), C(servicegroups.purelb.io) and C(lbnodeagents.purelb.io) in O(namespace),
     and on C(services) and C(nodes) in the whole cluster; on C(endpointslices) too where a Service has node affinity, or
     is announced by all nodes and takes only local traffic.
-  - It compares what was seen at slightly different moments. While addresses move, run it again before you believe it.
+  - The inputs are read at slightly different times. While addresses move, repeat the check before acting on a finding.
 """
 
 EXAMPLES = r"""
-- name: Look at the nodes
+- name: Read the nodes
   hosts: nodes
   gather_facts: false
   tasks:
-    - name: Read what they have
+    - name: Read their addresses
       purelb.purelb.purelb_vip_info:
         pools: [192.168.1.240-192.168.1.250]
       register: seen
 
-- name: Compare it with what should be
+- name: Compare with the expected state
   hosts: localhost
   gather_facts: false
   tasks:
-    - name: Fail if an address does not work as it should
+    - name: Fail if an address does not work
       purelb.purelb.purelb_verify:
         nodes: "{{ dict(names | zip(names | map('extract', hostvars, 'seen'))) }}"
       vars:
@@ -100,14 +99,14 @@ leases:
   type: list
   elements: dict
 vips:
-  description: The addresses that PureLB gave to Services; each as in
-    RV(purelb.purelb.purelb_lease_info#module:vips[]), and with what was seen of it.
+  description: The addresses that PureLB assigned to Services; each as in
+    RV(purelb.purelb.purelb_lease_info#module:vips[]), with the observations.
   returned: always
   type: list
   elements: dict
   contains:
     holders:
-      description: Nodes that have the address on an interface, as far as O(nodes) tells.
+      description: Nodes that have the address on an interface, according to O(nodes).
       type: list
       elements: dict
       returned: always
@@ -128,25 +127,25 @@ vips:
           returned: always
           sample: 02:00:00:00:00:02
     macs:
-      description: MAC addresses of all that answer for the address on the segment, or null where O(answers) does not
-        tell.
+      description: MAC addresses of all hosts that answer for the address on the segment, or null if O(answers) does not
+        contain it.
       type: list
       elements: str
       returned: always
       sample: ["02:00:00:00:00:02"]
 findings:
-  description: What is not as it should be, errors first; each as in
+  description: Deviations from the expected state, errors first; each as in
     RV(purelb.purelb.purelb_lease_info#module:findings[]).
   returned: always
   type: list
   elements: dict
 error_count:
-  description: How many findings are errors.
+  description: Number of errors.
   type: int
   returned: always
   sample: 0
 warning_count:
-  description: How many findings are warnings.
+  description: Number of warnings.
   type: int
   returned: always
   sample: 0

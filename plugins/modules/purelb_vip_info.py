@@ -8,33 +8,32 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: purelb_vip_info
-short_description: Show which addresses of PureLB a node has on which interface
+short_description: Show the addresses of PureLB on the interfaces of a node
 version_added: 0.1.0
 author:
   - PureLB for Ansible authors (@purelb)
 description:
-  - Runs on a node, and tells what its kernel has. It asks neither the cluster nor the agent, needs no Python package,
-    no command and no privileges, and so also works where they do not.
-  - Register its results and give them to M(purelb.purelb.purelb_verify), which knows what should be.
+  - Runs on a node and returns the addresses in its kernel. It reads neither the cluster nor the agent, and needs no
+    Python package, no command and no privileges, so it works even if these do not.
+  - Register the result and pass it to M(purelb.purelb.purelb_verify), which knows the expected state.
 options:
   vips:
     description:
       - Addresses to look for, such as those that M(purelb.purelb.purelb_lease_info) returns.
-      - One of O(vips) and O(pools) is required; an address is told if either names it.
+      - One of O(vips) and O(pools) is required; an address is returned if either contains it.
     type: list
     elements: str
   pools:
     description:
-      - Look for all addresses inside of these, each a CIDR or C(first-last), as in a ServiceGroup. So an address is found
-        too that no Service has.
+      - Ranges to look for, each a CIDR or C(first-last), as in a ServiceGroup. This also finds addresses without a
+        Service.
     type: list
     elements: str
   interfaces:
     description:
-      - Names of the interfaces to look at; C(*) and C(?) are wildcards.
-      - By default all that have a default route, one of the addresses asked for, or any address that is neither
-        link-local nor loopback; but not C(kube-ipvs0), where kube-proxy in IPVS mode has the addresses of all Services
-        on each node.
+      - Names of the interfaces to read; C(*) and C(?) are wildcards.
+      - By default all with a default route, one of the requested addresses, or any address that is neither link-local
+        nor loopback; except C(kube-ipvs0), to which kube-proxy in IPVS mode adds the addresses of all Services.
     type: list
     elements: str
 extends_documentation_fragment:
@@ -47,7 +46,7 @@ notes:
 """
 
 EXAMPLES = r"""
-- name: See what is where
+- name: Show the addresses of a pool
   hosts: nodes
   gather_facts: false
   tasks:
@@ -56,24 +55,24 @@ EXAMPLES = r"""
         pools: [192.168.1.240-192.168.1.250]
       register: seen
 
-    - name: Fail if one would stay for ever
+    - name: Fail if an address has no limited lifetime
       ansible.builtin.assert:
         that: seen.vips | selectattr('valid_lifetime', 'none') | length == 0
 """
 
 RETURN = r"""
 hostname:
-  description: Name of the host, as its kernel has it.
+  description: Host name in the kernel.
   type: str
   returned: success
   sample: worker-1
 time:
-  description: When the kernel was asked, in seconds since the epoch, by the clock of the node.
+  description: Time of the reading, in seconds since the epoch, by the clock of the node.
   type: float
   returned: success
   sample: 1763730000.25
 vips:
-  description: The addresses asked for that this node has, once for each interface.
+  description: The requested addresses on this node, once for each interface.
   returned: success
   type: list
   elements: dict
@@ -99,17 +98,17 @@ vips:
       returned: success
       sample: 24
     valid_lifetime:
-      description: Seconds after which the kernel removes it by itself, or null if it stays for ever.
+      description: Seconds until the kernel removes the address, or null if unlimited.
       type: int
       returned: success
       sample: 8
     preferred_lifetime:
-      description: Seconds for which it is used for new connections of the node itself, or null if for ever.
+      description: Seconds for which it is a preferred source address, or null if unlimited.
       type: int
       returned: success
       sample: 8
     flags:
-      description: Those that are set of C(nodad), C(dadfailed), C(deprecated), C(tentative), C(permanent) and
+      description: Flags that are set, of C(nodad), C(dadfailed), C(deprecated), C(tentative), C(permanent) and
         C(noprefixroute).
       type: list
       elements: str
@@ -121,18 +120,18 @@ vips:
       returned: success
       sample: 02:00:00:00:00:01
     up:
-      description: Whether somebody set the interface up.
+      description: Whether the interface is administratively up.
       type: bool
       returned: success
       sample: true
     state:
-      description: State of the interface, in the kernel's word, such as C(up), C(down) and C(lowerlayerdown). A dummy
+      description: Operational state of the interface in the kernel, such as C(up), C(down) and C(lowerlayerdown). A dummy
         interface is C(unknown).
       type: str
       returned: success
       sample: up
 interfaces:
-  description: The interfaces that were looked at.
+  description: The interfaces that were read.
   returned: success
   type: list
   elements: dict
@@ -168,7 +167,7 @@ interfaces:
       returned: success
       sample: {IPv4: 100}
     subnets:
-      description: The subnets that it is in, by its addresses other than those asked for.
+      description: Its subnets, from its addresses other than the requested ones.
       type: list
       elements: str
       returned: success
