@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Requests to a server that knows one token at a time, over TLS on the loopback interface."""
+"""The token of requests to a server that accepts one token at a time, over TLS."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PATH = "/api/v1/services"
 
 
 class Server:
-    """Answers who carries the token, and nobody else."""
+    """Refuses requests without the token that it accepts."""
 
     def __init__(self, token):
         self.accepts = token
@@ -57,14 +57,12 @@ async def watched(kube):
     return [event["type"] async for event in kube.watch(PATH, {}, on_open=lambda: None)]
 
 
-async def test_the_token_is_sent_without_the_end_of_its_line(kube):
+async def test_the_token_is_sent_without_its_newline(kube):
     assert await kube.request("GET", PATH) == {"items": []}
     assert await watched(kube) == ["ADDED"]
 
 
-async def test_after_a_refusal_the_next_request_carries_the_token_that_is_there_now(
-    kube, server, token_file
-):
+async def test_a_rotated_token_is_used_by_the_next_request(kube, server, token_file):
     await kube.request("GET", PATH)
     server.accepts = "second"
     with pytest.raises(ApiError, match="Unauthorized") as refused:
@@ -80,9 +78,7 @@ async def test_after_a_refusal_the_next_request_carries_the_token_that_is_there_
 @pytest.mark.parametrize(
     "content", [b"two\nlines", b"nul\0byte", b"\xff\xfe", None], ids=["lines", "nul", "bin", "none"]
 )
-async def test_a_file_without_a_token_makes_requests_fail_until_there_is_one(
-    kube, token_file, content
-):
+async def test_requests_fail_while_the_file_contains_no_token(kube, token_file, content):
     if content is None:
         token_file.unlink()
     else:
