@@ -62,9 +62,10 @@ class Tasks:
         """Wait for one of these events; if a task ends first, raise its error."""
         waiting = [asyncio.create_task(event.wait()) for event in events]
         watching = asyncio.create_task(self._watch())
-        await asyncio.wait({*waiting, watching}, return_when=asyncio.FIRST_COMPLETED)
-        for waiter in waiting:
-            waiter.cancel()
-        if watching.done():
-            await watching
-        watching.cancel()
+        try:
+            await asyncio.wait({*waiting, watching}, return_when=asyncio.FIRST_COMPLETED)
+            if watching.done():
+                await watching
+        finally:
+            for task in (*waiting, watching):
+                task.cancel()

@@ -102,5 +102,5 @@ class QueueModel(RuleBasedStateMachine):
         assert not self.waiting or self.wakeup._news.is_set()  # noqa: SLF001 - nobody waits here
 
 
-QueueModel.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+QueueModel.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
 TestQueueModel = QueueModel.TestCase
