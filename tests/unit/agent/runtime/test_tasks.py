@@ -8,6 +8,7 @@ import logging
 import pytest
 
 from purelb_agent.runtime.tasks import ReplacedError, TaskEndedError, Tasks
+from tests.support.agent.cancellation import cancel_at_each_await
 
 
 @pytest.fixture
@@ -108,3 +109,20 @@ class TestStop:
         await asyncio.sleep(2)
         await tasks.stop()
         assert tasks.names == set()
+
+
+async def test_a_cancelled_run_leaves_no_helper_task():
+    tasks = Tasks()
+    tasks.start("a", asyncio.Event().wait())
+    before = asyncio.all_tasks()
+
+    async def run():
+        stop = asyncio.Event()
+        asyncio.get_running_loop().call_later(1, stop.set)
+        await tasks.run_until(stop)
+
+    async for interruption in cancel_at_each_await(run):
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert asyncio.all_tasks() == before, interruption
+    await tasks.stop()
