@@ -1,0 +1,284 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""The whole node agent in virtual time, with a fake API and a fake kernel."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import errno
+
+import pytest
+
+from purelb.core.errors import SettingError
+from purelb.core.names import ANNOUNCING_ANNOTATIONS
+from purelb_agent.kube.client import ApiError
+from purelb_agent.node import main as program
+from purelb_agent.node.netlink import NetlinkError
+from purelb_agent.runtime import clock
+from purelb_agent.runtime.tasks import TaskEndedError
+from tests.support.agent.fake_api import FakeApi
+from tests.support.agent.fake_kernel import FakeKernel
+from tests.support.agent.kubernetes_objects import (
+    NAMESPACE,
+    group_object,
+    node_object,
+    service_object,
+)
+from tests.support.core.snapshots import ETH0, OWN4, OWN6, VIP4, VIP6
+
+LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
+LEASE = f"{LEASES}/purelb-node-n1"
+CUSTOM = f"/apis/purelb.io/v2/namespaces/{NAMESPACE}"
+SERVICE = "/api/v1/namespaces/default/services/web"
+COLLECTIONS = {
+    LEASES: [],
+    f"{CUSTOM}/servicegroups": [group_object()],
+    f"{CUSTOM}/lbnodeagents": [],
+    "/api/v1/nodes": [node_object("n1")],
+    "/apis/discovery.k8s.io/v1/endpointslices": [],
+    "/api/v1/services": [service_object()],
+}
+OPTIONS = argparse.Namespace(metrics_port=7472)
+VIPS = {(ETH0.index, VIP4), (ETH0.index, VIP6)}
+
+
+class Cluster(FakeApi):
+    """An API server that stores the Lease and the Service."""
+
+    def __init__(self):
+        super().__init__()
+        for path, items in COLLECTIONS.items():
+            self.answer("GET", path, {"items": items, "metadata": {"resourceVersion": "1"}})
+        self.answer("GET", "/api/v1/nodes/n1", node_object("n1"))
+        self.answer("GET", LEASE, lambda _request: self.lease)
+        self.answer("POST", LEASES, self._store)
+        self.answer("PUT", LEASE, self._store)
+        self.answer("DELETE", LEASE, self._delete)
+        self.answer("PATCH", SERVICE, self._annotate)
+        self.answer("POST", "/api/v1/namespaces/default/events", {})
+        self.lease = None
+        self.annotations = {}
+        self.deleted_at = None
+
+    async def request(self, method, path, body=None, **more):
+        if (method, path) == ("GET", LEASE) and self.lease is None:
+            raise ApiError(404, "not found")
+        return await super().request(method, path, body, **more)
+
+    def _store(self, request):
+        meta = {**request.body["metadata"], "uid": "uid", "resourceVersion": str(clock.now())}
+        self.lease = {**request.body, "metadata": meta}
+        return self.lease
+
+    def _delete(self, _request):
+        self.lease, self.deleted_at = None, clock.now()
+        return {}
+
+    def _annotate(self, request):
+        self.annotations |= request.body["metadata"]["annotations"]
+        changed = service_object(version=str(len(self.requests) + 10))
+        changed["metadata"]["annotations"] |= {k: v for k, v in self.annotations.items() if v}
+        self.send("/api/v1/services", {"type": "MODIFIED", "object": changed})
+        return changed
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_error):
+        pass
+
+
+class Kernel(FakeKernel):
+    """A kernel with eth0 and the node's own addresses."""
+
+    def __init__(self):
+        super().__init__(ETH0)
+        self.hold(OWN4, OWN6)
+        self.is_closed = False
+        self.fails_once = False
+
+    def addresses(self):
+        if self.fails_once:
+            self.fails_once = False
+            raise NetlinkError(errno.ENOBUFS, "no buffer space")
+        return super().addresses()
+
+    @property
+    def vips(self):
+        return set(self.held) & VIPS
+
+    def close(self):
+        self.is_closed = True
+
+
+class Listener:
+    """No conflicts."""
+
+    def __init__(self, _on_conflict, *, sender):
+        self.is_closed = False
+
+    def update(self, _held, _links, *, now):
+        pass
+
+    async def run(self):
+        await asyncio.Event().wait()
+
+    def close(self):
+        self.is_closed = True
+
+
+class Sender:
+    """Sends nothing."""
+
+    def send(self, _interface, _frames):
+        pass
+
+    def close(self):
+        pass
+
+
+class Probes:
+    """No HTTP server; keeps what it would serve."""
+
+    made = None
+
+    def __init__(self, registry, *, port, is_ready, routes):
+        Probes.made = self
+        self.port, self.is_ready, self.routes = port, is_ready, routes
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_error):
+        pass
+
+
+@pytest.fixture
+def environment(monkeypatch, tmp_path):
+    monkeypatch.setenv("PURELB_NODE_NAME", "n1")
+    monkeypatch.setenv("PURELB_POD_UID", "pod-n1")
+    (tmp_path / "key").write_bytes(b"x" * 32)
+    monkeypatch.setattr(program, "PEER_KEY", tmp_path / "key")
+    return monkeypatch
+
+
+@pytest.fixture
+def cluster(environment):
+    made, kernel, stop = Cluster(), Kernel(), asyncio.Event()
+    made.kernel, made.stop = kernel, stop
+    environment.setattr(program.Access, "in_cluster", lambda _environ: None)
+    environment.setattr(program, "Kube", lambda _access: made)
+    environment.setattr(program, "Kernel", lambda: kernel)
+    environment.setattr(program, "ConflictListener", Listener)
+    environment.setattr(program, "FrameSender", Sender)
+    environment.setattr(program, "Probes", Probes)
+    environment.setattr(program, "stop_signal", lambda: stop)
+    return made
+
+
+class TestSettings:
+    @pytest.mark.parametrize("name", ["PURELB_NODE_NAME", "PURELB_POD_UID"])
+    def test_a_missing_identity_is_an_error_with_the_remedy(self, environment, name):
+        environment.delenv(name)
+        with pytest.raises(SettingError, match=rf"{name}.*purelb_install"):
+            program._Settings.read(OPTIONS)  # noqa: SLF001
+
+    def test_the_defaults(self, environment):
+        made = program._Settings.read(OPTIONS)  # noqa: SLF001
+        assert made.identity == program.Identity("n1", "pod-n1", NAMESPACE)
+        assert made.drains
+        assert None in made.classes
+        assert made.key == b"x" * 32
+
+    def test_switches_that_are_off(self, environment):
+        for name in ("PURELB_OUTAGE_HOLD", "PURELB_CLAIM_UNCLASSED", "PURELB_DRAINING"):
+            environment.setenv(name, "off")
+        made = program._Settings.read(OPTIONS)  # noqa: SLF001
+        assert (made.key, made.drains) == (None, False)
+        assert None not in made.classes
+
+
+async def run_for(cluster, seconds):
+    """Run the program for a while; return its task."""
+    task = asyncio.create_task(program._work(OPTIONS))  # noqa: SLF001
+    await asyncio.sleep(seconds)
+    return task
+
+
+class TestRun:
+    async def test_a_node_writes_its_lease_and_announces_its_addresses(self, cluster):
+        task = await run_for(cluster, 15)
+        assert cluster.lease["spec"]["holderIdentity"] == "n1"
+        assert cluster.kernel.vips == VIPS
+        assert cluster.annotations[ANNOUNCING_ANNOTATIONS[4]] == f"n1,eth0,{VIP4}"
+        assert Probes.made.is_ready()
+        cluster.stop.set()
+        await task
+
+    async def test_the_lease_is_renewed_and_the_addresses_stay(self, cluster):
+        task = await run_for(cluster, 60)
+        assert len(cluster.sent("PUT")) >= 10
+        assert cluster.kernel.vips == VIPS
+        cluster.stop.set()
+        await task
+
+    async def test_peers_are_answered_on_the_port_of_the_probes(self, cluster):
+        task = await run_for(cluster, 1)
+        assert list(Probes.made.routes) == ["/peer"]
+        cluster.stop.set()
+        await task
+
+    async def test_without_a_key_peers_are_neither_asked_nor_answered(
+        self, cluster, environment, caplog
+    ):
+        environment.setenv("PURELB_OUTAGE_HOLD", "off")
+        task = await run_for(cluster, 1)
+        assert Probes.made.routes == {}
+        assert "peersNotAsked" in caplog.messages
+        cluster.stop.set()
+        await task
+
+
+class TestStop:
+    async def test_addresses_are_withdrawn_before_the_lease_is_deleted(self, cluster):
+        task = await run_for(cluster, 15)
+        held = []
+
+        def delete(_request):
+            held.append(cluster.kernel.vips)
+            return {}
+
+        cluster.answer("DELETE", LEASE, delete)
+        cluster.stop.set()
+        await task
+        assert held == [set()]
+
+    async def test_the_program_lingers_for_two_seconds_and_clears_its_annotations(self, cluster):
+        task = await run_for(cluster, 15)
+        cluster.stop.set()
+        await task
+        assert clock.now() - cluster.deleted_at == pytest.approx(program.LINGER_SECONDS, abs=0.1)
+        assert set(cluster.annotations.values()) == {None}
+        assert cluster.kernel.is_closed
+        assert cluster.under_way == 0
+
+    async def test_a_task_that_fails_ends_the_program_in_the_same_order(self, cluster):
+        task = await run_for(cluster, 15)
+        cluster.kernel.fails_once = True
+        with pytest.raises(TaskEndedError, match="task reconcile ended"):
+            await task
+        assert cluster.kernel.vips == set()
+        assert cluster.lease is None
+        assert cluster.under_way == 0
+
+    async def test_an_api_that_is_down_does_not_keep_the_program_from_ending(self, cluster):
+        task = await run_for(cluster, 15)
+        for method, path in (("GET", LEASE), ("PUT", LEASE), ("PATCH", SERVICE)):
+            cluster.hang(method, path)
+        cluster.stop.set()
+        began = clock.now()
+        await task
+        assert clock.now() - began < 10
+        assert cluster.kernel.vips == set()
+        assert cluster.under_way == 0
