@@ -84,7 +84,7 @@ def test_an_invalid_expression_is_told_and_its_mending_too(cluster, make_service
         lambda: (e := cluster.api.items(EVENTS, fieldSelector=about)) and len(e) == 3 and e,
         "an event of each node",
     )
-    assert all("'eth(' is no expression" in event["message"] for event in events)
+    assert all("'eth(' is not a regular expression" in event["message"] for event in events)
     configure(localInterface="eth")
     eventually(
         lambda: all(len(cluster.holders(vip)) == 1 for vip in vips), "return", seconds=IN_FORCE

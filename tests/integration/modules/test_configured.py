@@ -176,5 +176,5 @@ def test_settings_of_nodes_come_change_and_go(cluster, play):
     }
     assert spec["local"]["addressConfig"]["localInterface"]["preferredLifetime"] == 30
     assert "nodeSelector" not in done.results[4]["object"]["spec"]
-    assert "settings: local.local_interface: 'eth(' is no expression" in done.messages[5]
+    assert "settings: local.local_interface: 'eth(' is not a regular expression" in done.messages[5]
     assert not cluster.api.exists(f"{AGENTS}/settings")

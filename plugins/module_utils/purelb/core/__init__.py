@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Decisions: pure functions on frozen records.
+"""The decisions of PureLB: pure functions on frozen records, used by agent, modules and tests.
 
-Imports nothing else of ours, does no I/O and reads no clock; times are arguments. Directly in
-it is what all subjects share: records (model), names, settings, errors, and how addresses and times
-are read.
+It never imports other packages of the project, does I/O or reads a clock; times are arguments. The
+modules directly in this package are shared by all subjects: records (model), names, settings,
+errors, and the parsers of addresses and times.
 """

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Text to address, range and subnet: the one parser of what people write into pools and leases."""
+"""The parser of addresses, ranges and subnets in pools, Leases and annotations."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _EVERYTHING = {4: ip_network("0.0.0.0/0"), 6: ip_network("::/0")}
 
 
 def parse_address(text: str) -> Address:
-    """Read one address into its canonical form; ValueError names the text.
+    """Return an address in its canonical form; raises a ValueError that quotes the text.
 
-    An IPv4 address written in IPv6 clothes is that IPv4 address, as it is for Go's net.IP: a winner
-    must not depend on the spelling.
+    An IPv4-mapped IPv6 address becomes the IPv4 address, as in Go's net.IP: the election must not
+    depend on the spelling.
     """
     address = ip_address(text.strip())
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
@@ -28,7 +28,7 @@ def parse_address(text: str) -> Address:
 
 
 def parse_subnets(texts: Iterable[str]) -> Tuple[Tuple[Network, ...], Tuple[str, ...]]:
-    """Networks of all texts that are CIDRs (host bits are dropped), and the texts that are not."""
+    """Return the networks of all valid CIDRs, with host bits dropped, and the invalid texts."""
     good, bad = [], []
     for text in texts:
         try:
@@ -39,12 +39,12 @@ def parse_subnets(texts: Iterable[str]) -> Tuple[Tuple[Network, ...], Tuple[str,
 
 
 def subnet_order(network: Network) -> Tuple[int, int, int]:
-    """Key to sort networks of both families by."""
+    """Return the key for sorting networks of both families."""
     return network.version, int(network.network_address), network.prefixlen
 
 
 def parse_ends(pool: str) -> Tuple[Address, Address]:
-    """First and last address of `first-last` or a CIDR, whatever their order."""
+    """Return both addresses of `first-last`, or the first and last of a CIDR, as written."""
     if "-" in pool:
         first, _dash, last = pool.partition("-")
         return parse_address(first), parse_address(last)
@@ -53,7 +53,7 @@ def parse_ends(pool: str) -> Tuple[Address, Address]:
 
 
 def parse_aggregation(text: str, version: int) -> Optional[int]:
-    """Prefix length that `default` (None) or a mask asks for; ValueError says what to write."""
+    """Return a mask's prefix length, or None for `default`; a ValueError has the remedy."""
     if text == "default":
         return None
     length = int(text.removeprefix("/")) if text.startswith("/") else -1
@@ -65,7 +65,7 @@ def parse_aggregation(text: str, version: int) -> Optional[int]:
 
 
 def parse_range(pool: str, subnet: str, aggregation: str = "default") -> AddressRange:
-    """Read one entry of a pool; ValueError says what is wrong with it and what to write."""
+    """Parse one entry of a pool; a ValueError names the fault and the remedy."""
     first, last = parse_ends(pool)
     network = ip_network(subnet.strip(), strict=False)
     if not first.version == last.version == network.version:
@@ -78,7 +78,7 @@ def parse_range(pool: str, subnet: str, aggregation: str = "default") -> Address
 
 
 def parse_bare_range(pool: str, prefixlen: str = "") -> AddressRange:
-    """Read `first-last` of addresses whose subnets are not known, each a host without a mask."""
+    """Parse `first-last` without a known subnet; by default each address is a single host."""
     first, last = parse_ends(pool)
     if first.version != last.version or int(last) < int(first):
         raise ValueError(f"pool {pool!r} ends before it starts; write it as first-last")

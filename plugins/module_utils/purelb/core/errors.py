@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What can be wrong with input that the core is given. each text names the remedy."""
+"""The errors that the core raises about its input; each text names the remedy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class PureLBError(Exception):
 
 
 class ObjectError(PureLBError):
-    """A Kubernetes object that cannot be used: says which one, which field and what to write."""
+    """An invalid Kubernetes object: `where` names it, `field` and `problem` what to correct."""
 
     def __init__(self, where: str, field: str, problem: str) -> None:
         super().__init__(f"{where}: {field}: {problem}")
@@ -21,4 +21,4 @@ class ObjectError(PureLBError):
 
 
 class SettingError(PureLBError):
-    """A setting (environment, option) that breaks a rule: says which rule."""
+    """An invalid setting (environment variable or option); the text names the broken rule."""

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Frozen records that cross the borders between the API, the decisions and the kernel.
+"""Frozen records that are exchanged between the API, the decisions and the kernel.
 
-Nothing here decides or converts. Addresses are `ipaddress` objects in their canonical form; times
-are seconds, on the wall clock only where a field's name ends in `_time`.
+Nothing here decides or converts. Addresses are `ipaddress` objects in canonical form. Times are
+seconds; fields whose name ends in `_time` are on the wall clock, all others on a monotonic clock.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Network = Union[IPv4Network, IPv6Network]
 
 
 class PoolType(str, Enum):
-    """Where an address lives: on the winner alone, or on every node's dummy interface."""
+    """Where an address is held: by the winner only, or on every node's dummy interface."""
 
     LOCAL = "local"
     REMOTE = "remote"
 
 
 class Reason(str, Enum):
-    """Why a decision is what it is: one word for log, metric, event and audit alike."""
+    """The reason for a decision, spelled alike in log, metric, event and audit."""
 
     ELECTION_WON = "electionWon"
     NOT_WINNER = "notWinner"
@@ -47,9 +47,9 @@ class Reason(str, Enum):
 
 @dataclass(frozen=True)
 class Outage:
-    """From when to when a node kept its addresses although nobody could renew a Lease.
+    """A time span in which a node held its addresses although no node could renew its Lease.
 
-    Seconds since the epoch, on the wall clock of the node.
+    Seconds since the epoch, on the node's wall clock.
     """
 
     begin_time: float
@@ -58,7 +58,7 @@ class Outage:
 
 @dataclass(frozen=True)
 class Lease:
-    """A node's Lease as the API server last showed it."""
+    """A node's Lease as last read from the API server."""
 
     node: str
     subnets: Tuple[Network, ...] = ()
@@ -66,20 +66,20 @@ class Lease:
     holder: str = ""
     duration: float = 10.0
     renew_time: Optional[float] = None
-    # Changes with every write; only ever compared for equality.
+    # Resource version; changes with every write.
     version: str = ""
     uid: str = ""
-    # UID of the Node that owns it.
+    # UID of the Node that owns the Lease.
     node_uid: str = ""
-    # The last one that the node held its addresses through.
+    # The last outage during which the node held its addresses.
     outage: Optional[Outage] = None
-    # Texts in the subnets annotation that are no CIDR.
+    # Entries of the subnets annotation that are not valid CIDRs.
     malformed: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class ServiceKey:
-    """Namespace and name of a Service, printed as the field does."""
+    """Namespace and name of a Service, printed as `namespace/name`."""
 
     namespace: str
     name: str
@@ -90,25 +90,25 @@ class ServiceKey:
 
 @dataclass(frozen=True)
 class Announcement:
-    """One entry of an announcing annotation: who says that it has the address, and where."""
+    """One entry of an announcing annotation: a node, its interface and the address it holds."""
 
     node: str
     interface: str
     address: Optional[Address]
-    # As it was read: what another node wrote is handed back as it stands.
+    # The original text, so that entries of other nodes are written back unchanged.
     text: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         return self.text or f"{self.node},{self.interface},{self.address}"
 
 
-# Protocol and number of a port that a Service listens on.
+# Protocol and port number of a Service.
 Port = Tuple[str, int]
 
 
 @dataclass(frozen=True)
 class Service:
-    """What the decisions need to know of a Service."""
+    """The fields of a Service that decisions depend on."""
 
     key: ServiceKey
     uid: str = ""
@@ -123,26 +123,26 @@ class Service:
     allocated_from: Optional[str] = None
     pool_type: Optional[PoolType] = None
     skip_dad: bool = False
-    # Addresses that its owner asks for by name, and texts in their place that are none.
+    # Addresses that the owner requests explicitly, and entries that are not addresses.
     explicit: Tuple[Address, ...] = ()
     malformed: Tuple[str, ...] = ()
     sharing_key: Optional[str] = None
     ports: FrozenSet[Port] = frozenset()
-    # What the Service itself says about an address of each range; None leaves it to the group.
+    # Whether to allocate one address of each range; None leaves it to the group.
     multi_pool: Optional[bool] = None
-    # Is to be given what it would get if it were new.
+    # Requests the addresses that a new Service would get.
     asks_reevaluation: bool = False
-    # externalTrafficPolicy Local, and whether that is to stay on a local address.
+    # externalTrafficPolicy is Local; `allows_local` keeps it so on a local address.
     is_external_local: bool = False
     allows_local: bool = False
-    # Announced, if possible, by a node with a ready endpoint.
+    # Prefers nodes with a ready endpoint.
     has_affinity: bool = False
     announcing: Mapping[int, Tuple[Announcement, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class EndpointSlice:
-    """Part of a Service's endpoints: the nodes of those that are ready."""
+    """The nodes of a Service's ready endpoints, as far as one EndpointSlice lists them."""
 
     service: ServiceKey
     nodes: FrozenSet[str]
@@ -150,7 +150,7 @@ class EndpointSlice:
 
 @dataclass(frozen=True)
 class AddressRange:
-    """Addresses first to last, both included, of one family and one subnet."""
+    """The addresses from first to last, inclusive, of one family and one subnet."""
 
     first: Address
     last: Address
@@ -169,7 +169,7 @@ class AddressRange:
 
     @property
     def prefixlen(self) -> int:
-        """Prefix length that an address of this range gets on an interface."""
+        """Prefix length of the range's addresses on an interface."""
         return self.subnet.prefixlen if self.aggregation is None else self.aggregation
 
     def __str__(self) -> str:
@@ -178,9 +178,9 @@ class AddressRange:
 
 @dataclass(frozen=True)
 class NetBoxSource:
-    """A NetBox that gives out the reserved addresses of a tenant.
+    """A NetBox that allocates the reserved addresses of a tenant.
 
-    `aggregation` is the prefix length that they get on an interface; None: the one that NetBox has.
+    `aggregation`: their prefix length on an interface; None uses the one from NetBox.
     """
 
     url: str
@@ -190,7 +190,7 @@ class NetBoxSource:
 
 @dataclass(frozen=True)
 class ExternalSource:
-    """A sidecar of the allocator that gives out addresses, by name and path of its socket."""
+    """A sidecar of the allocator that allocates addresses: its name and its socket's path."""
 
     provider: str
     socket: str
@@ -203,35 +203,36 @@ Source = Union[NetBoxSource, ExternalSource]
 class ServiceGroup:
     """A pool of addresses and how they are announced.
 
-    With a `source`, something else than the cluster gives out the addresses, and `ranges` are what
-    the allocator last wrote about them: an address may be in use before it is there.
+    With a `source`, an external IPAM allocates the addresses. `ranges` then comes from the group's
+    status, which the allocator writes: an address may be in use before it appears there.
     """
 
     name: str
     namespace: str = ""
     uid: str = ""
-    # When it was created, as the API server writes times: the older sorts first.
+    # Creation timestamp as text; older ones sort first.
     created: str = ""
     generation: int = 0
     pool_type: PoolType = PoolType.LOCAL
     ranges: Tuple[AddressRange, ...] = ()
     skip_dad: bool = False
-    # A Service gets one address of each range that has nodes, per family.
+    # A Service gets one address of each range that a node can announce, per family.
     multi_pool: bool = False
-    # An address comes from the range with the fewest in use, not from the first with a free one.
+    # Allocate from the range with the fewest addresses in use, not from the first free one.
     balance_pools: bool = False
-    # Namespaces that it serves; `enforces` makes them a boundary for both sides.
+    # Namespaces that it serves. `enforces`: the group serves no other namespaces, and these
+    # namespaces use no other group.
     namespaces: FrozenSet[str] = frozenset()
     enforces: bool = False
     is_namespace_default: bool = False
     source: Optional[Source] = None
 
     def range_of(self, address: Address) -> Optional[AddressRange]:
-        """The range that holds the address, or None."""
+        """Return the range that contains the address, or None."""
         return next((r for r in self.ranges if address in r), None)
 
     def prefixlen_of(self, address: Address) -> Optional[int]:
-        """Prefix length that an address of the group gets; None where nothing says so (yet)."""
+        """Return the prefix length of an address of the group; None if not known (yet)."""
         if isinstance(self.source, ExternalSource):
             return None
         if self.source is not None and self.source.aggregation is not None:
@@ -242,9 +243,9 @@ class ServiceGroup:
 
 @dataclass(frozen=True)
 class InterfaceAddress:
-    """An address on an interface, as the kernel reports it.
+    """An address on an interface, as reported by the kernel.
 
-    `expires_at` and `preferred_until` are on the observer's monotonic clock; None is without end.
+    `expires_at` and `preferred_until` are on the observer's clock; None means permanent.
     """
 
     link: int
@@ -259,7 +260,7 @@ class InterfaceAddress:
 
     @property
     def network(self) -> Network:
-        """The subnet that the address says it is in."""
+        """The subnet of the address, by its prefix length."""
         if isinstance(self.address, IPv4Address):
             return IPv4Network((int(self.address), self.prefixlen), strict=False)
         return IPv6Network((int(self.address), self.prefixlen), strict=False)
@@ -273,12 +274,12 @@ class Link:
     name: str
     mac: bytes = b""
     is_up: bool = True
-    # Free text of the kernel's, by which an agent knows a link that an agent made.
+    # The kernel's ifalias; marks links that an agent created.
     alias: str = ""
     # IP version -> lowest metric of a default route through it.
     default_metrics: Mapping[int, int] = field(default_factory=dict, hash=False)
 
     @property
     def is_ours(self) -> bool:
-        """Whether an agent made this link."""
+        """Whether an agent created this link."""
         return self.alias == LINK_ALIAS

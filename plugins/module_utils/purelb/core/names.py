@@ -3,18 +3,18 @@
 
 """Every string that the programs, the modules and the cluster share.
 
-What other tools hold on to (dashboards, scripts, agents of another make in the same cluster) is
-spelled here once and nowhere else.
+Names that other tools depend on (dashboards, scripts, agents of the Go implementation in the same
+cluster) are spelled here and nowhere else.
 """
 
 from __future__ import annotations
 
 API_GROUP = "purelb.io"
 API_VERSION = "v2"
-# What clients of the first generation speak; converted, never stored.
+# For clients of PureLB v1; converted, never stored.
 OLD_API_VERSION = "v1"
 DEFAULT_NAMESPACE = "purelb-system"
-# Where the first generation lives.
+# The namespace of PureLB v1.
 OLD_NAMESPACE = "purelb"
 DEFAULT_GROUP = "default"
 
@@ -25,18 +25,18 @@ LEASE_LABELS = {
 }
 SUBNETS_ANNOTATION = "purelb.io/subnets"
 INSTANCE_ANNOTATION = "purelb.io/instance"
-# On a node's Lease: the last outage of the API that it held its addresses through, as `begin/end`.
+# On a node's Lease: the last API outage during which it held its addresses, as `begin/end`.
 OUTAGE_ANNOTATION = "purelb.io/held-through-outage"
-# Readers of other makes stop there, and an annotation is not a place for a routing table.
+# The Go implementation reads no more, and an annotation should not hold a routing table.
 MAX_SUBNETS = 256
 
-# The lock of the allocator's replicas, a Lease in the namespace of the installation.
+# The leader lock of the allocator's replicas, a Lease in the namespace of the installation.
 LEADER_LEASE = "purelb-allocator"
 LEADER_LABELS = {
     "app.kubernetes.io/name": "purelb",
     "app.kubernetes.io/component": "allocator",
 }
-# Where programs older than Leases keep such a lock: on an Endpoints or ConfigMap object.
+# Programs that predate Leases keep their lock in this annotation of an Endpoints or ConfigMap.
 LEADER_ANNOTATION = "control-plane.alpha.kubernetes.io/leader"
 
 SERVICE_GROUP_ANNOTATION = "purelb.io/service-group"
@@ -52,17 +52,17 @@ MULTI_POOL_ANNOTATION = "purelb.io/multi-pool"
 REEVALUATE_ANNOTATION = "purelb.io/re-evaluate"
 AFFINITY_ANNOTATION = "purelb.io/node-affinity"
 AFFINITY_ENDPOINTS = "service-endpoints"
-# On a Service that is on its way from one PureLB to another.
+# On a Service that is being migrated.
 MIGRATION_ANNOTATION = "purelb.io/migration"
 # By IP version.
 ANNOUNCING_ANNOTATIONS = {4: "purelb.io/announcing-IPv4", 6: "purelb.io/announcing-IPv6"}
 
-# Where remote addresses live, unless an LBNodeAgent names another one.
+# The default interface for remote addresses; an LBNodeAgent may name another one.
 DUMMY_INTERFACE = "kube-lb0"
-# Marks a link that an agent made, and may therefore remove.
+# The ifalias of a link that an agent created, and may therefore remove.
 LINK_ALIAS = "purelb"
 
-# As the cloud providers' controllers spell them.
+# As spelled by the cloud providers' controllers.
 PREEMPT_EVENT_REASON = "PreemptScheduled"
 SPOT_TAINT_KEY = "cloudprovider.azure.microsoft.com/draining"
 SPOT_TAINT_VALUE = "spot-eviction"
@@ -72,16 +72,16 @@ DRAINING_TAINTS = (
     "node.cloudprovider.kubernetes.io/shutdown",
     SPOT_TAINT_KEY,
 )
-# On a Node: the last occurrence of such an event that was turned into the taint.
+# On a Node: the last occurrence of such an event that led to the taint.
 PREEMPTED_ANNOTATION = "purelb.io/preempted-by"
 
-# Holds the key by which the nodes' agents know each other's questions and answers.
+# Holds the key with which the agents sign questions and answers to their peers.
 PEER_SECRET = "purelb-peers"  # noqa: S105 - its name, not its content
 
-# Where the allocator finds a sidecar that gives out addresses, unless a ServiceGroup says another.
+# The default socket of an external IPAM sidecar; a ServiceGroup may name another one.
 IPAM_SOCKET = "/var/run/purelb/ipam.sock"
-# On a ServiceGroup or LBNodeAgent, as JSON. In v2: its spec as v1 spelled it, where that is another
-# spelling than the plain one. In v1: what of its spec in v2 has no word in v1.
+# On a ServiceGroup or LBNodeAgent, as JSON. In v2: its original v1 spec, if a plain conversion back
+# would spell it differently. In v1: the fields of its v2 spec that v1 does not have.
 V1_SPEC_ANNOTATION = "purelb.io/v1-spec"
 V2_SPEC_ANNOTATION = "purelb.io/v2-spec"
 
@@ -93,5 +93,5 @@ VERSIONS = {"IPv4": 4, "IPv6": 6}
 
 
 def lease_name(node: str) -> str:
-    """Name of the Lease that a node's agent renews."""
+    """Return the name of a node's Lease."""
     return LEASE_PREFIX + node

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Settings of the programs, read once from a mapping (the environment) and checked together."""
+"""Settings of the programs, parsed once from a mapping (the environment) and validated together."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from typing import Mapping
 from .errors import SettingError
 
 _DURATION = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>ms|s|m)?")
-# Less leaves no time for a renewal, as the kernel takes addresses away up to a second late.
+# A shorter Lease leaves no time to renew, as the kernel removes addresses up to a second late.
 _SHORTEST_LEASE = 5.0
 _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, None: 1.0}
 
 
 def parse_duration(text: str, name: str) -> float:
-    """Seconds of `10s`, `500ms`, `1m` or plain seconds."""
+    """Return the seconds of `10s`, `500ms`, `1m` or a plain number of seconds."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
-        raise SettingError(f"{name}={text!r} is no duration; write for example 10s, 500ms or 10")
+        raise SettingError(f"{name}={text!r} is not a duration; write for example 10s, 500ms or 10")
     return float(match["number"]) * _UNIT_SECONDS[match["unit"]]
 
 
 def parse_switch(mapping: Mapping[str, str], name: str, *, default: bool) -> bool:
-    """Whether a setting that knows `on` and `off` is on."""
+    """Return whether an `on`/`off` setting is on."""
     text = mapping.get(name, "").strip()
     if text not in ("", "on", "off"):
-        raise SettingError(f"{name}={text!r} is no switch; write on or off")
+        raise SettingError(f"{name}={text!r} is not a switch; write on or off")
     return text == "on" if text else default
 
 
 @dataclass(frozen=True)
 class LeaseTiming:
-    """How a node's Lease is kept, in seconds.
+    """The timing of a node's Lease, in seconds.
 
-    `duration`: how long a Lease counts after a renewal. Longer means fewer API requests and a
-    slower takeover after a crash. `renew_deadline`: how long after its last good renewal a node
-    still announces; what is left until `duration` is the time it has to withdraw before its peers
-    may take over. `retry_period`: pause between failed renewals, and the time each attempt gets.
+    `duration`: how long a Lease is valid after a renewal. A longer one means fewer API requests and
+    a slower takeover after a crash. `renew_deadline`: how long after its last successful renewal a
+    node still announces; the rest of `duration` is its time to withdraw before its peers may take
+    over. `retry_period`: pause between failed renewals, and the timeout of each attempt.
     """
 
     duration: float = 10.0
@@ -48,11 +48,11 @@ class LeaseTiming:
     retry_period: float = 2.0
 
     def __post_init__(self) -> None:
-        """Refuse timings with which two nodes could hold one address."""
+        """Raise a SettingError for timings with which two nodes could hold one address."""
         if self.duration < _SHORTEST_LEASE or self.duration != int(self.duration):
             raise SettingError(
                 "PURELB_LEASE_DURATION must be whole seconds, 5 or more: a Lease has no fractions, "
-                "and the kernel takes addresses away up to a second late"
+                "and the kernel removes addresses up to a second late"
             )
         if not self.renew_deadline < self.duration:
             raise SettingError(
@@ -67,12 +67,12 @@ class LeaseTiming:
 
     @property
     def renew_period(self) -> float:
-        """Seconds between good renewals: half the duration, so that one may fail."""
+        """Seconds between successful renewals: half the duration, so that one may fail."""
         return self.duration / 2
 
     @classmethod
     def parse(cls, mapping: Mapping[str, str]) -> LeaseTiming:
-        """Read PURELB_LEASE_DURATION, PURELB_RENEW_DEADLINE and PURELB_RETRY_PERIOD."""
+        """Parse PURELB_LEASE_DURATION, PURELB_RENEW_DEADLINE and PURELB_RETRY_PERIOD."""
 
         def seconds(name: str, default: float) -> float:
             return parse_duration(mapping[name], name) if mapping.get(name) else default
@@ -86,11 +86,11 @@ class LeaseTiming:
 
 @dataclass(frozen=True)
 class AnnounceConfig:
-    """How a gained address is told to the segment: once at once, then this sequence.
+    """How a gained address is announced on the segment: immediately, then `count` times more.
 
-    `delay` and `interval` are seconds. The delay lets the loser withdraw first; the repeats are for
-    switches that drop or ignore single frames. `verify`: each frame only if the address is still
-    held; without it a sequence that has begun goes on to its end.
+    `delay` and `interval` are seconds. The delay lets the previous holder withdraw first; the
+    repetitions are for switches that drop single frames. `verify`: send each frame only if the
+    address is still held; otherwise a sequence always runs to its end.
     """
 
     enabled: bool = True
@@ -102,19 +102,19 @@ class AnnounceConfig:
 
 @dataclass(frozen=True)
 class AddressConfig:
-    """How an address is put on an interface. Seconds; a `valid_lifetime` of 0 has no end."""
+    """How an address is added to an interface, in seconds; a `valid_lifetime` of 0 is permanent."""
 
     valid_lifetime: int = 300
     preferred_lifetime: int = 300
     no_prefix_route: bool = True
 
 
-# On the dummy interface: for ever, and with the route that a routing daemon hands on.
+# On the dummy interface: permanent, and with the prefix route that a routing daemon redistributes.
 ON_DUMMY = AddressConfig(0, 0, no_prefix_route=False)
 
 
 def required(mapping: Mapping[str, str], name: str, remediation: str) -> str:
-    """Value of a setting that has no default; the error says how to provide it."""
+    """Return the value of a setting without a default; the error names the remedy."""
     value = mapping.get(name, "")
     if not value:
         raise SettingError(f"{name} is not set; {remediation}")

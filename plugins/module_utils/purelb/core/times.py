@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Times as Kubernetes writes them."""
+"""Parser and formatter of Kubernetes timestamps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Optional
 
 
 def parse_time(text: Optional[str]) -> Optional[float]:
-    """Seconds since the epoch of a Kubernetes time, with or without fractions, or None."""
+    """Return a timestamp as seconds since the epoch; None if it is missing or invalid."""
     if not text:
         return None
     try:
@@ -20,6 +20,6 @@ def parse_time(text: Optional[str]) -> Optional[float]:
 
 
 def format_time(seconds: float) -> str:
-    """Kubernetes MicroTime of seconds since the epoch."""
+    """Return seconds since the epoch as a Kubernetes MicroTime."""
     moment = datetime.fromtimestamp(seconds, tz=timezone.utc)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

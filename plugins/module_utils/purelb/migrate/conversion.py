@@ -49,7 +49,7 @@ def _subnets(
     if of_leases:
         return tuple(sorted(of_leases, key=addresses.subnet_order)), "leases"
     nodes = cluster.read_all(cluster_reader.NODES, convert=codec.node_addresses)
-    return replacements.nearby(bodies, frozenset().union(*nodes)), "nodes"
+    return replacements.nearby_subnets(bodies, frozenset().union(*nodes)), "nodes"
 
 
 def _given_subnets(texts: List[str]) -> Tuple[Network, ...]:

@@ -172,10 +172,14 @@ def test_a_namespace_with_several_groups_and_no_default_is_told():
 @pytest.mark.parametrize(
     ("pool", "subnet", "told"),
     [
-        ("10.0.0.0/24", "10.0.0.0/24", ["10.0.0.0, which names", "10.0.0.255, to which every"]),
-        ("10.0.0.0/28", "10.0.0.0/24", ["10.0.0.0, which names"]),
+        (
+            "10.0.0.0/24",
+            "10.0.0.0/24",
+            ["10.0.0.0, which is", "10.0.0.255, the broadcast"],
+        ),
+        ("10.0.0.0/28", "10.0.0.0/24", ["10.0.0.0, which is the subnet"]),
         ("10.0.0.0/31", "10.0.0.0/31", []),
-        ("fd00::/120", "fd00::/64", ["fd00::, which is that of its routers"]),
+        ("fd00::/120", "fd00::/64", ["fd00::, which is the anycast"]),
         ("fd00::1-fd00::ffff", "fd00::/112", []),
         ("fd00::/127", "fd00::/127", []),
     ],
@@ -214,7 +218,7 @@ def expression(operator, *values):
 @pytest.mark.parametrize(
     ("settings", "field", "problem"),
     [
-        ({"localInterface": "eth("}, "localInterface", "'eth(' is no expression"),
+        ({"localInterface": "eth("}, "localInterface", "'eth(' is not a regular expression"),
         ({"interfaces": ["eth0", "a/b"]}, "interfaces[1]", "'a/b'"),
         ({"interfaces": ["abcdefghijklmnop"]}, "interfaces[0]", "1 to 15"),
         ({"dummyInterface": ""}, "dummyInterface", "1 to 15"),

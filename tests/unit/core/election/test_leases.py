@@ -257,7 +257,7 @@ class TestSwitch:
 
     @pytest.mark.parametrize("text", ["true", "1", "ON", "no"])
     def test_another_word_is_refused_by_name(self, text):
-        with pytest.raises(SettingError, match="no switch; write on or off"):
+        with pytest.raises(SettingError, match="not a switch; write on or off"):
             parse_switch({"X": text}, "X", default=True)
 
 

@@ -297,10 +297,10 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("text", "words"),
         [
-            ("{", "is no JSON object: remove the annotation"),
-            (5, "is no JSON object"),
-            ("[1]", "is no JSON object"),
-            ('{"local":{"v4pool":{}}}', ".local.v4pool: is no field of v2 alone"),
+            ("{", "is not a JSON object: remove the annotation"),
+            (5, "is not a JSON object"),
+            ("[1]", "is not a JSON object"),
+            ('{"local":{"v4pool":{}}}', ".local.v4pool: is not a field that only v2 has"),
             ('{"namespaces":"x"}', ".namespaces: must be a list"),
             ('{"namespaces":[5]}', ".namespaces[0]: must be a text"),
             ('{"remote":{"multiPool":1}}', ".remote.multiPool: must be a boolean"),

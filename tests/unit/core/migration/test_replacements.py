@@ -8,7 +8,7 @@ import pytest
 
 from purelb.core.errors import ObjectError, SettingError
 from purelb.core.migration.convert import convert
-from purelb.core.migration.replacements import as_dict, nearby, plan_replacements
+from purelb.core.migration.replacements import as_dict, nearby_subnets, plan_replacements
 
 NODES = [ip_network("10.0.0.0/24"), ip_network("fd00::/64")]
 NEAR_V4 = {"pool": "10.0.0.200-10.0.0.210", "subnet": "10.0.0.0/24", "aggregation": "default"}
@@ -117,7 +117,7 @@ class TestWhatNoDecisionChanges:
         assert found.questions == {}
 
     def test_a_netbox_cannot_be_local(self):
-        with pytest.raises(SettingError, match="a NetBox gives as remote: leave it out"):
+        with pytest.raises(SettingError, match="addresses from NetBox as remote: leave it out"):
             taken(body(netbox=NETBOX), a="local")
 
     def test_a_group_of_v2_is_what_it_was(self):
@@ -198,7 +198,7 @@ def test_the_answer_names_every_group_range_and_agent():
 class TestSubnetsByAddresses:
     def test_the_subnet_of_a_range_that_holds_a_node_is_a_nodes(self):
         bodies = [body(local={"v4pools": [NEAR_V4, FAR_V4], "v6pool": NEAR_V6})]
-        found = nearby(bodies, map(ip_address, ("10.0.0.7", "fd00::7", "10.99.0.1")))
+        found = nearby_subnets(bodies, map(ip_address, ("10.0.0.7", "fd00::7", "10.99.0.1")))
         assert set(found) == {*NODES, *map(ip_network, ("10.0.0.7", "fd00::7", "10.99.0.1"))}
 
     @pytest.mark.parametrize(
@@ -213,7 +213,9 @@ class TestSubnetsByAddresses:
         ids=str,
     )
     def test_a_group_that_cannot_be_read_adds_nothing(self, spec):
-        assert nearby([body(**spec)], [ip_address("10.0.0.7")]) == (ip_network("10.0.0.7/32"),)
+        assert nearby_subnets([body(**spec)], [ip_address("10.0.0.7")]) == (
+            ip_network("10.0.0.7/32"),
+        )
 
     def test_a_body_without_a_spec_adds_nothing(self):
-        assert nearby([{"kind": "ServiceGroup"}], []) == ()
+        assert nearby_subnets([{"kind": "ServiceGroup"}], []) == ()

@@ -85,7 +85,10 @@ class TestWhatItSays:
     @pytest.mark.parametrize(
         ("local", "problem"),
         [
-            ({"localInterface": "eth("}, "spec.local.localInterface: 'eth(' is no expression"),
+            (
+                {"localInterface": "eth("},
+                "spec.local.localInterface: 'eth(' is not a regular expression",
+            ),
             ({"garpConfig": {"interval": "soon"}}, "spec.local.garpConfig.interval='soon'"),
         ],
     )

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which addresses a Service gets: decided for one Service at a time, by what all others have.
+"""Which addresses a Service gets: decided for one Service at a time, given those of all others.
 
-The cluster is the database: what is taken is what the Services' status says, read once at start and
-kept in step from then on. What a Service has it keeps, whatever becomes of its pool, until it asks
-for something else, or until another Service turns out to have it too.
+The cluster is the database: the Services' status shows which addresses are in use. It is read at
+start and followed from then on. A Service keeps its addresses, even if its pool changes or is
+deleted, until it requests others or another Service turns out to have the same ones.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from .refusals import AllocationRefusedError, RefusalReason
 
 
 def rebuild(services: Iterable[Service]) -> Allocations:
-    """What is taken according to the Services' status.
+    """Return the allocations that the Services' status shows.
 
-    Where two Services claim one address and cannot share it, the one that sorts first keeps it: any
-    rule that does not depend on the order of a list will do, because `decide` gives the other a new
+    If two Services have one address and cannot share it, the one that sorts first keeps it. Any
+    rule that does not depend on the order of the list would do, as `decide` gives the other a new
     one.
     """
     allocations = Allocations()
@@ -45,11 +45,11 @@ def decide(
     *,
     classes: Classes = ALL_CLASSES,
 ) -> Outcome:
-    """Decide what is to happen to one Service."""
+    """Decide which addresses one Service gets, keeps or loses."""
     if not asks_us(service, classes):
         is_released = service.allocated_by_us and not _is_left_to_others(service)
         return Release() if is_released else Keep()
-    # After what the Service shows comes what was given to it and it does not show yet.
+    # First the addresses in its status, then those allocated to it but not in its status yet.
     reserved = sorted(allocations.of(service.key), key=int)
     shown = allocations.unclaimed(service, dict.fromkeys((*service.addresses, *reserved)))
     keeps = tuple(a for a in shown if a in service.addresses)
@@ -66,12 +66,12 @@ def decide(
 
 
 def _is_left_to_others(service: Service) -> bool:
-    """Whether a Service that is not ours is served by another PureLB, which marks it as we do."""
+    """Whether PureLB v1 serves this Service; it sets the same annotations."""
     return service.is_load_balancer and service.load_balancer_class is None
 
 
 def _orphan(service: Service, keeps: Tuple[Address, ...]) -> Outcome:
-    """What it has stays, but for what another Service turns out to have."""
+    """Keep the addresses of a Service without a group; raises if it lost one to another."""
     if keeps == service.addresses:
         return Keep(keeps)
     group = service.allocated_from or ""
@@ -94,7 +94,7 @@ def _check_spelling(service: Service) -> None:
 
 
 def _is_orphan(service: Service, groups: Groups) -> bool:
-    """Whether the group that the Service has its addresses of, and goes on with, is gone."""
+    """Whether the group of the Service's addresses is deleted and it requests no other."""
     name = service.allocated_from or ""
     asks_other = service.group not in (None, name) or service.asks_reevaluation
     held = any(groups.holding(address) for address in service.addresses)

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who has which address: kept in step with the Services, and asked for what is free.
+"""Which Service has which address, and which addresses are free.
 
-Taken addresses are kept as sorted numbers, so that finding the lowest free one of a range, or
-counting those in use, takes a binary search: neither the size of a pool nor the number of its
-addresses that are in use matters. One owner changes a allocations; deciding only reads it.
+Addresses in use are kept as sorted numbers, so finding the lowest free one of a range, or counting
+those in use, is a binary search: its cost does not depend on the size or use of the pool. One owner
+modifies the allocations; decisions only read them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..model import Address, AddressRange, Port, Service, ServiceKey
 
 @dataclass(frozen=True)
 class SharingTerms:
-    """On what terms a Service has an address: it shares with equals that listen elsewhere."""
+    """A Service shares its address with others of equal key and different ports."""
 
     sharing_key: Optional[str] = None
     ports: FrozenSet[Port] = frozenset()
@@ -27,15 +27,15 @@ class SharingTerms:
 
 @dataclass(frozen=True)
 class AllocationConflict:
-    """Another Service has the address, and it cannot be shared."""
+    """Another Service that has the address and cannot share it."""
 
     holder: ServiceKey
-    # Ports that both listen on; none where the sharing keys differ.
+    # Ports that both use; empty if the sharing keys differ.
     ports: Tuple[Port, ...] = ()
 
 
 class Allocations:
-    """Addresses and the Services that have them."""
+    """The addresses in use and the Services that have them."""
 
     def __init__(self) -> None:
         self._claims: Dict[Address, Dict[ServiceKey, SharingTerms]] = {}
@@ -44,19 +44,19 @@ class Allocations:
         self._shared: Dict[str, Set[Address]] = {}
 
     def __len__(self) -> int:
-        """Number of addresses that some Service has."""
+        """Return the number of addresses in use."""
         return len(self._claims)
 
     def of(self, key: ServiceKey) -> FrozenSet[Address]:
-        """Addresses that the Service has."""
+        """Return the addresses of the Service."""
         return self._held.get(key, frozenset())
 
     def holders(self, address: Address) -> Tuple[ServiceKey, ...]:
-        """Services that have the address."""
+        """Return the Services that have the address."""
         return tuple(self._claims.get(address, ()))
 
     def hold(self, service: Service, addresses: Iterable[Address]) -> FrozenSet[Address]:
-        """Let the Service have exactly these addresses on its terms of now; those it had to go."""
+        """Set the Service's addresses, with its current sharing terms; return the freed ones."""
         claim = SharingTerms(service.sharing_key, service.ports)
         wanted = frozenset(addresses)
         freed = self.of(service.key) - wanted
@@ -72,7 +72,7 @@ class Allocations:
         return freed
 
     def release(self, key: ServiceKey) -> FrozenSet[Address]:
-        """Let the Service have nothing; what it had."""
+        """Remove the Service and return its addresses."""
         freed = self._held.pop(key, frozenset())
         for address in freed:
             self._leave(key, address)
@@ -102,7 +102,7 @@ class Allocations:
                 del self._shared[shared]
 
     def conflict(self, address: Address, service: Service) -> Optional[AllocationConflict]:
-        """Why the Service cannot have the address, or None if it can."""
+        """Return the Service that keeps this one from having the address, or None."""
         for holder, claim in self._claims.get(address, {}).items():
             if holder == service.key:
                 continue
@@ -113,36 +113,37 @@ class Allocations:
         return None
 
     def unclaimed(self, service: Service, addresses: Iterable[Address]) -> Tuple[Address, ...]:
-        """Those of the addresses that no other Service keeps the Service from."""
+        """Return those of the addresses that the Service can have."""
         return tuple(a for a in addresses if self.conflict(a, service) is None)
 
-    def shareable(self, one: AddressRange, service: Service) -> Optional[Address]:
-        """The lowest address of the range that others have and the Service can share."""
+    def shareable(self, pool_range: AddressRange, service: Service) -> Optional[Address]:
+        """Return the lowest address of the range that the Service can share, or None."""
         if service.sharing_key is None:
             return None
         known = self._shared.get(service.sharing_key, ())
-        fit = (a for a in known if a in one and self.conflict(a, service) is None)
+        fit = (a for a in known if a in pool_range and self.conflict(a, service) is None)
         return min(fit, key=int, default=None)
 
-    def in_use(self, one: AddressRange) -> int:
-        """Number of the range's addresses that some Service has."""
-        numbers = self._numbers[one.first.version]
-        return bisect_right(numbers, int(one.last)) - bisect_left(numbers, int(one.first))
+    def in_use(self, pool_range: AddressRange) -> int:
+        """Return how many addresses of the range are in use."""
+        numbers = self._numbers[pool_range.first.version]
+        return bisect_right(numbers, int(pool_range.last)) - bisect_left(
+            numbers, int(pool_range.first)
+        )
 
-    def lowest_free(self, one: AddressRange) -> Optional[Address]:
-        """The lowest address of the range that nobody has.
+    def lowest_free(self, pool_range: AddressRange) -> Optional[Address]:
+        """Return the lowest free address of the range, or None.
 
-        Below the first gap the numbers that are taken follow each other, above it they do not:
-        the border between the two is found by halving.
+        The numbers below the first gap are consecutive, so the gap is found by bisection.
         """
-        numbers = self._numbers[one.first.version]
-        start = bisect_left(numbers, int(one.first))
-        low, high = start, bisect_right(numbers, int(one.last))
+        numbers = self._numbers[pool_range.first.version]
+        start = bisect_left(numbers, int(pool_range.first))
+        low, high = start, bisect_right(numbers, int(pool_range.last))
         while low < high:
             middle = (low + high) // 2
-            if numbers[middle] - int(one.first) == middle - start:
+            if numbers[middle] - int(pool_range.first) == middle - start:
                 low = middle + 1
             else:
                 high = middle
         offset = low - start
-        return one.first + offset if offset < one.size else None
+        return pool_range.first + offset if offset < pool_range.size else None

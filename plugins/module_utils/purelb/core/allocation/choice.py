@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The addresses of one Service from the ranges of one group, put together step by step."""
+"""Selection of one Service's addresses from the ranges of one group, step by step."""
 
 from __future__ import annotations
 
@@ -17,20 +17,22 @@ from .refusals import AllocationRefusedError, RefusalReason, conflicting, no_suc
 
 @dataclass(frozen=True)
 class Live:
-    """Where addresses can be announced now: subnets of live Leases, and whether there is one."""
+    """Where addresses can be announced now: the subnets of live Leases, and whether any exist."""
 
     subnets: FrozenSet[Network] = frozenset()
     has_nodes: bool = False
 
-    def serves(self, one: AddressRange, pool_type: PoolType) -> bool:
-        """Whether a node could announce addresses of the range."""
+    def serves(self, pool_range: AddressRange, pool_type: PoolType) -> bool:
+        """Whether a node can announce addresses of the range."""
         if pool_type is PoolType.REMOTE:
             return self.has_nodes
-        return any(one.first in subnet or one.last in subnet for subnet in self.subnets)
+        return any(
+            pool_range.first in subnet or pool_range.last in subnet for subnet in self.subnets
+        )
 
 
 class AddressSelector:
-    """Explicit addresses first, then what the Service has, then what it lacks."""
+    """Selects explicit addresses first, then those the Service has, then those it lacks."""
 
     def __init__(
         self,
@@ -51,7 +53,7 @@ class AddressSelector:
         self._stays = [a for a in shown if self._may_stay(a)]
 
     def outcome(self) -> Outcome:
-        """What is to happen; RefusedError if the Service cannot be served."""
+        """Return the outcome; raises AllocationRefusedError if the Service cannot be served."""
         if self._multi and self._group.balance_pools:
             raise self._refused(
                 RefusalReason.MULTIPOOL_REFUSED,
@@ -76,7 +78,7 @@ class AddressSelector:
         )
 
     def _may_stay(self, address: Address) -> bool:
-        """Whether the Service may go on with an address, though its range may be gone."""
+        """Whether the Service may keep an address, even if its range no longer exists."""
         in_pool = self._group.range_of(address) is not None
         is_of_group = (
             self._service.allocated_from == self._group.name and not self._service.asks_reevaluation
@@ -90,16 +92,16 @@ class AddressSelector:
         return any(a.version == version for a in self._chosen)
 
     def _take_explicit(self) -> None:
-        """Those that the owner asks for; more than one of a family only from different ranges."""
+        """Take the requested addresses; several of one family must be from different ranges."""
         for address in self._service.explicit:
             self._check_explicit(address)
             self._chosen.append(address)
 
     def _check_explicit(self, address: Address) -> None:
-        one = self._group.range_of(address)
+        pool_range = self._group.range_of(address)
         if address.version not in self._service.families:
             raise no_such_family(self._group, address)
-        if one is None and address not in self._stays:
+        if pool_range is None and address not in self._stays:
             raise self._refused(
                 RefusalReason.UNKNOWN_POOL,
                 f"has no range with {address}: ask for an address of its pool, or add a range",
@@ -113,57 +115,57 @@ class AddressSelector:
                 f"gives one {FAMILIES[address.version]} address: ask for one only, or set the "
                 f"annotation {MULTI_POOL_ANNOTATION} to true for one of each range",
             )
-        if one is not None and any(a in one for a in self._chosen):
+        if pool_range is not None and any(a in pool_range for a in self._chosen):
             raise self._refused(
                 RefusalReason.MULTIPOOL_POOL_MISMATCH,
-                f"gives one address of each range, and {address} is the second of {one}: ask for "
-                "one of them only",
+                f"gives one address of each range, and {address} is the second of {pool_range}: "
+                "ask for one of them only",
             )
 
     def _take_stays(self) -> None:
-        """What the Service has; one of a family if it has said that it wants no more."""
+        """Keep the Service's addresses; only one of each family if it requests no more."""
         only_one = not self._multi and (
             self._service.multi_pool is False or bool(self._service.explicit)
         )
         for address in self._stays:
-            one = self._group.range_of(address)
-            is_second = one is not None and any(a in one for a in self._chosen)
+            pool_range = self._group.range_of(address)
+            is_second = pool_range is not None and any(a in pool_range for a in self._chosen)
             if address in self._chosen or is_second:
                 continue
             if not (only_one and self._has(address.version)):
                 self._chosen.append(address)
 
     def _take_each(self) -> None:
-        """One of each range that has nodes and of which there is none yet."""
+        """Take an address of each range that a node can announce and that has none yet."""
         for version in self._service.families:
-            for one in self._ranges(version):
-                is_served = self._live.serves(one, self._group.pool_type)
-                if not is_served or any(a in one for a in self._chosen):
+            for pool_range in self._ranges(version):
+                is_served = self._live.serves(pool_range, self._group.pool_type)
+                if not is_served or any(a in pool_range for a in self._chosen):
                     continue
-                free = self._free([one])
+                free = self._free([pool_range])
                 if free is None:
-                    self._partial.append(one)
+                    self._partial.append(pool_range)
                 else:
                     self._chosen.append(free)
 
     def _take_one(self) -> None:
-        """One of each family of which there is none yet."""
+        """Take an address of each family that has none yet."""
         for version in self._service.families:
             free = None if self._has(version) else self._free(self._ranges(version))
             if free is not None:
                 self._chosen.append(free)
 
     def _free(self, ranges: List[AddressRange]) -> Optional[Address]:
-        """An address to share, else the lowest free one of the first range, or of the emptiest."""
-        shared = (self._allocations.shareable(one, self._service) for one in ranges)
+        """Return a shareable address, else the lowest free one of the first or emptiest range."""
+        shared = (self._allocations.shareable(pool_range, self._service) for pool_range in ranges)
         if self._group.balance_pools:
             ranges = sorted(ranges, key=self._allocations.in_use)
-        free = (self._allocations.lowest_free(one) for one in ranges)
+        free = (self._allocations.lowest_free(pool_range) for pool_range in ranges)
         found = (address for source in (shared, free) for address in source)
         return next((address for address in found if address is not None), None)
 
     def _check_families(self) -> None:
-        """Refuse if the Service cannot do without the families that the group has nothing for."""
+        """Raise AllocationRefusedError if the Service needs a family that it got no address of."""
         missing = [v for v in self._service.families if not self._has(v)]
         if not missing or (self._chosen and not self._service.requires_dual_stack):
             return

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Services whose addresses another system gives out: what to ask it, and what its answer means."""
+"""Services whose addresses an external IPAM allocates: the request and its answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .refusals import AllocationRefusedError, RefusalReason, conflicting, no_suc
 
 
 def decide_external(service: Service, group: ServiceGroup, shown: Tuple[Address, ...]) -> Outcome:
-    """What the Service has of a group whose addresses another system gives out, or the question."""
+    """Decide whether the Service keeps its addresses or needs a request to the external IPAM."""
     if service.multi_pool:
         raise AllocationRefusedError(
             RefusalReason.MULTIPOOL_REFUSED,
@@ -44,7 +44,7 @@ def decide_external(service: Service, group: ServiceGroup, shown: Tuple[Address,
 def answered(
     service: Service, group: ServiceGroup, addresses: Iterable[Address], allocations: Allocations
 ) -> Outcome:
-    """What is to happen once the group's own system has said which addresses the Service gets."""
+    """Return the outcome once the external IPAM has answered with these addresses."""
     given = tuple(addresses)
     keeps = allocations.unclaimed(service, service.addresses)
     missing = [v for v in service.families if v not in {a.version for a in given}]

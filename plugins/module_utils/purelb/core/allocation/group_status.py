@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the allocator writes into a ServiceGroup's status: its use, and what is the case with it."""
+"""The status of a ServiceGroup, which the allocator writes: its use and its conditions."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .allocations import Allocations
 from .ipam import Stats
 
 Json = Mapping[str, Any]
-# As the schema stores it: a 64-bit number with a sign. A pool may have more addresses than that.
+# The schema stores a signed 64-bit number; a pool may have more addresses.
 _MOST = 2**63 - 1
-# A message names so many of a kind; who wants all asks the API.
+# A message names at most this many Services; the API has all of them.
 _NAMED = 5
-# What may keep a group from giving out addresses, and every reason that a condition may have.
+# The reasons of a group that allocates no addresses, and all reasons of conditions.
 Problem = Literal["InvalidSpec", "PoolOverlaps", "Unreachable"]
 ConditionReason = Union[
     Problem, Literal["Accepted", "AddressesFree", "AllInPool", "KeptByServices", "NoAddressFree"]
@@ -28,7 +28,7 @@ ConditionType = Literal["AddressesOutsidePool", "Exhausted", "Ready"]
 
 @dataclass(frozen=True)
 class Condition:
-    """One aspect of a group, as the field writes conditions."""
+    """A condition in the status of a group."""
 
     type: ConditionType
     is_true: bool
@@ -38,28 +38,28 @@ class Condition:
 
 @dataclass(frozen=True)
 class Use:
-    """Addresses of a pool by IP version: in use, and free (None where nobody here knows)."""
+    """Addresses of a pool by IP version: in use, and free (None if unknown)."""
 
     in_use: Mapping[int, int]
     free: Mapping[int, Optional[int]]
-    # Families that have a pool at all.
+    # Families with at least one range.
     has_pool: FrozenSet[int] = frozenset()
 
 
 def use_of(group: ServiceGroup, allocations: Allocations) -> Use:
-    """Count a group's addresses."""
+    """Return the use of a group's ranges."""
     in_use = dict.fromkeys(FAMILIES, 0)
     size = dict.fromkeys(FAMILIES, 0)
-    for one in group.ranges:
-        in_use[one.first.version] += allocations.in_use(one)
-        size[one.first.version] += one.size
+    for pool_range in group.ranges:
+        in_use[pool_range.first.version] += allocations.in_use(pool_range)
+        size[pool_range.first.version] += pool_range.size
     free = {version: size[version] - in_use[version] for version in FAMILIES}
     has_pool = frozenset(version for version in FAMILIES if size[version])
     return Use(in_use, dict(free), has_pool)
 
 
 def use_of_external(stats: Stats) -> Use:
-    """What another system says of a pool of its own."""
+    """Return the use of a pool as an external IPAM reports it."""
     in_use = {version: stats.in_use.get(version, 0) for version in FAMILIES}
     free: Dict[int, Optional[int]] = {}
     for version in FAMILIES:
@@ -70,14 +70,14 @@ def use_of_external(stats: Stats) -> Use:
 
 
 def ready(problem: Optional[Tuple[Problem, str]] = None) -> Condition:
-    """Whether addresses are given out; `problem` is the reason and the sentence if not."""
+    """Return the condition Ready; `problem` is the reason and message if it is false."""
     if problem is None:
         return Condition("Ready", True, "Accepted", "Addresses are given out.")
     return Condition("Ready", False, *problem)
 
 
 def exhausted(use: Use) -> Condition:
-    """Whether a family of the pool has nothing left."""
+    """Return the condition Exhausted: a family of the pool has no free address."""
     empty = [FAMILIES[version] for version in sorted(use.has_pool) if use.free[version] == 0]
     if not empty:
         return Condition("Exhausted", False, "AddressesFree", "Each family has free addresses.")
@@ -90,7 +90,7 @@ def exhausted(use: Use) -> Condition:
 
 
 def outside_pool(out_of_pool_addresses: Mapping[ServiceKey, Tuple[Address, ...]]) -> Condition:
-    """Whether Services go on with addresses that the pool does not hold any more."""
+    """Return the condition AddressesOutsidePool: Services keep addresses of no range."""
     if not out_of_pool_addresses:
         text = "All addresses of its Services are in the pool."
         return Condition("AddressesOutsidePool", False, "AllInPool", text)
@@ -118,14 +118,12 @@ def status_body(
     known: Json,
     now: str,
 ) -> Dict[str, Any]:
-    """The whole status, with the pool's `addresses` as people read them.
+    """Return the whole status; `addresses` are the pool's, formatted for people.
 
-    `known` is what the object says now, `now` a time as the API writes it.
-
-    A condition that stays as it is keeps the time of its last change, so an unchanged group gives
-    back what it has.
+    `known` is the current status of the object, `now` a Kubernetes timestamp. An unchanged
+    condition keeps its transition time, so the status of an unchanged group is equal to `known`.
     """
-    before = {one["type"]: one for one in known.get("conditions") or ()}
+    before = {entry["type"]: entry for entry in known.get("conditions") or ()}
     body: Dict[str, Any] = {
         "announce": group.pool_type.value.capitalize(),
         "ipam": _ipam(group),
@@ -164,7 +162,7 @@ def _condition(
 
 
 def merge_patch(known: Json, wanted: Json) -> Dict[str, Any]:
-    """What turns one status into another; empty if nothing does."""
+    """Return the merge patch from one status to another; empty if they are equal."""
     gone: List[str] = [field for field in known if field not in wanted]
     changed = {field: value for field, value in wanted.items() if known.get(field) != value}
     return {**dict.fromkeys(gone), **changed}

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which ServiceGroups can be used, and which of them a Service takes its addresses from.
+"""Which ServiceGroups are usable, and from which of them a Service gets its addresses.
 
-A group whose ranges overlap those of an older one is not used: the older goes on as before. What a
-Service has decides before what it would get today, so a new group or namespace never moves a
-Service that runs; its own words (annotations) do.
+A group whose ranges overlap those of an older one is not used; the older one is unaffected. The
+addresses that a Service has take precedence over the rules for a new Service, so a new group or
+namespace never moves a running Service; its own annotations do.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .refusals import AllocationRefusedError, RefusalReason
 
 @dataclass(frozen=True)
 class Overlap:
-    """Two ranges share an address; `later` is not used. The same group twice overlaps itself."""
+    """Two overlapping ranges; group `later` is not used. A group may overlap itself."""
 
     later: str
     later_range: AddressRange
@@ -29,12 +29,12 @@ class Overlap:
 
 
 class Groups:
-    """All ServiceGroups, and what follows from them."""
+    """All ServiceGroups, the usable ones, and the namespaces that they serve."""
 
     def __init__(self, groups: Iterable[ServiceGroup] = ()) -> None:
         self.all: Mapping[str, ServiceGroup] = {group.name: group for group in groups}
         self.overlaps: Tuple[Overlap, ...] = tuple(
-            # What another system gives out is its own matter.
+            # An external IPAM checks its own ranges.
             _overlaps([group for group in self.all.values() if group.source is None])
         )
         bad = {overlap.later for overlap in self.overlaps}
@@ -68,7 +68,7 @@ class Groups:
         return self._of_namespace(service)
 
     def _current(self, service: Service, shown: Tuple[Address, ...]) -> Optional[ServiceGroup]:
-        """The group that the Service's addresses are of, unless it asks for others."""
+        """Return the group of the Service's addresses, unless it requests others."""
         current = self.usable.get(service.allocated_from or "")
         if current is None or not any(current.range_of(a) for a in shown):
             current = self.holding(shown[0]) or current
@@ -106,7 +106,7 @@ class Groups:
         return serving[0] if serving else self._named(DEFAULT_GROUP, service)
 
     def _permitted(self, group: ServiceGroup, service: Service) -> ServiceGroup:
-        """The group, if no boundary of namespaces is in between; a Service's own is no matter."""
+        """Return the group if the namespace may use it; a Service may always keep its own."""
         namespace = service.key.namespace
         if namespace in group.namespaces or service.allocated_from == group.name:
             return group
@@ -119,7 +119,7 @@ class Groups:
                 "or name another group",
             )
         if namespace in self._enforced:
-            allowed = [one.name for one in self._serving[namespace]]
+            allowed = [serving.name for serving in self._serving[namespace]]
             raise AllocationRefusedError(
                 RefusalReason.NAMESPACE_DENIED,
                 group.name,
@@ -145,7 +145,7 @@ def _age(group: ServiceGroup) -> Tuple[str, str]:
 
 
 def _overlaps(groups: Iterable[ServiceGroup]) -> Iterator[Overlap]:
-    """Why groups are not used: from the oldest on, each is compared with those that are."""
+    """Yield the overlaps of unused groups: each is compared with the older usable ones."""
     pairs = _overlapping_pairs(groups)
     used: Set[str] = set()
     for group in sorted(groups, key=_age):
@@ -160,20 +160,20 @@ def _overlaps(groups: Iterable[ServiceGroup]) -> Iterator[Overlap]:
 
 
 def _overlapping_pairs(groups: Iterable[ServiceGroup]) -> Dict[Tuple[str, str], Overlap]:
-    """Two groups, the younger first, whose ranges share an address: in one pass by their start."""
+    """Return overlaps by (younger group, older group), found in one pass over sorted ranges."""
     age = {group.name: _age(group) for group in groups}
     ranges = sorted(
-        ((one, group.name) for group in groups for one in group.ranges),
+        ((pool_range, group.name) for group in groups for pool_range in group.ranges),
         key=lambda r: (r[0].first.version, int(r[0].first), age[r[1]]),
     )
     pairs: Dict[Tuple[str, str], Overlap] = {}
     begun: List[Tuple[AddressRange, str]] = []
-    for one in ranges:
-        begun = [other for other in begun if one[0].first in other[0]]
+    for current in ranges:
+        begun = [other for other in begun if current[0].first in other[0]]
         for other in begun:
             (earlier_range, earlier), (later_range, later) = sorted(
-                (one, other), key=lambda r: age[r[1]]
+                (current, other), key=lambda r: age[r[1]]
             )
             pairs.setdefault((later, earlier), Overlap(later, later_range, earlier, earlier_range))
-        begun.append(one)
+        begun.append(current)
     return pairs

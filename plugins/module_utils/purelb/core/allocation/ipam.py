@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is asked of and told by a system that gives out addresses in place of the cluster.
+"""Requests to an external IPAM, its answers, and the addresses in a ServiceGroup's status.
 
-Such a group's addresses are known to the nodes by its status, which the allocator writes and
-everybody else reads: an address with its mask, or the first and the last of several. What there
-cannot be read is for people.
+The nodes read the addresses of such a group from its status, which the allocator writes. An entry
+is an address with its mask, or the first and last address of a range. Other entries are for people
+and are skipped.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from ..model import Address, AddressRange, ServiceKey
 
 @dataclass(frozen=True)
 class IpamRequest:
-    """What a Service needs: the `explicit` addresses, or else one of each of the `families`.
+    """The request of a Service: the `explicit` addresses, else one of each of the `families`.
 
-    Services with one `sharing_key` may have one address; "" shares with nobody.
+    Services with the same `sharing_key` may share an address; "" shares with none.
     """
 
     service: ServiceKey
@@ -33,7 +33,7 @@ class IpamRequest:
 
 @dataclass(frozen=True)
 class Leased:
-    """An address that a Service has got; without a mask where the system knows none."""
+    """An address that a Service got; `prefixlen` is None if the IPAM knows none."""
 
     address: Address
     prefixlen: Optional[int] = None
@@ -44,9 +44,9 @@ class Leased:
 
 @dataclass(frozen=True)
 class Stats:
-    """How full a pool is, by IP version, and what it holds, as text for the group's status.
+    """The use of a pool by IP version, and its content as text for the group's status.
 
-    A `size` of None is not known.
+    A `size` of None is unknown.
     """
 
     in_use: Mapping[int, int]
@@ -55,7 +55,7 @@ class Stats:
 
 
 def listed_ranges(entries: Iterable[str]) -> Tuple[AddressRange, ...]:
-    """The ranges in a group's status, without what is none."""
+    """Return the ranges in a group's status; other entries are skipped."""
     found: List[AddressRange] = []
     for entry in entries:
         try:
@@ -66,38 +66,40 @@ def listed_ranges(entries: Iterable[str]) -> Tuple[AddressRange, ...]:
 
 
 def _listed_range(entry: str) -> AddressRange:
-    """`first-last`, the last with or without a mask; an address with or without one; a CIDR."""
+    """Parse a range `first-last[/mask]`, an address with or without a mask, or a CIDR."""
     if "-" in entry:
         pool, _slash, length = entry.partition("/")
         return parse_bare_range(pool, length)
-    one = ip_interface(entry.strip())
-    if one.ip == one.network.network_address:
-        return parse_range(str(one.network), str(one.network))
-    return parse_range(f"{one.ip}-{one.ip}", str(one.network))
+    interface = ip_interface(entry.strip())
+    if interface.ip == interface.network.network_address:
+        return parse_range(str(interface.network), str(interface.network))
+    return parse_range(f"{interface.ip}-{interface.ip}", str(interface.network))
 
 
 def listing(held: Iterable[Leased]) -> Tuple[str, ...]:
-    """Entries for a group's status, as `listed_ranges` reads them: neighbours become one."""
+    """Return entries for a group's status as `listed_ranges` reads them; neighbours are joined."""
     entries: List[Tuple[Leased, Leased]] = []
-    for one in sorted(held, key=lambda h: (h.address.version, int(h.address))):
+    for leased in sorted(held, key=lambda h: (h.address.version, int(h.address))):
         last = entries[-1][1] if entries else None
-        if last is not None and _continues(one, last):
-            entries[-1] = (entries[-1][0], one)
+        if last is not None and _continues(leased, last):
+            entries[-1] = (entries[-1][0], leased)
         else:
-            entries.append((one, one))
+            entries.append((leased, leased))
     return tuple(_entry(first, last) for first, last in entries)
 
 
 def _entry(first: Leased, last: Leased) -> str:
-    """One address is written as an address, unless that would read as a whole network."""
-    one = ip_interface(str(first))
-    is_network = one.network.num_addresses > 1 and one.ip == one.network.network_address
+    """Format one address as an address, unless that would be parsed as a network."""
+    interface = ip_interface(str(first))
+    is_network = (
+        interface.network.num_addresses > 1 and interface.ip == interface.network.network_address
+    )
     return str(first) if first == last and not is_network else f"{first.address}-{last}"
 
 
-def _continues(one: Leased, last: Leased) -> bool:
+def _continues(current: Leased, last: Leased) -> bool:
     return (
-        one.address.version == last.address.version
-        and one.prefixlen == last.prefixlen
-        and int(one.address) - int(last.address) <= 1
+        current.address.version == last.address.version
+        and current.prefixlen == last.prefixlen
+        and int(current.address) - int(last.address) <= 1
     )

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What can come of looking at a Service: what it is to get, to keep or to lose, and why."""
+"""The outcomes of a decision about a Service: what it gets, keeps or loses, and why."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from .refusals import AllocationRefusedError, RefusalReason
 
 @dataclass(frozen=True)
 class Assignment:
-    """The Service is to have exactly these addresses from this group."""
+    """The Service gets exactly these addresses from this group."""
 
     group: str
     addresses: Tuple[Address, ...]
     pool_type: PoolType
     skip_dad: bool
-    # One of each range; `partial` has those that had none left.
+    # One of each range; `partial` has the ranges without a free address.
     is_multi: bool = False
     partial: Tuple[AddressRange, ...] = ()
     is_balanced: bool = False
-    # Given out by another system.
+    # Allocated by an external IPAM.
     is_leased: bool = False
-    # externalTrafficPolicy is to become Cluster: a local address is on one node only.
+    # Set externalTrafficPolicy to Cluster, as only one node holds a local address.
     sets_cluster: bool = False
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """The Service gets nothing more: why, and what its owner can do. It goes on with `keeps`."""
+    """The Service gets no more addresses than `keeps`; `message` has the remedy."""
 
     group: str
     reason: RefusalReason
@@ -43,7 +43,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Ask:
-    """The group's own system is to say which addresses the Service gets; see `answered`."""
+    """The external IPAM must be asked for the Service's addresses; see `answered`."""
 
     group: ServiceGroup
     request: IpamRequest
@@ -51,34 +51,35 @@ class Ask:
 
 @dataclass(frozen=True)
 class Keep:
-    """The Service has what it should have; `stray` is what no range of its group holds any more."""
+    """The Service keeps its addresses; `out_of_pool` are those in no range of its group."""
 
     out_of_pool: Tuple[Address, ...] = ()
 
 
 @dataclass(frozen=True)
 class Release:
-    """The Service is to have no address of ours."""
+    """The Service loses its addresses."""
 
 
 Outcome = Union[Assignment, Ask, Refusal, Keep, Release]
 
 
 def refusal_of(refused: AllocationRefusedError, keeps: Tuple[Address, ...]) -> Refusal:
-    """The refusal that an error is about; the Service goes on with `keeps`."""
+    """Return the refusal for an error; the Service keeps `keeps`."""
     return Refusal(refused.group, refused.reason, refused.message, keeps)
 
 
 def assignment_of(
     service: Service, group: ServiceGroup, addresses: Iterable[Address]
 ) -> Assignment:
-    """Addresses in the order of the Service's families, then of the group's ranges."""
+    """Return an assignment, sorted by the Service's families, then by the group's ranges."""
     order: Dict[int, int] = {v: i for i, v in enumerate(service.families)}
-    position = {one: i for i, one in enumerate(group.ranges)}
+    position = {pool_range: i for i, pool_range in enumerate(group.ranges)}
 
     def place(address: Address) -> Tuple[int, int]:
-        one = group.range_of(address)
-        return order[address.version], len(position) if one is None else position[one]
+        pool_range = group.range_of(address)
+        last = len(position)
+        return order[address.version], last if pool_range is None else position[pool_range]
 
     is_local = group.pool_type is PoolType.LOCAL
     return Assignment(
@@ -92,7 +93,7 @@ def assignment_of(
 
 
 def is_done(service: Service, assignment: Assignment) -> bool:
-    """Whether the Service already says all that the assignment would write."""
+    """Whether the Service already has all that the assignment would write."""
     return (
         service.allocated_by_us
         and not service.asks_reevaluation

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Why a Service gets no address: the words of metric and event, and the error that carries them."""
+"""The reasons why a Service gets no address, and the error that carries one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .allocations import AllocationConflict
 
 
 class RefusalReason(str, Enum):
-    """The label of the metric and, in the event, the word before the sentence."""
+    """The metric's label, and the first word of the event's message."""
 
     EXHAUSTED = "exhausted"
     PORT_CONFLICT = "port_conflict"
@@ -29,7 +29,7 @@ class RefusalReason(str, Enum):
 
 
 class AllocationRefusedError(Exception):
-    """No address: why, of which group, and what the Service's owner can do."""
+    """The Service gets no address: the reason, the group and a message with the remedy."""
 
     def __init__(self, reason: RefusalReason, group: str, message: str) -> None:
         super().__init__(message)
@@ -39,7 +39,7 @@ class AllocationRefusedError(Exception):
 
 
 def no_such_family(group: ServiceGroup, address: Address) -> AllocationRefusedError:
-    """An address of a family that the Service does not have."""
+    """Return the error for an address of a family that the Service does not have."""
     return AllocationRefusedError(
         RefusalReason.INVALID_ADDRESS,
         group.name,
@@ -51,7 +51,7 @@ def no_such_family(group: ServiceGroup, address: Address) -> AllocationRefusedEr
 def conflicting(
     group: ServiceGroup, address: Address, conflict: AllocationConflict
 ) -> AllocationRefusedError:
-    """An address that another Service has."""
+    """Return the error for an address that another Service has."""
     if conflict.ports:
         ports = ", ".join(f"{number}/{protocol}" for protocol, number in conflict.ports)
         return AllocationRefusedError(
@@ -71,7 +71,7 @@ def conflicting(
 def none_free(
     group: ServiceGroup, versions: Iterable[int], remediation: str
 ) -> AllocationRefusedError:
-    """Families of which the group has nothing left."""
+    """Return the error for families without a free address in the group."""
     text = " and ".join(FAMILIES[version] for version in versions)
     return AllocationRefusedError(
         RefusalReason.EXHAUSTED,

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Kubernetes JSON to records and back, and whether a configuration is valid.
+"""Conversion of Kubernetes JSON to records and back, and validation of PureLB's objects.
 
-Knows shapes, not decisions: what an object means for a node or a Service is decided elsewhere.
+It knows the shape of objects; it never decides what an object means for a node or a Service.
 """

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Kubernetes JSON to records, and records to the JSON that we write.
+"""Conversion between the JSON of Kubernetes' own kinds and records.
 
-Of the kinds that Kubernetes itself has; our own are in customresources. Tolerant in, strict out:
-what a reader can do without is skipped.
+PureLB's custom resources are in custom_resources. Reading is tolerant and skips invalid optional
+values; writing is strict.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from ..model import (
 from ..times import format_time, parse_time
 
 Json = Mapping[str, Any]
-# What people write into an annotation to say yes or no.
+# Accepted spellings of a boolean in an annotation.
 _SWITCH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
 def is_older(version: str, than: str) -> bool:
-    """Whether a resource version comes before another one of the same resource.
+    """Return whether a resource version precedes another one of the same resource.
 
-    A watch that stood still delivers what is past by then; a list in between knew better.
+    A stalled watch may deliver an older state than a list that was read in the meantime.
     """
     return version.isdecimal() and than.isdecimal() and int(version) < int(than)
 
 
 def lease_of(body: Json) -> Optional[Lease]:
-    """The node Lease in a Lease object, or None if it is a Lease of something else."""
+    """Return the node Lease in a Lease object; None for a Lease of another program."""
     meta, spec = body.get("metadata", {}), body.get("spec") or {}
     name = meta.get("name", "")
     if not name.startswith(names.LEASE_PREFIX):
@@ -67,10 +67,10 @@ def lease_of(body: Json) -> Optional[Lease]:
 
 @lru_cache(maxsize=1024)
 def _subnets_of(text: str) -> Tuple[Tuple[Network, ...], Tuple[str, ...]]:
-    """Subnets of a Lease, and what among them is none.
+    """Return the subnets of a Lease, and the entries that are not valid.
 
-    Nodes of one segment all write the same, again with each renewal: read once, it costs nothing,
-    and Leases with the same subnets are compared at a glance.
+    All nodes of a segment write the same text with each renewal. The cache avoids parsing it again,
+    and makes Leases with equal subnets share one tuple, which compares fast.
     """
     subnets, malformed = parse_subnets(t.strip() for t in text.split(",") if t.strip())
     return subnets[: names.MAX_SUBNETS], malformed
@@ -86,11 +86,11 @@ def _outage_of(text: str) -> Optional[Outage]:
 
 def _owning_node(meta: Json) -> str:
     owners = meta.get("ownerReferences") or ()
-    return next((one.get("uid", "") for one in owners if one.get("kind") == "Node"), "")
+    return next((owner.get("uid", "") for owner in owners if owner.get("kind") == "Node"), "")
 
 
 def lease_body(lease: Lease, *, namespace: str) -> Dict[str, Any]:
-    """The Lease object that a node writes; owned by the Node, so that it goes with the Node."""
+    """Return a node's Lease object; its Node owns it, so that it is deleted with the Node."""
     annotations = {
         names.SUBNETS_ANNOTATION: ",".join(str(subnet) for subnet in lease.subnets),
         names.INSTANCE_ANNOTATION: lease.instance,
@@ -126,7 +126,7 @@ def lease_body(lease: Lease, *, namespace: str) -> Dict[str, Any]:
 
 
 def node_addresses(body: Json) -> FrozenSet[Address]:
-    """Addresses by which a Node object knows its node; host names are skipped."""
+    """Return the addresses in the status of a Node object; host names are skipped."""
     found = set()
     for entry in (body.get("status") or {}).get("addresses") or ():
         try:
@@ -137,7 +137,7 @@ def node_addresses(body: Json) -> FrozenSet[Address]:
 
 
 def parse_announcements(text: str) -> Tuple[Announcement, ...]:
-    """Entries `node,interface,ip` of an announcing annotation; older agents left out the ip."""
+    """Parse the entries `node,interface,ip` of an annotation; older agents omit the ip."""
     entries = []
     for entry in text.split():
         node, _comma, rest = entry.partition(",")
@@ -156,19 +156,19 @@ def _ingress(status: Json) -> Tuple[Address, ...]:
         try:
             addresses.append(parse_address(entry.get("ip") or ""))
         except ValueError:
-            continue  # an ingress by host name is somebody else's
+            continue  # PureLB never writes an ingress with a host name
     return tuple(addresses)
 
 
 def _explicit(text: str) -> Tuple[Tuple[Address, ...], Tuple[str, ...]]:
-    """Addresses that are asked for, separated by commas or spaces, and texts that are none."""
+    """Parse addresses separated by commas or spaces; return addresses and invalid texts."""
     good: List[Address] = []
     bad: List[str] = []
-    for one in text.replace(",", " ").split():
+    for word in text.replace(",", " ").split():
         try:
-            good.append(parse_address(one))
+            good.append(parse_address(word))
         except ValueError:
-            bad.append(one)
+            bad.append(word)
     return tuple(dict.fromkeys(good)), tuple(bad)
 
 
@@ -177,7 +177,7 @@ def _port(port: Json) -> Port:
 
 
 def service_of(body: Json) -> Service:
-    """The record of a Service object."""
+    """Return the record of a Service object."""
     meta, spec = body["metadata"], body.get("spec") or {}
     annotations = meta.get("annotations") or {}
     pool_type = annotations.get(names.POOL_TYPE_ANNOTATION)
@@ -219,18 +219,18 @@ def service_of(body: Json) -> Service:
 
 
 def endpoint_slice_of(body: Json) -> Optional[EndpointSlice]:
-    """The record of an EndpointSlice; None for one that belongs to no Service.
+    """Return the record of an EndpointSlice; None if it belongs to no Service.
 
-    An endpoint whose condition is unknown counts as ready, as the API defines it.
+    An endpoint with an unknown condition is ready, as the API defines it.
     """
     meta = body["metadata"]
     service = (meta.get("labels") or {}).get("kubernetes.io/service-name")
     if not service:
         return None
     ready = (
-        one.get("nodeName") or ""
-        for one in body.get("endpoints") or ()
-        if (one.get("conditions") or {}).get("ready") is not False
+        endpoint.get("nodeName") or ""
+        for endpoint in body.get("endpoints") or ()
+        if (endpoint.get("conditions") or {}).get("ready") is not False
     )
     return EndpointSlice(
         ServiceKey(meta["namespace"], service), frozenset(node for node in ready if node)
@@ -238,7 +238,7 @@ def endpoint_slice_of(body: Json) -> Optional[EndpointSlice]:
 
 
 def assignment_annotations(assignment: Optional[Assignment]) -> Dict[str, Optional[str]]:
-    """The allocator's annotations on a Service, as a merge patch; None takes them all away."""
+    """Return the allocator's annotations as a merge patch; None removes them all."""
     if assignment is None:
         return dict.fromkeys(
             (
@@ -258,6 +258,6 @@ def assignment_annotations(assignment: Optional[Assignment]) -> Dict[str, Option
 
 
 def ingress_status(addresses: Iterable[Address]) -> Dict[str, Any]:
-    """The status of a Service with these addresses, as a merge patch."""
+    """Return the status of a Service with these addresses, as a merge patch."""
     ingress = [{"ip": str(address)} for address in addresses]
     return {"loadBalancer": {"ingress": ingress or None}}

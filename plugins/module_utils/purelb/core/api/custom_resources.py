@@ -3,9 +3,9 @@
 
 """The custom resources of PureLB, ServiceGroup and LBNodeAgent, as records.
 
-A ServiceGroup that cannot be read raises an ObjectError that names the object, the field and the
-remedy. An LBNodeAgent that cannot be used becomes a record that says why: a node announces nothing
-by it, and is to tell.
+An invalid ServiceGroup raises an ObjectError that names the object, the field and the remedy. An
+invalid LBNodeAgent becomes a record whose `problem` has the reason: its nodes announce nothing and
+report it.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ def _ranges(spec: Json, where: str) -> Tuple[AddressRange, ...]:
         entries += [(f"{many}[{i}]", entry) for i, entry in enumerate(spec.get(many) or ())]
         for field, entry in entries:
             try:
-                one = parse_range(
+                parsed = parse_range(
                     entry["pool"], entry["subnet"], entry.get("aggregation") or "default"
                 )
             except KeyError as missing:
                 raise ObjectError(where, field, f"{missing.args[0]} is missing") from missing
-            except ValueError as problem:
-                raise ObjectError(where, field, str(problem)) from problem
-            if one.first.version != version:
+            except ValueError as error:
+                raise ObjectError(where, field, str(error)) from error
+            if parsed.first.version != version:
                 raise ObjectError(where, field, f"must hold IPv{version} addresses")
-            ranges.append(one)
+            ranges.append(parsed)
     return tuple(ranges)
 
 
 def service_group_of(body: Json) -> ServiceGroup:
-    """The record of a ServiceGroup object."""
+    """Return the record of a ServiceGroup object."""
     meta, spec = body["metadata"], body.get("spec") or {}
     where = f"ServiceGroup {meta.get('namespace', '')}/{meta['name']}"
     kinds = [kind for kind in ("local", "remote", "netbox", "external") if spec.get(kind)]
@@ -84,8 +84,8 @@ def service_group_of(body: Json) -> ServiceGroup:
 def _announced(pools: Json, where: str) -> PoolType:
     try:
         return PoolType(pools.get("announce"))
-    except ValueError as problem:
-        raise ObjectError(where, "spec.external.announce", "write local or remote") from problem
+    except ValueError as error:
+        raise ObjectError(where, "spec.external.announce", "write local or remote") from error
 
 
 def _netbox_source(pools: Json, where: str) -> NetBoxSource:
@@ -96,8 +96,8 @@ def _netbox_source(pools: Json, where: str) -> NetBoxSource:
         aggregation = parse_aggregation(
             pools.get("aggregation") or "default", names.VERSIONS["IPv6"]
         )
-    except ValueError as problem:
-        raise ObjectError(where, "spec.netbox.aggregation", str(problem)) from problem
+    except ValueError as error:
+        raise ObjectError(where, "spec.netbox.aggregation", str(error)) from error
     return NetBoxSource(pools["url"].rstrip("/"), pools["tenant"], aggregation)
 
 
@@ -113,14 +113,14 @@ def _requirements(selector: Json) -> Tuple[Requirement, ...]:
         for key, value in (selector.get("matchLabels") or {}).items()
     )
     expressions = (
-        Requirement(one["key"], one["operator"], tuple(one.get("values") or ()))
-        for one in selector.get("matchExpressions") or ()
+        Requirement(entry["key"], entry["operator"], tuple(entry.get("values") or ()))
+        for entry in selector.get("matchExpressions") or ()
     )
     return (*exact, *expressions)
 
 
 def _announce_config(garp: Json) -> AnnounceConfig:
-    """Times in both spellings: milliseconds as numbers, or a text with its unit."""
+    """Parse times in both spellings: a number of milliseconds, or a text with a unit."""
 
     def seconds(number: str, text: str, default: float) -> float:
         if garp.get(text):
@@ -146,7 +146,7 @@ def _address_config(config: Json, default: AddressConfig) -> AddressConfig:
 
 
 def node_config_of(body: Json) -> NodeConfig:
-    """The record of an LBNodeAgent object; one that cannot be used says why in `problem`."""
+    """Return the record of an LBNodeAgent; `problem` has the reason if it is invalid."""
     meta, spec = body["metadata"], body.get("spec") or {}
     local = spec.get("local") or {}
     addresses = local.get("addressConfig") or {}
@@ -167,11 +167,12 @@ def node_config_of(body: Json) -> NodeConfig:
             dummy_addresses=_address_config(addresses.get("dummyInterface") or {}, ON_DUMMY),
         )
         re.compile(config.local_interface)
-    except re.error as problem:
+    except re.error as error:
         text = local.get("localInterface")
         return replace(
-            config, problem=f"spec.local.localInterface: {text!r} is no expression: {problem}"
+            config,
+            problem=f"spec.local.localInterface: {text!r} is not a regular expression: {error}",
         )
-    except SettingError as problem:
-        return replace(config, problem=f"spec.local.{problem}")
+    except SettingError as error:
+        return replace(config, problem=f"spec.local.{error}")
     return config

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Node objects, and events about them, as records.
+"""Conversion of Node objects, and of events about them, to records.
 
-As tolerant as the rest of the codec: nothing that a Node or an event may lack raises an error.
+Reading is tolerant: a missing optional field never raises an error.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .codec import Json, node_addresses
 
 
 def node_info_of(body: Json) -> NodeInfo:
-    """The record of a Node object."""
+    """Return the record of a Node object."""
     meta, spec = body["metadata"], body.get("spec") or {}
     annotations = meta.get("annotations") or {}
     return NodeInfo(
@@ -40,10 +40,10 @@ def _taint_of(body: Json) -> Taint:
 
 
 def preempt_event_of(body: Json) -> PreemptEvent:
-    """The record of an event about a Node, from a reporter of the old or the new kind.
+    """Return the record of an event about a Node, from a reporter of the old or the new API.
 
-    The time is that of the last occurrence, but not before the API server has known of the event:
-    the reporter's clock may be behind.
+    Its time is that of the last occurrence, but not earlier than the creation by the API server, as
+    the reporter's clock may be slow.
     """
     meta, series = body["metadata"], body.get("series") or {}
     about = body.get("involvedObject") or {}

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether a ServiceGroup or an LBNodeAgent that somebody is about to write can be used.
+"""Validation of a ServiceGroup or an LBNodeAgent before it is written.
 
-What cannot be used raises an ObjectError that names the field and the remedy. What can be used and
-is hardly meant so is a text for a warning. Only asks the parsers that the programs read them with;
-what the API server checks by itself and they do not depend on is left to it.
+Invalid objects raise an ObjectError that names the field and the remedy. Valid but probably
+unintended settings produce a warning. It uses the same parsers as the programs; rules that only the
+API server enforces are left to it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _where(body: Json) -> str:
 
 
 def check_group(body: Json) -> ServiceGroup:
-    """The record of a ServiceGroup."""
+    """Validate a ServiceGroup and return its record."""
     where, spec = _where(body), body["spec"]
     _check_namespaces(where, spec)
     for source, field, pattern, form in _TEXTS:
@@ -59,11 +59,11 @@ def check_group(body: Json) -> ServiceGroup:
 
 
 def _with_example(error: ObjectError, spec: Json) -> ObjectError:
-    """An error about a range, with the whole path of its field and a range to imitate."""
+    """Return an error about a range with the full path of its field and an example."""
     example = _EXAMPLES.get(error.field[:2])
     if example is None:
         return error
-    source = next(one.value for one in PoolType if one.value in spec)
+    source = next(kind.value for kind in PoolType if kind.value in spec)
     return ObjectError(
         error.where, f"spec.{source}.{error.field}", f"{error.problem}; for example {example}"
     )
@@ -79,7 +79,7 @@ def _check_namespaces(where: str, spec: Json) -> None:
             raise ObjectError(
                 where,
                 f"spec.namespaces[{i}]",
-                f"{name!r} is no name of a namespace: write a-z, 0-9, -",
+                f"{name!r} is not a valid namespace name: write a-z, 0-9, -",
             )
         if name in namespaces[:i]:
             raise ObjectError(where, f"spec.namespaces[{i}]", f"{name!r} is listed twice: keep one")
@@ -100,7 +100,7 @@ def _check_ranges(where: str, path: str, group: ServiceGroup) -> None:
 
 
 def group_warnings(group: ServiceGroup, others: Iterable[ServiceGroup]) -> Iterator[str]:
-    """What is legal in a group, beside these others, and hardly meant so."""
+    """Yield a warning for each probably unintended setting of a group, given all others."""
     known = (group, *others)
     for overlap in Groups(known).overlaps:
         if group.name in (overlap.earlier, overlap.later):
@@ -110,39 +110,43 @@ def group_warnings(group: ServiceGroup, others: Iterable[ServiceGroup]) -> Itera
                 f"group is not used: move or shorten one of these ranges"
             )
     for namespace in sorted(group.namespaces):
-        serving = [one for one in known if namespace in one.namespaces]
-        if len(serving) > 1 and sum(one.is_namespace_default for one in serving) != 1:
-            listed = ", ".join(sorted(one.name for one in serving))
+        serving = [other for other in known if namespace in other.namespaces]
+        if len(serving) > 1 and sum(other.is_namespace_default for other in serving) != 1:
+            listed = ", ".join(sorted(other.name for other in serving))
             yield (
                 f"ServiceGroups {listed} all serve namespace {namespace}: make one of them the "
                 f"default, or Services there must name one"
             )
     if group.pool_type is PoolType.LOCAL:
-        for one in group.ranges:
-            yield from _reserved(one)
+        for pool_range in group.ranges:
+            yield from _reserved(pool_range)
 
 
-def _reserved(one: AddressRange) -> Iterator[str]:
-    """Addresses of a subnet that no host should have."""
-    subnet = one.subnet
-    # Links between two hosts use both of their addresses.
+def _reserved(pool_range: AddressRange) -> Iterator[str]:
+    """Yield a warning for each address of the range that no host should use."""
+    subnet = pool_range.subnet
+    # Point-to-point links use both of their addresses.
     if subnet.num_addresses > 2:  # noqa: PLR2004
-        if subnet.network_address in one:
-            use = "names the subnet" if subnet.version == 4 else "is that of its routers"  # noqa: PLR2004
-            yield f"the range {one} holds {subnet.network_address}, which {use}: begin after it"
-        if subnet.version == 4 and subnet.broadcast_address in one:  # noqa: PLR2004
+        if subnet.network_address in pool_range:
+            is_ipv4 = subnet.version == 4  # noqa: PLR2004
+            use = "the subnet's own address" if is_ipv4 else "the anycast address of its routers"
             yield (
-                f"the range {one} holds {subnet.broadcast_address}, to which every host of the "
-                f"subnet listens: end before it"
+                f"the range {pool_range} contains {subnet.network_address}, which is {use}: begin "
+                f"after it"
+            )
+        if subnet.version == 4 and subnet.broadcast_address in pool_range:  # noqa: PLR2004
+            yield (
+                f"the range {pool_range} contains {subnet.broadcast_address}, the broadcast "
+                f"address of the subnet: end before it"
             )
 
 
 def check_agent(body: Json) -> NodeConfig:
-    """The record of an LBNodeAgent."""
+    """Validate an LBNodeAgent and return its record."""
     where, spec = _where(body), body["spec"]
     expressions = (spec.get("nodeSelector") or {}).get("matchExpressions") or ()
-    for i, one in enumerate(expressions):
-        if (one["operator"] in ("In", "NotIn")) != bool(one.get("values")):
+    for i, entry in enumerate(expressions):
+        if (entry["operator"] in ("In", "NotIn")) != bool(entry.get("values")):
             raise ObjectError(
                 where,
                 f"spec.nodeSelector.matchExpressions[{i}].values",
@@ -168,12 +172,12 @@ def _check_interfaces(where: str, local: Json) -> None:
             raise ObjectError(
                 where,
                 f"spec.local.{field}",
-                f"{name!r} is no name of an interface: 1 to 15 bytes",
+                f"{name!r} is not a valid interface name: 1 to 15 bytes",
             )
 
 
 def _check_announcements(where: str, garp: Json, config: NodeConfig) -> None:
-    """Numbers in their limits, named in the spelling in which they were given."""
+    """Check the numbers against their limits; errors name the field as it was spelled."""
     announce = config.announce
     for spellings, value, least, most, unit in (
         (("count",), announce.count, 1, 10, ""),
@@ -181,7 +185,7 @@ def _check_announcements(where: str, garp: Json, config: NodeConfig) -> None:
         (("delayMs", "initialDelay"), announce.delay, 0, 5, " s"),
     ):
         if not least <= value <= most:
-            field = next(one for one in spellings if one in garp)
+            field = next(spelling for spelling in spellings if spelling in garp)
             raise ObjectError(
                 where,
                 f"spec.local.garpConfig.{field}",
@@ -205,7 +209,7 @@ def _check_lifetimes(where: str, interface: str, config: AddressConfig) -> None:
 
 
 def agent_warnings(config: NodeConfig, others: Iterable[NodeConfig]) -> Iterator[str]:
-    """What is legal in an LBNodeAgent, beside these others, and hardly meant so."""
+    """Yield a warning for each probably unintended setting of an LBNodeAgent, given all others."""
     for other in others:
         if frozenset(config.selector) == frozenset(other.selector):
             first, second = sorted((config.name, other.name))

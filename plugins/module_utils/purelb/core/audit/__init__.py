@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong in a cluster: findings from Leases and Services, from kernels and from segments.
+"""Findings about a cluster: from Leases and Services, from kernels and from network segments.
 
-Judges evidence that others collected. The programs do not import it, so the image does not have it.
+It evaluates evidence that the modules collect, and never collects any itself. The programs never
+import it, so the image does not contain it.
 """

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What an auditor sees from the Leases and the Services alone, without asking a node.
+"""The audit of a cluster from its Leases and Services alone, without access to nodes.
 
-The audit asks the very election that the agents obey. It judges a Lease by the wall clock, because
-it looks only once; an agent judges by its own clock since it saw the Lease change.
+It uses the same election as the agents. It compares a Lease with the wall clock, because it reads
+the Lease only once; an agent uses its monotonic clock since it saw the Lease change.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from ..names import FAMILIES
 from ..times import format_time
 from .findings import Finding, Severity, finding_dict, in_order, lease_title, vip_title
 
-# How many candidates of an address are told by name: nobody reads a thousand.
+# How many candidates of an address are listed by name.
 MAX_CANDIDATES = 5
-# `map`, or whoever does the same on several processors.
-Spread = Callable[[Callable[[Vip], Decision], Sequence[Vip]], Iterable[Decision]]
+# `map`, or a replacement that uses several processors.
+ParallelMap = Callable[[Callable[[Vip], Decision], Sequence[Vip]], Iterable[Decision]]
 
 
 class LeaseState(str, Enum):
-    """Why a Lease counts, or does not."""
+    """Whether a Lease is live, with the reason."""
 
     LIVE = "live"
     EXPIRED = "expired"
@@ -53,12 +53,12 @@ class LeaseState(str, Enum):
 
 @dataclass(frozen=True)
 class LeaseReport:
-    """A Lease at the moment of the audit; `age` in seconds since its renewal."""
+    """A Lease at the time of the audit; `age` is the seconds since its renewal."""
 
     lease: Lease
     state: LeaseState
     age: Optional[float]
-    # A taint of the Node keeps addresses away.
+    # The Node has a draining taint.
     draining: bool = False
 
     @property
@@ -69,14 +69,14 @@ class LeaseReport:
 
 @dataclass(frozen=True)
 class VipReport:
-    """An address of Services: who should have it, and (in `vip.announcing`) who says to have it."""
+    """A VIP: its expected holder, and in `vip.announcing` the nodes that report holding it."""
 
     vip: Vip
     decision: Decision
 
     @property
     def ranked(self) -> List[str]:
-        """The first five candidates, the winner first; of a remote address by name."""
+        """The first five candidates, the winner first; sorted by name for a remote address."""
         if self.decision.winner is None:
             return sorted(self.decision.candidates)[:MAX_CANDIDATES]
         return [self.decision.winner, *self.decision.runners_up]
@@ -87,18 +87,18 @@ class VipReport:
 
 @dataclass(frozen=True)
 class Report:
-    """The whole audit."""
+    """The result of an audit."""
 
     leases: Tuple[LeaseReport, ...]
     vips: Tuple[VipReport, ...]
     findings: Tuple[Finding, ...]
 
     def with_findings(self, others: Iterable[Finding]) -> Report:
-        """The same with findings about what an audit does not see."""
+        """Return the report with additional findings."""
         return replace(self, findings=in_order([*self.findings, *others]))
 
 
-def audit(  # noqa: PLR0913 - all that is read of a cluster, and who holds the elections
+def audit(  # noqa: PLR0913 - all input of an audit, and how to parallelise it
     leases: Iterable[Lease],
     services: Iterable[Service],
     *,
@@ -106,17 +106,17 @@ def audit(  # noqa: PLR0913 - all that is read of a cluster, and who holds the e
     drained: Optional[Mapping[str, str]] = None,
     endpoints: Optional[Mapping[ServiceKey, FrozenSet[str]]] = None,
     groups: Sequence[ServiceGroup] = (),
-    parallel_map: Spread = map,
+    parallel_map: ParallelMap = map,
 ) -> Report:
-    """Judge Leases and Services as they were listed at `wall_time` (seconds since the epoch).
+    """Audit Leases and Services as they were listed at `wall_time` (seconds since the epoch).
 
-    `drained` gives the UIDs of Nodes whose taints keep addresses away, by name; `endpoints` the
-    nodes with a ready endpoint of each Service; `groups` are the pools, where they are known.
-    `spread` holds the elections.
+    `drained` maps names of Nodes with a draining taint to their UIDs, `endpoints` each Service to
+    the nodes with a ready endpoint. `groups` are the pools, if known. `parallel_map` runs the
+    elections.
     """
     lease_reports = tuple(
         replace(_lease_report(lease, wall_time), draining=is_drained(lease, drained or {}))
-        for lease in sorted(leases, key=lambda one: one.node)
+        for lease in sorted(leases, key=lambda lease: lease.node)
     )
     known = tuple(services)
     members = tuple(
@@ -195,7 +195,7 @@ def _lease_findings(report: LeaseReport) -> Iterable[Finding]:
             "leaseMalformed",
             name,
             f"its subnets annotation holds {', '.join(lease.malformed)}, which is no CIDR",
-            "find out who else writes this Lease; its agent mends it with the next renewal",
+            "find out who else writes this Lease; its agent corrects it with the next renewal",
         )
     if lease.holder != lease.node:
         yield Finding(
@@ -203,7 +203,7 @@ def _lease_findings(report: LeaseReport) -> Iterable[Finding]:
             "leaseHolder",
             name,
             f"is held by {lease.holder or 'nobody'} instead of {lease.node}",
-            "find out who else writes this Lease; its agent mends it with the next renewal",
+            "find out who else writes this Lease; its agent corrects it with the next renewal",
         )
 
 
@@ -264,7 +264,7 @@ def _vip_findings(report: VipReport, live: frozenset[str]) -> Iterable[Finding]:
 def _remote_findings(
     report: VipReport, where: str, announcing: Set[str], live: frozenset[str]
 ) -> Iterable[Finding]:
-    """A remote address is on every node that may have it; a router finds those that do."""
+    """Yield findings about a remote address, which every expected node announces."""
     expected = report.decision.candidates
     for node in sorted(expected - announcing):
         yield Finding(
@@ -289,11 +289,11 @@ def _stale(where: str, node: str) -> Finding:
 
 
 def as_dict(report: Report) -> Dict[str, Any]:
-    """The report as plain lists and dictionaries, for those who print or compare it."""
+    """Return the report as plain lists and dictionaries."""
     return {
-        "leases": [_lease_dict(one) for one in report.leases],
-        "vips": [_vip_dict(one) for one in report.vips],
-        "findings": [finding_dict(one) for one in report.findings],
+        "leases": [_lease_dict(lease) for lease in report.leases],
+        "vips": [_vip_dict(vip) for vip in report.vips],
+        "findings": [finding_dict(finding) for finding in report.findings],
     }
 
 

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What was seen of a cluster from outside of its API: on the nodes' interfaces, on a segment.
+"""Observations of a cluster outside of its API: on the nodes' interfaces and on a segment.
 
-Where a node may hold an address, and which subnets it should tell, is what its agent's own
-functions say: `snapshot_of` makes for them what the agent would make.
+The agent's own functions determine where a node may hold an address, and which subnets belong into
+its Lease: `snapshot_of` builds their input as the agent would.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..node.snapshot import NodeSnapshot
 
 @dataclass(frozen=True)
 class Observation:
-    """What a node had on its interfaces; ends of lifetimes are on that node's wall clock."""
+    """The addresses on a node's interfaces; lifetimes end on that node's wall clock."""
 
     node: str
     links: Tuple[Link, ...] = ()
@@ -30,9 +30,9 @@ class Observation:
 
 @dataclass(frozen=True)
 class NeighborReply:
-    """Who answered for an address on a segment.
+    """The hosts that answered for an address on a segment.
 
-    `is_own`: the host that asked has the address itself, and hosts do not answer themselves.
+    `is_own`: the asking host has the address itself, and does not answer its own request.
     """
 
     address: Address
@@ -42,11 +42,10 @@ class NeighborReply:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that was seen, and what it takes to judge it.
+    """All observations, and the objects that are needed to evaluate them.
 
-    `known` are the addresses by which Node objects know nodes, `labels` the labels of Nodes.
-    `unread` says of nodes why their interfaces could not be looked at, `silent` why their metrics
-    could not be read.
+    `known`: the addresses in the status of Node objects. `labels`: the labels of Nodes. `unread`
+    and `silent` map nodes to the reason why their interfaces or metrics could not be read.
     """
 
     observations: Tuple[Observation, ...] = ()
@@ -73,12 +72,12 @@ class Holding:
 
 
 def format_mac(mac: bytes) -> str:
-    """A MAC address as people write it."""
+    """Return a MAC address as text."""
     return mac.hex(":") or "no MAC address"
 
 
 def snapshot_of(seen: Observation, evidence: Evidence) -> NodeSnapshot:
-    """The node as its agent would see it, as far as the interfaces go."""
+    """Return the node's interfaces as its agent would see them."""
     config = choose(evidence.configs, evidence.labels.get(seen.node, {})).config or NOWHERE
     config = NOWHERE if config.problem else config
     dummy = next((link for link in seen.links if link.name == config.dummy_interface), None)
@@ -94,14 +93,14 @@ def snapshot_of(seen: Observation, evidence: Evidence) -> NodeSnapshot:
 
 
 def holdings_of(
-    observations: Iterable[Observation], worlds: Mapping[str, NodeSnapshot]
+    observations: Iterable[Observation], snapshots: Mapping[str, NodeSnapshot]
 ) -> Dict[Address, Tuple[Holding, ...]]:
-    """Where each address is."""
+    """Return where each address is held."""
     found: Dict[Address, List[Holding]] = defaultdict(list)
     for seen in observations:
         links = {link.index: link for link in seen.links}
         for held in seen.addresses:
-            is_on_dummy = held.link in worlds[seen.node].dummies
-            one = Holding(seen.node, links[held.link], held, is_on_dummy)
-            found[held.address].append(one)
+            is_on_dummy = held.link in snapshots[seen.node].dummies
+            holding = Holding(seen.node, links[held.link], held, is_on_dummy)
+            found[held.address].append(holding)
     return {address: tuple(several) for address, several in found.items()}

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is found wrong: by the audit, which asks nobody, and by those who look further."""
+"""Findings of the audit, of the verification and of the lock report."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Dict, Iterable, Literal, Tuple
 
 from ..names import lease_name
 
-# All that is ever found, by whom it may be; docs/operate.md explains each.
+# All codes of findings; docs/operate.md explains each.
 FindingCode = Literal[
     "addressTwice",
     "answeredTwice",
@@ -51,7 +51,7 @@ FindingCode = Literal[
 
 
 class Severity(str, Enum):
-    """How bad a finding is: an error is an address that does not work as it should."""
+    """The severity of a finding; an error means that an address does not work as intended."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -59,7 +59,7 @@ class Severity(str, Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is not as it should be, and what to do about it."""
+    """A fault and its remedy."""
 
     severity: Severity
     code: FindingCode
@@ -69,24 +69,24 @@ class Finding:
 
 
 def in_order(findings: Iterable[Finding]) -> Tuple[Finding, ...]:
-    """Errors first, then by code and by what they are about."""
+    """Return the findings sorted: errors first, then by code and object."""
     return tuple(
         sorted(findings, key=lambda f: (f.severity is not Severity.ERROR, f.code, f.object))
     )
 
 
 def lease_title(node: str) -> str:
-    """What findings about a node's Lease are about."""
+    """Return the `object` of findings about a node's Lease."""
     return f"Lease {lease_name(node)}"
 
 
 def vip_title(address: str, services: Iterable[str]) -> str:
-    """What findings about an address are about."""
+    """Return the `object` of findings about an address."""
     return f"{address} ({', '.join(services)})"
 
 
 def finding_dict(finding: Finding) -> Dict[str, str]:
-    """A finding as plain data."""
+    """Return a finding as a plain dictionary."""
     return {
         "severity": finding.severity.value,
         "code": finding.code,

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is wrong with leader locks, in the words of the audit."""
+"""Findings about leader locks."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Iterable, Iterator
 from ..leadership.locks import LockReport, LockState
 from .findings import Finding, FindingCode, Severity
 
-# A lock that was given up is taken within a second, where somebody stands by.
+# Seconds. A released lock is acquired within one if another replica is running.
 _UNTAKEN = 5.0
 _PODS = "look at the pods of the program that keeps it, and at their logs"
 
 
 def lock_findings(locks: Iterable[LockReport]) -> Iterator[Finding]:
-    """Locks that nobody holds, or that pass from hand to hand."""
+    """Yield findings about locks without a holder or with frequent transitions."""
     for lock in locks:
         if lock.state is LockState.EXPIRED:
             yield _warning(lock, "lockExpired", _expired(lock), _PODS)

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The audit as a page shows it: all rows, shares and words, so that a template only prints.
+"""The content of the audit page: all rows, percentages and texts, so the template only prints.
 
-Takes what purelb_lease_info returns, and the ServiceGroup objects. What is wrong is what the
-findings say: nothing is judged a second time here. Knows no markup; who prints it must escape it.
+Its input is the result of purelb_lease_info and the ServiceGroup objects. All marks come from the
+findings; nothing is evaluated again here. It contains no markup, and the template must escape it.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from .findings import lease_title, vip_title
 
 Json = Mapping[str, Any]
 
-# Names in a cell before the rest becomes a number: a hundred nodes are no use in one.
+# How many names a cell lists; the others are counted.
 _FEW = 3
-# A pool is nearly full from this percentage on, as the alert about it has it.
+# A pool is nearly full from this percentage on, as in the alert.
 NEARLY_FULL = 90
-# Above this a count is a power of two or in powers of ten: nobody reads twenty digits.
+# Larger counts are printed as a power of two or in scientific notation.
 _READABLE = 10**7
 
 
 class Mark(str, Enum):
-    """How a row is: it has no finding, a warning, or an error."""
+    """The worst finding about a row: none, a warning or an error."""
 
     OK = "ok"
     WARNING = "warning"
@@ -42,7 +42,7 @@ class Mark(str, Enum):
 
 @dataclass(frozen=True)
 class NodeRow:
-    """A node by its Lease. `share` is how much of the Lease is used up, of 100."""
+    """A node by its Lease; `share` is the elapsed percentage of the Lease."""
 
     name: str
     mark: Mark
@@ -57,7 +57,7 @@ class NodeRow:
 
 @dataclass(frozen=True)
 class SubnetColumn:
-    """A subnet, how many nodes may have its addresses, and how many of these there are."""
+    """A subnet, the number of its candidates and the number of its VIPs."""
 
     subnet: str
     candidates: int
@@ -66,7 +66,7 @@ class SubnetColumn:
 
 @dataclass(frozen=True)
 class MatrixRow:
-    """For each subnet: `candidate`, `absent` (the subnet is the node's, but it may not), or ``."""
+    """A node: each cell is `candidate`, `absent` (in the subnet, but not a candidate) or ``."""
 
     node: str
     mark: Mark
@@ -75,7 +75,7 @@ class MatrixRow:
 
 @dataclass(frozen=True)
 class VipRow:
-    """An address. `after` are those who would have it next."""
+    """An address; `after` are the next winners."""
 
     address: str
     family: str
@@ -91,7 +91,7 @@ class VipRow:
 
 @dataclass(frozen=True)
 class PoolRow:
-    """A range of a ServiceGroup; `problem` says why a group shows none."""
+    """A range of a ServiceGroup; `problem` is the reason if a group has none."""
 
     group: str
     pool_type: str
@@ -108,7 +108,7 @@ class PoolRow:
 
 @dataclass(frozen=True)
 class LockRow:
-    """A leader lock, by which one of several allocators leads."""
+    """A leader lock."""
 
     name: str
     holder: str
@@ -122,7 +122,7 @@ class LockRow:
 
 @dataclass(frozen=True)
 class Page:
-    """All of it."""
+    """The content of the page."""
 
     mark: Mark
     verdict: str
@@ -138,12 +138,12 @@ class Page:
 
 
 def page_of(seen: Json, objects: Iterable[Json]) -> Page:
-    """Lay out the result of purelb_lease_info and these ServiceGroup objects."""
+    """Return the page for a result of purelb_lease_info and these ServiceGroup objects."""
     findings, vips = seen["findings"], seen["vips"]
     groups = [_group(body) for body in objects]
     addresses = [parse_address(vip["address"]) for vip in vips]
     marks = _marks(findings)
-    severities = Counter(one["severity"] for one in findings)
+    severities = Counter(finding["severity"] for finding in findings)
     subnets = _subnets(seen["leases"], addresses)
     return Page(
         mark=_worst(severities),
@@ -155,8 +155,8 @@ def page_of(seen: Json, objects: Iterable[Json]) -> Page:
         subnets=subnets,
         matrix=_matrix(seen["leases"], subnets, marks),
         vips=tuple(_vip(vip, groups, findings) for vip in vips),
-        pools=tuple(row for one in groups for row in _pools(one, addresses)),
-        # An audit of before there were locks has none.
+        pools=tuple(row for group in groups for row in _pools(group, addresses)),
+        # Results of older versions have no locks.
         locks=tuple(_lock(lock, marks) for lock in seen.get("leader_locks") or ()),
     )
 
@@ -176,15 +176,15 @@ def _verdict(severities: Mapping[str, int]) -> str:
 
 
 def _marks(findings: Iterable[Json]) -> Mapping[str, Mark]:
-    """How each object is that a finding is about."""
+    """Return the mark of each object with findings; others are OK."""
     severities: Dict[str, List[str]] = defaultdict(list)
-    for one in findings:
-        severities[one["object"]].append(one["severity"])
+    for finding in findings:
+        severities[finding["object"]].append(finding["severity"])
     return defaultdict(lambda: Mark.OK, {about: _worst(s) for about, s in severities.items()})
 
 
 def _few(texts: Sequence[str], count: Optional[int] = None) -> Tuple[str, ...]:
-    """The first few; there are more than these texts where `count` says so."""
+    """Return the first few texts and how many more exist; `count` is the total number."""
     rest = (len(texts) if count is None else count) - _FEW
     return (*texts[:_FEW], f"and {rest} more") if rest > 0 else tuple(texts)
 
@@ -193,7 +193,7 @@ def _nodes(
     leases: Iterable[Json], vips: Sequence[Json], marks: Mapping[str, Mark]
 ) -> Tuple[NodeRow, ...]:
     wins = Counter(vip["winner"] for vip in vips)
-    holds = Counter(node for vip in vips for node in {one["node"] for one in vip["announcing"]})
+    holds = Counter(node for vip in vips for node in {entry["node"] for entry in vip["announcing"]})
     return tuple(
         NodeRow(
             name=lease["node"],
@@ -228,7 +228,7 @@ def _age(lease: Json) -> str:
 
 
 def _share(part: float, whole: float) -> int:
-    """Of 100, never more and never less than nothing."""
+    """Return the percentage, limited to 0..100."""
     return max(0, min(100, int(part * 100 / whole))) if whole else 100
 
 
@@ -272,7 +272,7 @@ def _matrix(
 
 @dataclass(frozen=True)
 class _Group:
-    """A ServiceGroup object as far as it can be read."""
+    """A ServiceGroup object, as far as it is readable."""
 
     title: str
     pool_type: str
@@ -288,15 +288,15 @@ def _group(body: Json) -> _Group:
     title = f"{body['metadata']['namespace']}/{body['metadata']['name']}"
     try:
         record = service_group_of(body)
-    except ObjectError as problem:
-        return _Group(title, ", ".join(sorted(body.get("spec") or ())), problem=str(problem))
+    except ObjectError as error:
+        return _Group(title, ", ".join(sorted(body.get("spec") or ())), problem=str(error))
     return _Group(title, record.pool_type.value, record)
 
 
 def _vip(vip: Json, groups: Iterable[_Group], findings: Iterable[Json]) -> VipRow:
     address = parse_address(vip["address"])
     titles = (vip["address"], vip_title(vip["address"], vip["services"]))
-    about = [one for one in findings if one["object"] in titles]
+    about = [finding for finding in findings if finding["object"] in titles]
     is_local = vip["pool_type"] == PoolType.LOCAL.value
     pool = next((g.title for g in groups if any(address in r for r in g.ranges)), "")
     return VipRow(
@@ -306,10 +306,10 @@ def _vip(vip: Json, groups: Iterable[_Group], findings: Iterable[Json]) -> VipRo
         pool=pool or "in no pool",
         pool_type=vip["pool_type"],
         winner=_winner(vip, is_local=is_local),
-        holders=_few([f"{one['node']} ({one['interface']})" for one in vip["announcing"]]),
+        holders=_few([f"{entry['node']} ({entry['interface']})" for entry in vip["announcing"]]),
         after=_few(vip["candidates"][1:], vip["candidate_count"] - 1) if is_local else (),
-        mark=_worst(one["severity"] for one in about),
-        state=", ".join(dict.fromkeys(one["code"] for one in about)) or "as it should be",
+        mark=_worst(finding["severity"] for finding in about),
+        state=", ".join(dict.fromkeys(finding["code"] for finding in about)) or "as it should be",
     )
 
 
@@ -325,20 +325,24 @@ def _pools(group: _Group, addresses: Sequence[Address]) -> Iterable[PoolRow]:
         problem = group.problem or "it has no ranges of its own"
         mark = Mark.WARNING if group.problem else Mark.OK
         yield PoolRow(group.title, group.pool_type, problem=problem, mark=mark)
-    for one in group.ranges:
-        used = sum(address in one for address in addresses)
-        share = _share(used, one.size)
+    for pool_range in group.ranges:
+        used = sum(address in pool_range for address in addresses)
+        share = _share(used, pool_range.size)
         yield PoolRow(
             group=group.title,
             pool_type=group.pool_type,
-            family=FAMILIES[one.first.version],
-            range=str(one),
-            subnet=str(one.subnet),
+            family=FAMILIES[pool_range.first.version],
+            range=str(pool_range),
+            subnet=str(pool_range.subnet),
             used=used,
-            size=_count(one.size),
+            size=_count(pool_range.size),
             share=share,
             mark=Mark.WARNING if share >= NEARLY_FULL else Mark.OK,
-            state="full" if used == one.size else "nearly full" if share >= NEARLY_FULL else "",
+            state="full"
+            if used == pool_range.size
+            else "nearly full"
+            if share >= NEARLY_FULL
+            else "",
         )
 
 

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the kernels of the nodes and the segment say, against what the election says.
+"""Comparison of the election with the kernels of the nodes and with the network segment.
 
-Takes an audit's report, in which the agents' own election was held, and the evidence: the addresses
-on the nodes' interfaces, and who answers on the segment. Never looks for itself.
+Its input is an audit's report and the evidence: the addresses on the nodes' interfaces, and the
+hosts that answer on the segment. It never collects evidence itself.
 """
 
 from __future__ import annotations
@@ -21,44 +21,44 @@ from .audit import LeaseReport, Report, VipReport
 from .evidence import Evidence, Holding, NeighborReply, format_mac, holdings_of, snapshot_of
 from .findings import Finding, FindingCode, Severity, in_order
 
-# An address ends a second before its Lease, so this is two seconds late: more than rounding.
+# An address expires a second before its Lease, so this allows two seconds: more than rounding.
 _SLACK = 1.0
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What is where, and all findings, the audit's among them."""
+    """Where each address is held, and all findings, including those of the audit."""
 
     holdings: Mapping[Address, Tuple[Holding, ...]]
     findings: Tuple[Finding, ...]
 
 
 def verify(report: Report, evidence: Evidence) -> Verification:
-    """Compare what was seen with what the audit says should be."""
-    worlds = {one.node: snapshot_of(one, evidence) for one in evidence.observations}
-    leases = {one.lease.node: one for one in report.leases}
-    holdings = holdings_of(evidence.observations, worlds)
+    """Compare the evidence with the audit's report."""
+    snapshots = {seen.node: snapshot_of(seen, evidence) for seen in evidence.observations}
+    leases = {lease.lease.node: lease for lease in report.leases}
+    holdings = holdings_of(evidence.observations, snapshots)
     findings = list(report.findings)
-    findings += _node_findings(worlds, leases)
-    findings += _unseen_findings(worlds, leases, evidence.unread)
+    findings += _node_findings(snapshots, leases)
+    findings += _unseen_findings(snapshots, leases, evidence.unread)
     for vip in report.vips:
         held = holdings.get(vip.vip.address, ())
         if vip.vip.address in evidence.known:
             findings.append(_nodes_own(vip))
         elif vip.vip.pool_type is PoolType.REMOTE:
-            findings += _remote_findings(vip, held, worlds, leases)
+            findings += _remote_findings(vip, held, snapshots, leases)
         else:
-            findings += _local_findings(vip, held, worlds, leases)
-    findings += _stray_findings(holdings, worlds, {one.vip.address for one in report.vips})
-    findings += _wire_findings(report.vips, evidence, holdings)
+            findings += _local_findings(vip, held, snapshots, leases)
+    findings += _unused_findings(holdings, snapshots, {vip.vip.address for vip in report.vips})
+    findings += _segment_findings(report.vips, evidence, holdings)
     findings += [_silent(node, cause) for node, cause in evidence.silent.items()]
     return Verification(holdings, in_order(findings))
 
 
 def _node_findings(
-    worlds: Mapping[str, NodeSnapshot], leases: Mapping[str, LeaseReport]
+    snapshots: Mapping[str, NodeSnapshot], leases: Mapping[str, LeaseReport]
 ) -> Iterator[Finding]:
-    for node, world in worlds.items():
+    for node, snapshot in snapshots.items():
         lease = leases.get(node)
         if lease is None:
             yield Finding(
@@ -69,13 +69,15 @@ def _node_findings(
                 "see whether an lbnodeagent pod runs there, and whether the Node has this name",
             )
         elif lease.is_live:
-            yield from _subnet_findings(lease, world)
+            yield from _subnet_findings(lease, snapshot)
 
 
 def _unseen_findings(
-    worlds: Mapping[str, NodeSnapshot], leases: Mapping[str, LeaseReport], unread: Mapping[str, str]
+    snapshots: Mapping[str, NodeSnapshot],
+    leases: Mapping[str, LeaseReport],
+    unread: Mapping[str, str],
 ) -> Iterator[Finding]:
-    """Nodes about which this says nothing, unless nobody meant to look at any."""
+    """Yield findings about unobserved nodes, unless no node was observed at all."""
     for node, cause in unread.items():
         yield Finding(
             Severity.WARNING,
@@ -84,9 +86,9 @@ def _unseen_findings(
             f"its interfaces could not be read: {cause}",
             "see that Ansible reaches it, with a Python of 3.9 or later, and run this again",
         )
-    if worlds or unread:
+    if snapshots or unread:
         for node, lease in leases.items():
-            if lease.is_live and node not in worlds and node not in unread:
+            if lease.is_live and node not in snapshots and node not in unread:
                 yield Finding(
                     Severity.WARNING,
                     "nodeNotObserved",
@@ -96,24 +98,24 @@ def _unseen_findings(
                 )
 
 
-def _subnet_findings(report: LeaseReport, world: NodeSnapshot) -> Iterator[Finding]:
-    said, has = set(report.lease.subnets), set(lease_subnets(world.segments))
-    name = f"Lease {lease_name(world.node)}"
+def _subnet_findings(report: LeaseReport, snapshot: NodeSnapshot) -> Iterator[Finding]:
+    said, has = set(report.lease.subnets), set(lease_subnets(snapshot.segments))
+    name = f"Lease {lease_name(snapshot.node)}"
     if said - has:
         yield Finding(
             Severity.ERROR,
             "subnetsDiffer",
             name,
-            f"names {_listed(said - has)}, which {world.node} is not in: it cannot serve them",
-            "find out who else writes this Lease; its agent mends it with the next renewal",
+            f"names {_listed(said - has)}, which {snapshot.node} is not in: it cannot serve them",
+            "find out who else writes this Lease; its agent corrects it with the next renewal",
         )
     if has - said:
         yield Finding(
             Severity.WARNING,
             "subnetsDiffer",
             name,
-            f"lacks {_listed(has - said)}, which {world.node} is in",
-            f"run this again; if it stays so, look at the lbnodeagent log on {world.node}",
+            f"lacks {_listed(has - said)}, which {snapshot.node} is in",
+            f"run this again; if it stays so, look at the lbnodeagent log on {snapshot.node}",
         )
 
 
@@ -134,63 +136,65 @@ def _nodes_own(report: VipReport) -> Finding:
 def _local_findings(
     report: VipReport,
     holdings: Sequence[Holding],
-    worlds: Mapping[str, NodeSnapshot],
+    snapshots: Mapping[str, NodeSnapshot],
     leases: Mapping[str, LeaseReport],
 ) -> Iterator[Finding]:
-    """A local address is on the winner, and on no other node."""
+    """Yield findings about a local address, which only the winner holds."""
     winner = report.decision.winner
-    right = [one for one in holdings if one.node == winner]
-    if winner is not None and winner in worlds:
-        yield from _winner_findings(report, right, worlds[winner], leases[winner])
-    also = f"; {', '.join(map(str, right))}" if right else ""
-    for one in holdings:
-        if one.node != winner:
+    winners_own = [holding for holding in holdings if holding.node == winner]
+    if winner is not None and winner in snapshots:
+        yield from _winner_findings(report, winners_own, snapshots[winner], leases[winner])
+    also = f"; {', '.join(map(str, winners_own))}" if winners_own else ""
+    for holding in holdings:
+        if holding.node != winner:
             yield Finding(
                 Severity.ERROR,
                 "wrongHolder",
                 str(report),
-                f"{one}, and the winner is {winner or 'nobody'}{also}",
-                f"look at the lbnodeagent log on {one.node}; if no agent runs there, "
-                f"remove it: ip addr del {one.held.address}/{one.held.prefixlen} "
-                f"dev {one.link.name}",
+                f"{holding}, and the winner is {winner or 'nobody'}{also}",
+                f"look at the lbnodeagent log on {holding.node}; if no agent runs there, "
+                f"remove it: ip addr del {holding.held.address}/{holding.held.prefixlen} "
+                f"dev {holding.link.name}",
             )
 
 
 def _winner_findings(
-    report: VipReport, right: Sequence[Holding], world: NodeSnapshot, lease: LeaseReport
+    report: VipReport, winners_own: Sequence[Holding], snapshot: NodeSnapshot, lease: LeaseReport
 ) -> Iterator[Finding]:
-    place = place_for(report.vip.address, world.segments)
-    if not right:
+    place = place_for(report.vip.address, snapshot.segments)
+    if not winners_own:
         code: FindingCode = Reason.NO_LOCAL_INTERFACE.value if place is None else "notHeld"
         yield Finding(
             Severity.ERROR,
             code,
             str(report),
-            f"{world.node} wins the election and has it on no interface",
-            f"look at the lbnodeagent log on {world.node}",
+            f"{snapshot.node} wins the election and has it on no interface",
+            f"look at the lbnodeagent log on {snapshot.node}",
         )
-    for one in right:
-        if place is None or one.link.index != place[0].index:
-            yield _misplaced(report, one, place[0].name if place else "no interface of this node")
+    for holding in winners_own:
+        if place is None or holding.link.index != place[0].index:
+            yield _misplaced(
+                report, holding, place[0].name if place else "no interface of this node"
+            )
         else:
-            yield from _state_findings(report, one, place[1], lease)
+            yield from _state_findings(report, holding, place[1], lease)
 
 
-def _misplaced(report: VipReport, one: Holding, where: str) -> Finding:
+def _misplaced(report: VipReport, holding: Holding, where: str) -> Finding:
     return Finding(
         Severity.ERROR,
         "wrongInterface",
         str(report),
-        f"{one}, and it belongs on {where}",
-        f"look at the lbnodeagent log on {one.node}, and at the LBNodeAgent's localInterface",
+        f"{holding}, and it belongs on {where}",
+        f"look at the lbnodeagent log on {holding.node}, and at the LBNodeAgent's localInterface",
     )
 
 
 def _state_findings(
-    report: VipReport, one: Holding, network: Network, lease: LeaseReport
+    report: VipReport, holding: Holding, network: Network, lease: LeaseReport
 ) -> Iterator[Finding]:
-    """What can be wrong with an address where it should be."""
-    held, look = one.held, f"look at the lbnodeagent log on {one.node}"
+    """Yield findings about the state of an address on the expected interface."""
+    held, look = holding.held, f"look at the lbnodeagent log on {holding.node}"
     problems: Tuple[Tuple[bool, Severity, FindingCode, str, str], ...] = (
         (
             held.dad_failed,
@@ -207,11 +211,11 @@ def _state_findings(
             "run this again in two seconds",
         ),
         (
-            not one.link.is_up,
+            not holding.link.is_up,
             Severity.ERROR,
             "interfaceDown",
             "and that interface is down",
-            f"set {one.link.name} up",
+            f"set {holding.link.name} up",
         ),
         (
             held.prefixlen != _prefixlen(report.vip, network),
@@ -230,7 +234,7 @@ def _state_findings(
     )
     for is_so, severity, code, text, remediation in problems:
         if is_so:
-            yield Finding(severity, code, str(report), f"{one}: {text}", remediation)
+            yield Finding(severity, code, str(report), f"{holding}: {text}", remediation)
 
 
 def _prefixlen(vip: Vip, network: Network) -> int:
@@ -238,7 +242,7 @@ def _prefixlen(vip: Vip, network: Network) -> int:
 
 
 def _outlives(held: InterfaceAddress, report: LeaseReport) -> bool:
-    """Whether an address lasts longer than the Lease, both by the clock of the node itself."""
+    """Whether an address outlives the Lease, both by the node's own clock."""
     ends_at = (report.lease.renew_time or 0.0) + report.lease.duration
     return held.expires_at is None or held.expires_at > ends_at + _SLACK
 
@@ -246,13 +250,13 @@ def _outlives(held: InterfaceAddress, report: LeaseReport) -> bool:
 def _remote_findings(
     report: VipReport,
     holdings: Sequence[Holding],
-    worlds: Mapping[str, NodeSnapshot],
+    snapshots: Mapping[str, NodeSnapshot],
     leases: Mapping[str, LeaseReport],
 ) -> Iterator[Finding]:
-    """A remote address is on the dummy interface of each node that may have it."""
+    """Yield findings about a remote address, which belongs on each expected dummy interface."""
     expected, vip = report.decision.candidates, report.vip
-    holders = {one.node for one in holdings if one.is_on_dummy}
-    for node in sorted(expected & worlds.keys() - holders):
+    holders = {holding.node for holding in holdings if holding.is_on_dummy}
+    for node in sorted(expected & snapshots.keys() - holders):
         yield Finding(
             Severity.WARNING if holders else Severity.ERROR,
             "notHeld",
@@ -260,45 +264,48 @@ def _remote_findings(
             f"{node} does not have it on its dummy interface",
             f"look at the lbnodeagent log on {node}, and at the LBNodeAgent's dummyInterface",
         )
-    for one in holdings:
-        if not one.is_on_dummy:
-            yield _misplaced(report, one, "the dummy interface")
-        # It does not depend on the Lease: a node without one keeps it, and does no harm.
-        elif one.node not in expected and one.node in leases and leases[one.node].is_live:
+    for holding in holdings:
+        if not holding.is_on_dummy:
+            yield _misplaced(report, holding, "the dummy interface")
+        # A remote address does not depend on the Lease, so a node without one may keep it.
+        elif (
+            holding.node not in expected and holding.node in leases and leases[holding.node].is_live
+        ):
             why = "is draining" if vip.everywhere else "is draining or has no ready endpoint"
             yield Finding(
                 Severity.WARNING,
                 "wrongHolder",
                 str(report),
-                f"{one}, and that node {why}",
-                f"look at the lbnodeagent log on {one.node}",
+                f"{holding}, and that node {why}",
+                f"look at the lbnodeagent log on {holding.node}",
             )
 
 
-def _stray_findings(
+def _unused_findings(
     holdings: Mapping[Address, Tuple[Holding, ...]],
-    worlds: Mapping[str, NodeSnapshot],
+    snapshots: Mapping[str, NodeSnapshot],
     vips: Iterable[Address],
 ) -> Iterator[Finding]:
-    """Addresses that look like ours and belong to no Service."""
+    """Yield findings about VIPs on interfaces that belong to no Service."""
     for address in holdings.keys() - set(vips):
-        for one in holdings[address]:
-            if worlds[one.node].is_vip(one.held):
+        for holding in holdings[address]:
+            if snapshots[holding.node].is_vip(holding.held):
                 yield Finding(
                     Severity.WARNING,
                     Reason.NO_SERVICE.value,
                     str(address),
-                    f"{one}, and no Service has this address",
-                    f"run this again; if it stays so, look at the lbnodeagent log on {one.node}",
+                    f"{holding}, and no Service has this address",
+                    "run this again; if it stays so, look at the lbnodeagent log on "
+                    f"{holding.node}",
                 )
 
 
-def _wire_findings(
+def _segment_findings(
     vips: Iterable[VipReport],
     evidence: Evidence,
     holdings: Mapping[Address, Tuple[Holding, ...]],
 ) -> Iterator[Finding]:
-    reports = {one.vip.address: one for one in vips}
+    reports = {vip.vip.address: vip for vip in vips}
     owners = {
         link.mac: f"{seen.node}, {link.name}"
         for seen in evidence.observations
@@ -310,14 +317,14 @@ def _wire_findings(
             continue
         winner = report.decision.winner
         places = holdings.get(answer.address, ())
-        own = {one.link.mac for one in places if one.node == winner}
+        own = {place.link.mac for place in places if place.node == winner}
         yield from _answer_findings(report, answer, own, owners)
 
 
 def _answer_findings(
     report: VipReport, answer: NeighborReply, own: AbstractSet[bytes], owners: Mapping[bytes, str]
 ) -> Iterator[Finding]:
-    """One host answers for an address: the winner."""
+    """Yield findings unless exactly the winner answers for the address."""
     winner = report.decision.winner
     who = ", ".join(f"{format_mac(m)} ({owners.get(m, 'no known node')})" for m in answer.macs)
     if not answer.macs and not answer.is_own:

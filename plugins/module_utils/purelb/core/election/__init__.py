@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Who has an address: Leases, subnets, the winner, and when a winner may change.
+"""Which node holds an address: Leases, candidates, the winner, and when the winner may change.
 
-Every node computes the same result from the same Leases and Services. Nothing here knows what is on
-an interface.
+Every node computes the same result from the same Leases and Services. It never looks at interfaces
+and never writes a Lease.
 """

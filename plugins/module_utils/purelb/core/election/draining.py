@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which nodes are leaving, and when the announced end of a node becomes a taint on it.
+"""Which nodes are draining, and when an eviction event becomes a taint on its Node.
 
-A taint lasts, an event does not: the event of an eviction is turned into a taint, and the Node
-keeps a mark of that occurrence. So an operator who takes the taint away is never overruled by what
-was known already, whatever restarts in between; only a new occurrence taints again.
+A taint is permanent and an event is not, so an eviction event is turned into a taint. An annotation
+on the Node records that occurrence: after an operator has removed the taint, only a new occurrence
+sets it again, even after a restart.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ..model import Address
 
 
 class Taint(NamedTuple):
-    """A taint as its Node has it."""
+    """A taint of a Node."""
 
     key: str
     value: str = ""
     effect: str = ""
-    # Text of the API: it is only ever handed back.
+    # As the API wrote it; it is only written back.
     time_added: str = ""
 
 
@@ -33,7 +33,7 @@ _SPOT_TAINT = Taint(names.SPOT_TAINT_KEY, names.SPOT_TAINT_VALUE, names.SPOT_TAI
 
 @dataclass(frozen=True)
 class NodeInfo:
-    """What the decisions need to know of a Node object."""
+    """The fields of a Node object that decisions depend on."""
 
     name: str
     uid: str = ""
@@ -41,31 +41,31 @@ class NodeInfo:
     labels: Mapping[str, str] = field(default_factory=dict)
     addresses: FrozenSet[Address] = frozenset()
     taints: Tuple[Taint, ...] = ()
-    # Seconds since the epoch, by the API server's clock.
+    # In seconds since the epoch, on the API server's clock.
     created: Optional[float] = None
     preempted_by: str = ""
 
 
 @dataclass(frozen=True)
 class PreemptEvent:
-    """An event that says that a node will be taken away."""
+    """An event that announces the eviction of a node."""
 
     node: str
     uid: str
     count: int = 1
-    # Of the last occurrence, in seconds since the epoch.
+    # Time of the last occurrence, in seconds since the epoch.
     time: Optional[float] = None
-    # As the reporter has it: the Node's UID, its name, or nothing.
+    # Depends on the reporter: the Node's UID, its name, or empty.
     node_uid: str = ""
 
     @property
     def mark(self) -> str:
-        """Names this occurrence of the event."""
+        """Identifies this occurrence of the event."""
         return f"{self.uid}@{self.count}"
 
 
 class PreemptReason(str, Enum):
-    """Why a Node gets the taint, or why it does not."""
+    """Why a Node gets the taint or not."""
 
     SPOT_EVICTION = "spotEviction"
     ALREADY_DRAINING = "alreadyDraining"
@@ -75,7 +75,7 @@ class PreemptReason(str, Enum):
 
 @dataclass(frozen=True)
 class Preemption:
-    """What to do about a Node: a merge patch, or nothing, and about which event."""
+    """What to do with a Node: the reason, the event, and a merge patch or None."""
 
     reason: PreemptReason
     event: Optional[PreemptEvent] = None
@@ -83,26 +83,26 @@ class Preemption:
 
     @property
     def mark(self) -> str:
-        """The occurrence that this is about; empty where there is none."""
+        """The occurrence of the event; empty without an event."""
         return self.event.mark if self.event else ""
 
 
 def draining_taint(taints: Iterable[Taint]) -> Optional[str]:
-    """Key of the taint by which a node is leaving, whatever its value and effect, or None."""
+    """Return the key of a draining taint with any value and effect, or None."""
     carried = {key for key, *_more in taints}
     return next((key for key in names.DRAINING_TAINTS if key in carried), None)
 
 
 def preempt(node: NodeInfo, events: Iterable[PreemptEvent]) -> Preemption:
-    """Decide what the events that name this node mean for it.
+    """Decide whether the events about this node add the taint to it.
 
-    Only the latest occurrence counts: an earlier one says nothing that this one does not. It leaves
-    its mark also where the taint is there already, or it would act once the taint is taken away.
+    Only the latest occurrence counts. It is also recorded if the taint already exists; otherwise it
+    would set the taint again once an operator has removed it.
     """
-    about = [event for event in events if _is_about(event, node)]
-    if not about:
+    relevant = [event for event in events if _is_about(event, node)]
+    if not relevant:
         return Preemption(PreemptReason.NO_EVENT)
-    event = max(about, key=lambda e: (e.time or 0.0, e.count, e.uid))
+    event = max(relevant, key=lambda e: (e.time or 0.0, e.count, e.uid))
     if node.preempted_by == event.mark:
         return Preemption(PreemptReason.ALREADY_ACTED_UPON, event)
     if any(taint.key == names.SPOT_TAINT_KEY for taint in node.taints):
@@ -114,14 +114,14 @@ def preempt(node: NodeInfo, events: Iterable[PreemptEvent]) -> Preemption:
 
 
 def _is_about(event: PreemptEvent, node: NodeInfo) -> bool:
-    """Whether an event is about this very Node, not about an earlier one of the same name."""
+    """Whether an event is about this Node, not about an earlier one of the same name."""
     if event.node != node.name or event.node_uid not in ("", node.name, node.uid):
         return False
     return event.time is None or node.created is None or event.time >= node.created
 
 
 def _patch(node: NodeInfo, event: PreemptEvent) -> Dict[str, Any]:
-    """The mark, on this version of the Node only: who changed it since may have changed taints."""
+    """Return a patch with the mark; it applies to this version only, as taints may change."""
     return {
         "metadata": {
             "resourceVersion": node.version,

@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which of several replicas leads, by a lock that they share, and how locks are read.
+"""Leader election between replicas through a shared lock, and the formats of such locks.
 
-Told what was seen and when; never reads the lock or a clock.
+Observations and their times are arguments; it never reads or writes a lock, and never reads a
+clock.
 """

@@ -1,12 +1,13 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which of several replicas leads: one machine in each, told what was seen of the lock and when.
+"""Which of several replicas leads: a state machine in each, fed with observations of the lock.
 
-It answers whether to acquire, renew, wait or end; it reads no clock and sends nothing. Another's
-lock counts from the moment that this observer *saw* it renewed, on its own monotonic clock, so
-clocks need not agree. The own right counts from the moment at which the last good write of the lock
-was *sent*, and ends so early that no write made under it can arrive after a successor may lead.
+It returns whether to acquire, renew, wait or end; it reads no clock and sends nothing. Another
+replica's lock is valid from the moment at which this observer *saw* it renewed, on its own
+monotonic clock, so clocks need not agree. The own leadership starts when the last successful write
+of the lock was *sent*, and ends early enough that no write of this replica arrives after a
+successor leads.
 """
 
 from __future__ import annotations
@@ -19,21 +20,21 @@ from ..api.codec import is_older
 from ..errors import SettingError
 
 _NEVER, _ALWAYS = float("inf"), float("-inf")
-# What a write may take after it was sent: the sender's kernel gives up what is not acknowledged
-# after the first, and the API server is told to give up after the second.
+# How long a write may take after it was sent: the sender's kernel drops unacknowledged data after
+# the first, and the API server is asked to time out after the second.
 ON_THE_WIRE = 2.0
 AT_THE_SERVER = 2.0
-# A lock that was given up is free at once, whatever this says; but the API takes nothing less.
+# A released lock is free at once regardless of this; the API accepts no shorter duration.
 _RELEASED_DURATION = 1.0
 
 
 @dataclass(frozen=True)
 class LeaderTiming:
-    """How the lock is kept, in seconds.
+    """The timing of the lock, in seconds.
 
-    `duration`: how long it counts after a renewal. `renew_deadline`: how long after its last good
-    renewal a leader still writes; what is left until `duration` is the time that its last write has
-    to arrive. `retry_period`: pause between renewals, good or failed, and the time each one gets.
+    `duration`: how long it is valid after a renewal. `renew_deadline`: how long after its last
+    successful renewal a leader still writes; the rest of `duration` is the time for its last write
+    to arrive. `retry_period`: pause between renewals, and the timeout of each.
     """
 
     duration: float = 15.0
@@ -41,7 +42,7 @@ class LeaderTiming:
     retry_period: float = 2.0
 
     def __post_init__(self) -> None:
-        """Refuse timings with which two replicas could write at once."""
+        """Raise a SettingError for timings with which two replicas could write at once."""
         if self.duration != int(self.duration):
             raise SettingError(
                 f"the duration of the lock must be whole seconds ({self.duration:g}s): a Lease has "
@@ -62,7 +63,7 @@ class LeaderTiming:
 
 @dataclass(frozen=True)
 class LeaderRecord:
-    """What a lock says. Times by the holder's wall clock; `version` is that of the object."""
+    """The content of a lock; times on the holder's wall clock, `version` is the object's."""
 
     holder: str = ""
     duration: float = 0.0
@@ -72,27 +73,27 @@ class LeaderRecord:
     version: str = ""
 
     def is_same_renewal(self, other: LeaderRecord) -> bool:
-        """Whether nobody has acquired or renewed in between.
+        """Whether the lock was neither acquired nor renewed between two reads.
 
-        Not by the version: somebody who labels the lock of a dead holder must not revive it.
+        The version is ignored: labelling the lock of a dead holder must not revive it.
         """
         return replace(self, version="") == replace(other, version="")
 
 
 class LeaderState(str, Enum):
-    """What a replica is, and why it no longer leads."""
+    """The state of a replica, with the reason once it no longer leads."""
 
     STANDING_BY = "standingBy"
     LEADING = "leaderElected"
-    # It could not renew in time, or slept through its deadline.
+    # It could not renew in time, or was suspended past its deadline.
     LAPSED = "notRenewed"
-    # Somebody else took the lock, or emptied it.
+    # Another replica took the lock, or something emptied it.
     SUPERSEDED = "superseded"
     RELEASED = "released"
 
 
 class LeaderEvent(str, Enum):
-    """What can happen to a replica's lock."""
+    """An event that concerns a replica's lock."""
 
     WRITTEN = "written"
     LAPSED = "lapsed"
@@ -101,7 +102,7 @@ class LeaderEvent(str, Enum):
 
 
 _S, _E = LeaderState, LeaderEvent
-# Nothing leads back: a replica that lost the lock ends, and another process takes its place.
+# No state leads back: a replica that lost the lock exits, and another process replaces it.
 TRANSITIONS: Dict[Tuple[LeaderState, LeaderEvent], LeaderState] = {
     (_S.STANDING_BY, _E.WRITTEN): _S.LEADING,
     (_S.LEADING, _E.WRITTEN): _S.LEADING,
@@ -113,7 +114,7 @@ TRANSITIONS: Dict[Tuple[LeaderState, LeaderEvent], LeaderState] = {
 
 
 class Action(str, Enum):
-    """What a replica is to do now."""
+    """What a replica does next."""
 
     ACQUIRE = "acquire"
     RENEW = "renew"
@@ -123,7 +124,7 @@ class Action(str, Enum):
 
 @dataclass(frozen=True)
 class Step:
-    """What to do now; after a WAIT, ask again at `until` or when something was seen."""
+    """The next action; after WAIT, call again at `until` or after a new observation."""
 
     action: Action
     until: float = _NEVER
@@ -131,11 +132,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Leadership:
-    """One replica: what it knows of the lock, and what it may do.
+    """One replica: its knowledge of the lock and its state.
 
-    `record`: the lock as last seen; `exists`: whether it was there. `free_at`: when it may be
-    taken. `next_attempt`: when the next write is due. `fence_at`: when the right that the last good
-    write of the lock gave ends.
+    `record`: the lock as last seen; `exists`: whether it existed then. `free_at`: when it may be
+    acquired. `next_attempt`: when the next write is due. `fence_at`: until when the last successful
+    write of the lock allows this replica to write.
     """
 
     identity: str
@@ -152,11 +153,11 @@ class Leadership:
 
     @property
     def holder(self) -> str:
-        """Who holds the lock, as far as was seen; empty if nobody."""
+        """The holder of the lock as last seen; empty without one."""
         return self.record.holder if self.record else ""
 
     def observed(self, record: LeaderRecord, now: float) -> Leadership:
-        """Take note of the lock as it is; what is older than what is known says nothing new."""
+        """Record the lock as read; a version older than the known one is ignored."""
         if self.record is not None and is_older(record.version, self.record.version):
             return self
         is_lost = self.state is LeaderState.LEADING and record.holder != self.identity
@@ -164,7 +165,7 @@ class Leadership:
         return replace(machine, record=record, exists=True, free_at=self._free_at(record, now))
 
     def _free_at(self, record: LeaderRecord, now: float) -> float:
-        # The own identity: an answer was lost, but the write was not.
+        # With the own identity: the write succeeded, but its response was lost.
         if record.holder in ("", self.identity):
             return _ALWAYS
         if self.record is not None and record.is_same_renewal(self.record):
@@ -172,10 +173,10 @@ class Leadership:
         return now + (record.duration or self.timing.duration)
 
     def gone(self, now: float, version: str = "") -> Leadership:
-        """Take note that the lock is not there, or was deleted at this version.
+        """Record that the lock does not exist, or was deleted at this version.
 
-        Its holder leads on until its deadline, and writes it again if it can. Who sees no lock
-        cannot know who renewed it last, and waits as if that had been just now.
+        Its holder leads on until its deadline, and creates the lock again if it can. An observer
+        cannot know when it was last renewed, and waits as if that had been just now.
         """
         if self.record is not None and is_older(version, self.record.version):
             return self
@@ -184,13 +185,13 @@ class Leadership:
         return replace(self, exists=False, free_at=now + self.timing.duration)
 
     def at(self, now: float) -> Leadership:
-        """Look at the clock: a right that was not renewed by its deadline lapses for good."""
+        """Return the state at this time: leadership lapses for good at its deadline."""
         if self.state is LeaderState.LEADING and now >= self.fence_at:
             return self._to(LeaderEvent.LAPSED)
         return self
 
     def step(self, now: float) -> Step:
-        """What to do now, on what `at` made of this moment."""
+        """Return the next action; call `at` with the same time first."""
         if self.state is LeaderState.STANDING_BY:
             due = max(self.free_at, self.next_attempt)
             return Step(Action.ACQUIRE) if now >= due else Step(Action.WAIT, due)
@@ -201,7 +202,7 @@ class Leadership:
         return Step(Action.END)
 
     def wanted(self, wall_time: float) -> LeaderRecord:
-        """The lock as it is to be written, in place of the version that was seen, if any."""
+        """Return the lock to write; it replaces the version that was seen, if any."""
         known = self.record or LeaderRecord()
         is_own = known.holder == self.identity
         was_held = known.renew_time is not None
@@ -215,7 +216,7 @@ class Leadership:
         )
 
     def written(self, record: LeaderRecord, *, sent_at: float, now: float) -> Leadership:
-        """Take note of a good write, sent at `sent_at` and answered by `now`."""
+        """Record a successful write, sent at `sent_at` and answered by `now`."""
         if (self.state, LeaderEvent.WRITTEN) not in TRANSITIONS:
             return self
         written = replace(
@@ -228,20 +229,20 @@ class Leadership:
         return written.at(now)
 
     def failed(self, *, sent_at: float, now: float) -> Leadership:
-        """Take note of a write that did not succeed, or of which that is not known."""
+        """Record a failed write, or one with an unknown outcome."""
         return replace(self, next_attempt=max(now, sent_at + self.timing.retry_period))
 
     def may_write(self, now: float) -> bool:
-        """Whether a write may be sent at this moment."""
+        """Whether this replica may send a write at this time."""
         return self.state is LeaderState.LEADING and now < self.fence_at
 
     def stopped(self) -> Leadership:
-        """Lead no more, and never again."""
+        """Stop leading permanently."""
         return self._to(LeaderEvent.STOPPED)
 
 
 def released(record: LeaderRecord, wall_time: float) -> LeaderRecord:
-    """The lock as its holder leaves it: free at once, its count of transitions kept."""
+    """Return the lock as its holder releases it: free at once, with its transition count."""
     return replace(
         record,
         holder="",

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Leader locks of any program, as JSON and as an auditor sees them.
+"""Leader locks of any program: their JSON, and their state as an auditor sees it.
 
-A lock is a Lease, or an annotation on an Endpoints or ConfigMap object where the program is older
-than Leases. The auditor looks once, so it judges by the wall clock; the replicas never do.
+A lock is a Lease; programs that predate Leases use an annotation on an Endpoints or ConfigMap
+object. The auditor reads it once, so it compares with the wall clock; the replicas never do.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from .leader import LeaderRecord
 
 Json = Mapping[str, Any]
 _HOUR = 3600.0
-# A rollout of three replicas, one after the other, passes the lock on as often.
+# A rolling update of three replicas may move the lock up to three times.
 _FEWEST_TRANSITIONS = 4
 
 
 class LockState(str, Enum):
-    """What a lock is worth at the moment of the audit."""
+    """The state of a lock at the time of the audit."""
 
     HELD = "held"
     EXPIRED = "expired"
@@ -36,7 +36,7 @@ class LockState(str, Enum):
 
 @dataclass(frozen=True)
 class LockName:
-    """Where a lock is; `kind` is Lease, Endpoints or ConfigMap."""
+    """The object that contains a lock; `kind` is Lease, Endpoints or ConfigMap."""
 
     kind: str
     namespace: str
@@ -48,7 +48,7 @@ class LockName:
 
 @dataclass(frozen=True)
 class LockReport:
-    """A lock at the moment of the audit; all spans in seconds."""
+    """A lock at the time of the audit; time spans are in seconds."""
 
     name: LockName
     state: LockState
@@ -59,10 +59,10 @@ class LockReport:
 
     @property
     def is_flapping(self) -> bool:
-        """Whether the lock changes hands again and again.
+        """Whether the lock changes its holder frequently.
 
-        It does if it has done so four times or more, more than once an hour on average since the
-        object was made, and the last time within the last hour.
+        It had four transitions or more, on average more than one per hour since the object was
+        created, and the last one within the last hour.
         """
         rate, held_for = self.transitions_per_hour, self.held_for
         return (
@@ -73,7 +73,7 @@ class LockReport:
 
 
 def record_of(body: Json) -> LeaderRecord:
-    """The lock in a Lease."""
+    """Return the lock in a Lease."""
     spec = body.get("spec") or {}
     return LeaderRecord(
         holder=spec.get("holderIdentity") or "",
@@ -86,7 +86,7 @@ def record_of(body: Json) -> LeaderRecord:
 
 
 def lease_spec(record: LeaderRecord) -> Dict[str, Any]:
-    """The spec of the Lease that holds a lock."""
+    """Return the spec of the Lease of a lock."""
     return {
         "holderIdentity": record.holder,
         "leaseDurationSeconds": int(record.duration),
@@ -97,7 +97,7 @@ def lease_spec(record: LeaderRecord) -> Dict[str, Any]:
 
 
 def annotated_record_of(body: Json) -> Optional[LeaderRecord]:
-    """The lock in an object's annotation; None if there is none that can be read."""
+    """Return the lock in an object's annotation; None if it is missing or unreadable."""
     text = (body["metadata"].get("annotations") or {}).get(LEADER_ANNOTATION, "")
     try:
         found = json.loads(text)
@@ -113,7 +113,7 @@ def annotated_record_of(body: Json) -> Optional[LeaderRecord]:
 
 
 def assess_lock(name: LockName, body: Optional[Json], *, wall_time: float) -> LockReport:
-    """What the object of a lock says at `wall_time` (seconds since the epoch)."""
+    """Return the report on a lock at `wall_time` (seconds since the epoch)."""
     if body is None:
         return LockReport(name, LockState.ABSENT)
     record = record_of(body) if name.kind == "Lease" else annotated_record_of(body)
@@ -147,7 +147,7 @@ def _state(record: LeaderRecord, age: Optional[float]) -> LockState:
 
 
 def lock_dict(report: LockReport) -> Dict[str, Any]:
-    """The report as a plain dictionary."""
+    """Return the report as a plain dictionary."""
 
     def seconds(span: Optional[float]) -> Optional[float]:
         return None if span is None else round(span, 3)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""What objects of PureLB v1 become in v2, and the way back.
+"""Conversion of PureLB v1 objects to v2 and back, and proposals for a migration.
 
-Converts and proposes; never reads or writes a cluster.
+It converts and proposes; it never reads or writes a cluster.
 """

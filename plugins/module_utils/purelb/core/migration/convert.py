@@ -1,12 +1,11 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""One object in the words of the other API version: v1 to v2 and back.
+"""Conversion of one object between the API versions v1 and v2.
 
-Nothing is lost on the way there and back. What the other version has no word for goes into an
-annotation and returns from it; where a client of the other version changed something in between,
-its change counts and the rest returns. What an object ought to become is not decided here: a v1
-local pool stays local (see migrate).
+A conversion there and back loses nothing. Fields that the other version does not have are kept in
+an annotation and restored from it; changes that a client of the other version made in between are
+kept. Nothing is decided here: a v1 local pool stays local (see service_groups).
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ Json = Mapping[str, Any]
 Object = Dict[str, Any]
 
 POOLS = ("v4pool", "v4pools", "v6pool", "v6pools")
-# The first spelling of v1: one range of either family, directly in spec.local.
+# The oldest spelling of v1: one range of either family, directly in spec.local.
 FLAT = ("pool", "subnet", "aggregation")
 _NETBOX = ("url", "tenant", "aggregation")
 _SOURCES = ("local", "remote", "netbox", "external")
 
 _OF_POOLS = {"skipIPv6DAD": bool, "multiPool": bool, "balancePools": bool}
-# Fields of v2 that v1 has no word for, and the type of each. A list has its entries' type inside,
-# `*` is any key. A test holds this against the definitions.
+# Fields that only v2 has, and their types. A list contains the type of its entries, `*` is any key.
+# A test compares this with the CRDs.
 V2_ONLY: Dict[str, Object] = {
     "ServiceGroup": {
         "local": _OF_POOLS,
@@ -65,7 +64,7 @@ V2_ONLY: Dict[str, Object] = {
         },
     },
 }
-# What the API server writes into a field of v2 that nobody has set. A test compares.
+# The defaults that the API server sets in v2. A test compares this with the CRDs.
 DEFAULTS: Object = {
     "aggregation": "default",
     "skipIPv6DAD": False,
@@ -90,7 +89,7 @@ _TYPES = {
 
 
 class _FieldError(PureLBError):
-    """A field of the object at hand; who knows the object makes an ObjectError of it."""
+    """An error in a field; `convert` turns it into an ObjectError that names the object."""
 
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(field, problem)
@@ -99,7 +98,7 @@ class _FieldError(PureLBError):
 
 
 def reference(body: Json) -> str:
-    """How messages name an object, also one that is not quite one."""
+    """Return the name of an object for messages, even if the object is malformed."""
     meta = body.get("metadata")
     meta = meta if isinstance(meta, dict) else {}
     kind, namespace, name = body.get("kind"), meta.get("namespace"), meta.get("name")
@@ -107,7 +106,7 @@ def reference(body: Json) -> str:
 
 
 def convert(body: Json, *, to: str) -> Object:
-    """The same object in version `to`, which is v1 or v2; ObjectError if it is none of ours."""
+    """Return the object in version `to` (v1 or v2); raises ObjectError if it is invalid."""
     where = reference(body)
     group, _slash, version = str(body.get("apiVersion")).partition("/")
     kind = _KINDS.get(str(body.get("kind")))
@@ -126,8 +125,8 @@ def convert(body: Json, *, to: str) -> Object:
         annotations = _typed(meta.get("annotations") or {}, dict, "metadata.annotations")
         spec = _typed(new.get("spec") or {}, dict, "spec")
         new["spec"] = _WAYS[to](kind, spec, annotations)
-    except _FieldError as problem:
-        raise ObjectError(where, problem.field, problem.problem) from problem
+    except _FieldError as error:
+        raise ObjectError(where, error.field, error.problem) from error
     if annotations:
         meta["annotations"] = annotations
     else:
@@ -138,13 +137,13 @@ def convert(body: Json, *, to: str) -> Object:
 
 @dataclass(frozen=True)
 class _Kind:
-    """How a kind is converted; `plain` only knows what v1 and v2 both have words for."""
+    """How a kind is converted; `plain` converts only the fields that both versions have."""
 
     plain_v2: Callable[[Json], Object]
     plain_v1: Callable[[Json], Object]
-    # What v2 alone says, without what is default anyway.
+    # The fields that only v2 has, without defaults.
     rest: Callable[[Json], Object]
-    # The plain v2 with that rest in it.
+    # The plain v2 merged with these fields.
     complete: Callable[[Json, Json], Object]
     v2_only: Object
 
@@ -165,7 +164,7 @@ def _to_v1(kind: _Kind, spec: Json, annotations: Object) -> Object:
     rest = kind.rest(spec)
     if rest:
         annotations[V2_SPEC_ANNOTATION] = _dump(rest)
-    return new if original is None or not _means(kind, original, new) else original
+    return new if original is None or not _means_same(kind, original, new) else original
 
 
 _WAYS: Dict[str, Callable[[_Kind, Json, Object], Object]] = {
@@ -186,25 +185,25 @@ def _load(text: Any) -> Any:
 
 
 def _kept(text: Any, shape: Object) -> Object:
-    """What a v1 object carries of its v2 self; nobody else checks it, so it is checked here."""
+    """Return the v2 fields in a v1 object's annotation, which nothing else validates."""
     if text is None:
         return {}
     field = f"metadata.annotations[{V2_SPEC_ANNOTATION}]"
     kept = _load(text)
     if not isinstance(kept, dict):
-        raise _FieldError(field, "is no JSON object: remove the annotation, or write v2")
+        raise _FieldError(field, "is not a JSON object: remove the annotation, or write v2")
     _check(kept, shape, field)
     return kept
 
 
 def _original(text: Any) -> Optional[Object]:
-    """A v1 spec as it was written. One that cannot be read is no loss: v2 says the same."""
+    """Return the original v1 spec; None if unreadable, as v2 has the same content."""
     original = _load(text)
     return original if isinstance(original, dict) else None
 
 
-def _means(kind: _Kind, one: Json, other: Json) -> bool:
-    """Whether two v1 specs say the same in different spellings."""
+def _means_same(kind: _Kind, one: Json, other: Json) -> bool:
+    """Whether two v1 specs are different spellings of the same content."""
     try:
         return bool(bare(kind.plain_v2(one)) == bare(kind.plain_v2(other)))
     except _FieldError:
@@ -212,7 +211,7 @@ def _means(kind: _Kind, one: Json, other: Json) -> bool:
 
 
 def bare(value: Any) -> Any:
-    """A spec without what the API server would fill in, and without what is empty then."""
+    """Return a spec without defaults, and without fields that are empty then."""
     if isinstance(value, list):
         return [bare(entry) for entry in value]
     if not isinstance(value, dict):
@@ -222,14 +221,14 @@ def bare(value: Any) -> Any:
 
 
 def _typed(value: Any, kind: type, field: str) -> Any:
-    # To Python, but to nobody else, a boolean is a number.
+    # In Python a boolean is an int.
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise _FieldError(field, f"must be {_TYPES[kind]}")
     return value
 
 
 def _check(value: Any, shape: Any, field: str) -> None:
-    """Raise an error unless a value has the shape that the API server would have asked for."""
+    """Raise a _FieldError unless a value has the shape that the API server would require."""
     if isinstance(shape, list):
         for number, entry in enumerate(_typed(value, list, field)):
             _check(entry, shape[0], f"{field}[{number}]")
@@ -237,26 +236,26 @@ def _check(value: Any, shape: Any, field: str) -> None:
         for key, part in _typed(value, dict, field).items():
             inner = shape.get(key, shape.get("*"))
             if inner is None:
-                raise _FieldError(f"{field}.{key}", "is no field of v2 alone: remove it")
+                raise _FieldError(f"{field}.{key}", "is not a field that only v2 has: remove it")
             _check(part, inner, f"{field}.{key}")
     else:
         _typed(value, shape, field)
 
 
 def _pick(value: Any, shape: Object, field: str) -> Object:
-    """What of a value the shape names, without defaults."""
+    """Return the part of a value that the shape names, without defaults."""
     picked: Object = {}
     for key, part in _typed(value, dict, field).items():
         inner = shape.get(key)
         if isinstance(inner, dict) and "*" not in inner:
-            part = _pick(part, inner, f"{field}.{key}")  # noqa: PLW2901 - what is picked of it
+            part = _pick(part, inner, f"{field}.{key}")  # noqa: PLW2901 - reduced to the shape
         if inner is not None and part != {} and part != DEFAULTS.get(key, {}):
             picked[key] = part
     return picked
 
 
 def _merged(under: Json, over: Json) -> Object:
-    """Both in one; what both have is an object, as each field is said by one of them alone."""
+    """Merge two objects recursively; they share only keys whose values are objects."""
     shared = {key: _merged(under[key], over[key]) for key in under.keys() & over.keys()}
     return {**under, **over, **shared}
 
@@ -266,15 +265,15 @@ def _only(value: Json, fields: Any) -> Object:
 
 
 def _inner(spec: Json, field: str) -> Object:
-    """An object inside of spec, or an empty one."""
+    """Return an object inside of spec, or an empty one."""
     inner: Object = _typed(spec.get(field, {}), dict, f"spec.{field}")
     return inner
 
 
 def v1_entries(local: Json) -> Dict[int, List[Object]]:
-    """Every range of a v1 pool by IP version, in the order in which v1 tries them."""
+    """Return the ranges of a v1 pool by IP version, in the order in which v1 tries them."""
     flat = _only(local, FLAT)
-    # Nothing but the colon is looked at: what cannot be read is told by who reads it.
+    # Only the colon is checked; the parser of the range reports invalid text.
     version = 6 if ":" in f"{flat.get('pool')}{flat.get('subnet')}" else 4
     entries: Dict[int, List[Object]] = {4: [], 6: []}
     entries[version] += [flat] if "pool" in flat else []
@@ -323,7 +322,7 @@ def _group_complete(kept: Json, plain: Json) -> Object:
     new = dict(plain)
     if "remote" in kept and "local" in new:
         new["remote"] = new.pop("local")
-    # A source that a client of v1 took away, or put another one in the place of, is gone.
+    # A source that a client of v1 removed or replaced is not restored.
     rest = {
         field: part
         for field, part in kept.items()
@@ -332,7 +331,7 @@ def _group_complete(kept: Json, plain: Json) -> Object:
     return _merged(rest, new)
 
 
-# Of v1 and of v2.
+# The names of fields in v1 and in v2.
 _AGENT_FIELDS = {
     "localint": "localInterface",
     "extlbint": "dummyInterface",
@@ -344,7 +343,7 @@ _AGENT_FIELDS = {
 def _agent_v2(spec: Json) -> Object:
     local = _inner(spec, "local")
     new = {theirs: local[ours] for ours, theirs in _AGENT_FIELDS.items() if ours in local}
-    # v1 announces only where it is told to; v2 unless it is told not to.
+    # v1 announces only if enabled; v2 unless disabled.
     new["garpConfig"] = {"enabled": local.get("sendgarp", False)}
     return {"local": new}
 

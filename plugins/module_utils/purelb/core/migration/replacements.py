@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Everything that takes the place of a v1 configuration, after what people decided.
+"""The v2 objects that replace a v1 configuration, after the operator's decisions.
 
-The proposals come from migrate; here a decision goes before a proposal, node agents come along, and
-all objects get the namespace that v2 is in. What is still to be decided keeps its question. Nothing
-is written here.
+The proposals come from service_groups. Here a decision overrides a proposal, LBNodeAgents are
+converted, and all objects get v2's namespace. Open decisions keep their question. Nothing is
+written to a cluster.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from .service_groups import (
     GroupReason,
     Json,
     Object,
-    as_people_write,
     convert_groups,
     pools_of,
+    without_server_fields,
 )
 
-# Take what is proposed, and ask no more.
+# Accept the proposal without further questions.
 PROPOSED = "proposed"
 CHOICES = (PoolType.LOCAL.value, PoolType.REMOTE.value, PROPOSED)
-# What no decision changes, and why.
+# Proposals that no decision can change, and the reason.
 _FIXED = {
-    GroupReason.NETBOX: "v2 announces what a NetBox gives as remote",
-    GroupReason.WRITTEN_IN_V2: "the group was written in v2, which says it already",
+    GroupReason.NETBOX: "v2 announces addresses from NetBox as remote",
+    GroupReason.WRITTEN_IN_V2: "the group was written in v2, which specifies it",
 }
 
 
 @dataclass(frozen=True)
 class AgentProposal:
-    """What a v1 LBNodeAgent becomes, and what is to be known of it."""
+    """The v2 object for a v1 LBNodeAgent, and a warning or an empty text."""
 
     agent: str
     body: Object
@@ -50,21 +50,21 @@ class AgentProposal:
 
 @dataclass(frozen=True)
 class Replacements:
-    """The v2 objects in the place of all v1 objects, and how each came to be."""
+    """The v2 objects that replace all v1 objects, with the proposals they come from."""
 
     groups: Tuple[GroupProposal, ...]
     agents: Tuple[AgentProposal, ...]
 
     @property
     def objects(self) -> Tuple[Object, ...]:
-        """What is to be applied, groups first."""
+        """The objects to apply, groups first."""
         groups = (body for proposal in self.groups for body in proposal.groups)
         return (*groups, *(agent.body for agent in self.agents))
 
     @property
     def questions(self) -> Dict[str, str]:
-        """What a human has to decide or to correct, by group."""
-        return {one.group: one.question for one in self.groups if one.question}
+        """What the operator has to decide or correct, by group."""
+        return {group.group: group.question for group in self.groups if group.question}
 
 
 def plan_replacements(
@@ -74,16 +74,18 @@ def plan_replacements(
     decisions: Mapping[str, str],
     namespace: str,
 ) -> Replacements:
-    """The v2 objects for v1 objects; `decisions` is one of CHOICES by a group's name."""
+    """Return the v2 objects for v1 objects; `decisions` maps groups to one of CHOICES."""
     found = tuple(bodies)
     _check_bodies(found)
     groups = [body for body in found if body["kind"] == "ServiceGroup"]
     _check_decisions(decisions, {_name(body) for body in groups})
-    # A cluster without groups has nothing that could be local or remote.
+    # Without groups there is nothing to propose, and subnets may be unknown.
     proposals = convert_groups(groups, subnets) if groups else ()
-    settled = [_settled(one, decisions.get(_name_in(one.group), "")) for one in proposals]
+    settled = [
+        _settled(proposal, decisions.get(_name_in(proposal.group), "")) for proposal in proposals
+    ]
     return Replacements(
-        tuple(replace(one, groups=_moved(one.groups, namespace)) for one in settled),
+        tuple(replace(done, groups=_moved(done.groups, namespace)) for done in settled),
         tuple(_agent(body, namespace) for body in found if body["kind"] == "LBNodeAgent"),
     )
 
@@ -93,19 +95,19 @@ def _name(body: Json) -> str:
 
 
 def _name_in(group: str) -> str:
-    """The name in `ServiceGroup namespace/name`."""
+    """Return the name in `ServiceGroup namespace/name`."""
     return group.rpartition("/")[2]
 
 
 def _check_bodies(bodies: Iterable[Json]) -> None:
-    """Raise an error unless all are v1 objects that can live in one namespace."""
+    """Raise an ObjectError unless all are v1 objects with unique names."""
     taken: Set[Tuple[str, str]] = set()
     for body in bodies:
         where = reference(body)
         if body.get("kind") not in ("ServiceGroup", "LBNodeAgent"):
             raise ObjectError(where, "kind", "must be ServiceGroup or LBNodeAgent: leave it out")
         if body.get("apiVersion") != f"{API_GROUP}/{OLD_API_VERSION}":
-            text = f"must be {API_GROUP}/{OLD_API_VERSION}: leave out what is of another version"
+            text = f"must be {API_GROUP}/{OLD_API_VERSION}: leave out objects of other versions"
             raise ObjectError(where, "apiVersion", text)
         meta = body.get("metadata")
         if not isinstance(meta, dict) or not meta.get("name"):
@@ -127,7 +129,7 @@ def _check_decisions(decisions: Mapping[str, str], known: Collection[str]) -> No
 
 
 def _settled(proposal: GroupProposal, choice: str) -> GroupProposal:
-    """The proposal after a decision about it."""
+    """Return the proposal after the operator's decision about it."""
     if not choice or proposal.reason is GroupReason.INVALID:
         return proposal
     if choice == PROPOSED:
@@ -139,18 +141,18 @@ def _settled(proposal: GroupProposal, choice: str) -> GroupProposal:
             return replace(proposal, question="")
         text = f"{_FIXED[proposal.reason]}: leave it out, or write {PROPOSED}"
         raise SettingError(f"decisions: {proposal.group}: cannot be {choice}, as {text}")
-    # All ranges in one group again, also where two were proposed.
+    # All ranges in one group again, even if two groups were proposed.
     body = {**proposal.groups[0], "spec": {choice: pools_of(proposal.ranges)}}
     return replace(proposal, reason=GroupReason.DECIDED, groups=(body,), question="")
 
 
 def warning_of(proposal: GroupProposal) -> str:
-    """What follows from a decision that looks wrong, or nothing."""
+    """Return a warning about a questionable decision, or an empty text."""
     if proposal.reason is not GroupReason.DECIDED or "local" not in proposal.groups[0]["spec"]:
         return ""
     outside = (GroupReason.OUTSIDE_NODE_SUBNETS, GroupReason.HOST_ROUTE)
-    far = ", ".join(str(one.range) for one in proposal.ranges if one.reason in outside)
-    return f"no node has a subnet for {far}, so nobody announces those" if far else ""
+    far = ", ".join(str(found.range) for found in proposal.ranges if found.reason in outside)
+    return f"no node has a subnet for {far}, so no node announces them" if far else ""
 
 
 def _moved(bodies: Iterable[Object], namespace: str) -> Tuple[Object, ...]:
@@ -160,20 +162,20 @@ def _moved(bodies: Iterable[Object], namespace: str) -> Tuple[Object, ...]:
 
 
 def _agent(body: Json, namespace: str) -> AgentProposal:
-    (new,) = _moved([as_people_write(convert(body, to=API_VERSION))], namespace)
+    (new,) = _moved([without_server_fields(convert(body, to=API_VERSION))], namespace)
     is_silent = new["spec"]["local"].get("garpConfig", {}).get("enabled") is False
     warning = (
-        "announces no address that it gains, as in v1 (sendgarp), so hosts learn late that it has "
-        "moved: set spec.local.garpConfig.enabled to true unless you know why not"
+        "does not announce a gained address, as in v1 (sendgarp), so hosts learn late that it has "
+        "moved: set spec.local.garpConfig.enabled to true unless this is intended"
     )
     return AgentProposal(reference(body), new, warning if is_silent else "")
 
 
-def nearby(bodies: Iterable[Json], addresses: Iterable[Address]) -> Tuple[Network, ...]:
-    """Subnets of nodes as far as their addresses show them.
+def nearby_subnets(bodies: Iterable[Json], addresses: Iterable[Address]) -> Tuple[Network, ...]:
+    """Return the subnets of nodes, as far as their addresses show them.
 
-    A Node object tells addresses without masks, so the subnet of each v1 range that holds one is
-    taken for the node's. The addresses themselves stand for what no range knows.
+    A Node object has addresses without masks, so the subnet of each v1 range that contains one is
+    assumed to be the node's. The addresses themselves are added as host networks.
     """
     known = frozenset(addresses)
     texts = [text for body in bodies for text in _subnet_texts(body)]
@@ -188,7 +190,7 @@ def _subnet_texts(body: Json) -> List[str]:
     try:
         entries = v1_entries(local) if isinstance(local, dict) else {}
     except PureLBError:
-        return []  # a group that cannot be read is told by who converts it
+        return []  # the conversion reports an invalid group
     return [
         str(entry.get("subnet"))
         for some in entries.values()
@@ -201,21 +203,22 @@ def _host(address: Address) -> Network:
     return ip_network(address)
 
 
-def as_dict(takeover: Replacements) -> Object:
-    """The module's answer."""
+def as_dict(replacements: Replacements) -> Object:
+    """Return the module's result."""
     return {
-        "groups": [_group_dict(one) for one in takeover.groups],
+        "groups": [_group_dict(proposal) for proposal in replacements.groups],
         "node_agents": [
             {
-                "agent": one.agent,
-                "becomes": reference(one.body).partition(" ")[2],
-                "warning": one.warning,
+                "agent": agent.agent,
+                "becomes": reference(agent.body).partition(" ")[2],
+                "warning": agent.warning,
             }
-            for one in takeover.agents
+            for agent in replacements.agents
         ],
-        "objects": list(takeover.objects),
+        "objects": list(replacements.objects),
         "questions": [
-            {"group": group, "question": question} for group, question in takeover.questions.items()
+            {"group": group, "question": question}
+            for group, question in replacements.questions.items()
         ],
     }
 
@@ -234,11 +237,11 @@ def _group_dict(proposal: GroupProposal) -> Object:
         ],
         "ranges": [
             {
-                "range": str(one.range),
-                "subnet": str(one.range.subnet),
-                "proposed": one.pool_type.value,
-                "reason": one.reason.value,
+                "range": str(found.range),
+                "subnet": str(found.range.subnet),
+                "proposed": found.pool_type.value,
+                "reason": found.reason.value,
             }
-            for one in proposal.ranges
+            for found in proposal.ranges
         ],
     }

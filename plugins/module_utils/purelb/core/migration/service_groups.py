@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What v1 ServiceGroups become, now that local and remote are two things.
+"""Proposals for v1 ServiceGroups in v2, which distinguishes local and remote pools.
 
-v1 put an address on a real interface where a node had its subnet, and on the dummy interface where
-none had. v2 wants to be told. Each group gets a proposal with its reason, and where a human has to
-decide, the question. Nothing is applied here.
+v1 added an address to a real interface if a node was in its subnet, and to the dummy interface
+otherwise. v2 requires an explicit choice. Each group gets a proposal with its reason and, if the
+operator has to decide, a question. Nothing is applied here.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ Json = Mapping[str, Any]
 Object = Dict[str, Any]
 
 _HOST_ROUTE = {4: 32, 6: 128}
-# Of the object that is converted, not of the proposed one.
+# Annotations of the converted object that the proposal must not inherit.
 _STALE_ANNOTATIONS = ("kubectl.kubernetes.io/last-applied-configuration", V1_SPEC_ANNOTATION)
 
 
 class GroupReason(str, Enum):
-    """Why a range, or a whole group, becomes what it becomes."""
+    """The reason for the proposal for a range or a group."""
 
     IN_NODE_SUBNET = "inNodeSubnet"
     OUTSIDE_NODE_SUBNETS = "outsideNodeSubnets"
@@ -45,8 +45,8 @@ class GroupReason(str, Enum):
 
 _QUESTIONS = {
     GroupReason.HOST_ROUTE_IN_NODE_SUBNET: (
-        "makes host routes of addresses in a subnet of nodes: keep it remote if a router is told "
-        "of them; make it local if hosts of that subnet are to find them by themselves"
+        "makes host routes of addresses in a subnet of nodes: keep it remote if a router learns "
+        "them; make it local if hosts of that subnet should reach them directly"
     ),
     GroupReason.PARTLY_IN_NODE_SUBNET: (
         "reaches beyond the nodes' subnet: split it where the subnet ends, the part inside for a "
@@ -54,18 +54,18 @@ _QUESTIONS = {
     ),
 }
 _NETBOX_QUESTION = (
-    "v2 announces what a NetBox gives as remote: if its addresses are of the nodes' subnets, give "
-    "them as ranges of a local group instead"
+    "v2 announces addresses from NetBox as remote: if they are in the nodes' subnets, use ranges "
+    "of a local group instead"
 )
 _PARTED = (
-    "a Service has all its addresses of one group: one with both families needs a group that has "
-    "both"
+    "all addresses of a Service come from one group: a dual-stack Service needs a group with both "
+    "families"
 )
 
 
 @dataclass(frozen=True)
 class RangeFinding:
-    """One range of a group: what it is to be, and why. `entry` is how the group writes it."""
+    """The proposal for one range and its reason; `entry` is the range as written."""
 
     range: AddressRange
     entry: Json
@@ -75,7 +75,7 @@ class RangeFinding:
 
 @dataclass(frozen=True)
 class GroupProposal:
-    """What a v1 group becomes: `groups` are v2 bodies, `question` is for a human, if not empty."""
+    """The proposal for a v1 group: `groups` are v2 bodies; `question` may be empty."""
 
     group: str
     reason: GroupReason
@@ -87,12 +87,12 @@ class GroupProposal:
 def convert_groups(
     groups: Iterable[Json], node_subnets: Iterable[Network]
 ) -> Tuple[GroupProposal, ...]:
-    """Propose v2 groups in the place of v1 groups, in a cluster whose nodes have these subnets."""
+    """Propose v2 groups for v1 groups in a cluster whose nodes have these subnets."""
     subnets, known = tuple(node_subnets), tuple(groups)
     if not subnets:
         raise SettingError(
-            "no subnet of a node is known, so every group would look remote: give those that the "
-            "nodes have addresses in"
+            "no subnet of a node is known, so every group would look remote: list the subnets of "
+            "the nodes' addresses"
         )
     taken = {reference(body) for body in known}
     return tuple(_proposal(body, subnets, taken) for body in known)
@@ -101,25 +101,25 @@ def convert_groups(
 def _proposal(body: Json, subnets: Sequence[Network], taken: Set[str]) -> GroupProposal:
     name = reference(body)
     try:
-        new = as_people_write(convert(body, to=API_VERSION))
+        new = without_server_fields(convert(body, to=API_VERSION))
         if V2_SPEC_ANNOTATION in ((body.get("metadata") or {}).get("annotations") or {}):
             return GroupProposal(name, GroupReason.WRITTEN_IN_V2, (new,))
         found = _findings(name, (body.get("spec") or {}).get("local") or {}, subnets)
-    except ObjectError as problem:
-        text = f"correct {problem.field} first: {problem.problem}"
+    except ObjectError as error:
+        text = f"correct {error.field} first: {error.problem}"
         return GroupProposal(name, GroupReason.INVALID, question=text)
     if not found:
         return _without_ranges(name, new)
-    types = {one.pool_type for one in found}
+    types = {finding.pool_type for finding in found}
     if len(types) > 1:
         return _split(new, found, taken)
-    reason = max((one.reason for one in found), key=list(GroupReason).index)
+    reason = max((finding.reason for finding in found), key=list(GroupReason).index)
     placed = {**new, "spec": {types.pop().value: new["spec"]["local"]}}
     return GroupProposal(name, reason, (placed,), found, _questions(found))
 
 
-def as_people_write(new: Json) -> Object:
-    """Without status, and without what the API server and kubectl keep in the metadata."""
+def without_server_fields(new: Json) -> Object:
+    """Return an object without status and without metadata of the API server and kubectl."""
     old = new["metadata"]
     meta = {field: old[field] for field in ("name", "namespace", "labels") if field in old}
     annotations = {
@@ -134,7 +134,7 @@ def as_people_write(new: Json) -> Object:
 
 
 def _findings(name: str, local: Json, subnets: Sequence[Network]) -> Tuple[RangeFinding, ...]:
-    """What each range is to be, those of IPv4 first."""
+    """Return the proposals for all ranges, IPv4 first."""
     return tuple(
         _finding(_range(name, entry, version), entry, subnets)
         for version, entries in sorted(v1_entries(local).items())
@@ -147,33 +147,33 @@ def _range(name: str, entry: Json, version: int) -> AddressRange:
     if not isinstance(entry, dict) or not all(isinstance(t, str) for t in entry.values()):
         raise ObjectError(name, field, "must be an object with texts for pool and subnet")
     try:
-        one = parse_range(entry["pool"], entry["subnet"], entry.get("aggregation") or "default")
+        parsed = parse_range(entry["pool"], entry["subnet"], entry.get("aggregation") or "default")
     except KeyError as missing:
         raise ObjectError(name, field, f"{missing.args[0]} is missing") from missing
-    except ValueError as problem:
-        raise ObjectError(name, field, str(problem)) from problem
-    if one.first.version != version:
-        raise ObjectError(name, field, f"{one} is of the other family")
-    return one
+    except ValueError as error:
+        raise ObjectError(name, field, str(error)) from error
+    if parsed.first.version != version:
+        raise ObjectError(name, field, f"{parsed} is of the other family")
+    return parsed
 
 
-def _finding(one: AddressRange, entry: Json, subnets: Sequence[Network]) -> RangeFinding:
-    is_inside = any(one.first in subnet and one.last in subnet for subnet in subnets)
-    if one.aggregation == _HOST_ROUTE[one.first.version]:
+def _finding(pool_range: AddressRange, entry: Json, subnets: Sequence[Network]) -> RangeFinding:
+    is_inside = any(pool_range.first in subnet and pool_range.last in subnet for subnet in subnets)
+    if pool_range.aggregation == _HOST_ROUTE[pool_range.first.version]:
         reason = GroupReason.HOST_ROUTE_IN_NODE_SUBNET if is_inside else GroupReason.HOST_ROUTE
-        return RangeFinding(one, entry, PoolType.REMOTE, reason)
+        return RangeFinding(pool_range, entry, PoolType.REMOTE, reason)
     if is_inside:
-        return RangeFinding(one, entry, PoolType.LOCAL, GroupReason.IN_NODE_SUBNET)
-    if any(_overlap(one, subnet) for subnet in subnets):
-        return RangeFinding(one, entry, PoolType.LOCAL, GroupReason.PARTLY_IN_NODE_SUBNET)
-    return RangeFinding(one, entry, PoolType.REMOTE, GroupReason.OUTSIDE_NODE_SUBNETS)
+        return RangeFinding(pool_range, entry, PoolType.LOCAL, GroupReason.IN_NODE_SUBNET)
+    if any(_overlap(pool_range, subnet) for subnet in subnets):
+        return RangeFinding(pool_range, entry, PoolType.LOCAL, GroupReason.PARTLY_IN_NODE_SUBNET)
+    return RangeFinding(pool_range, entry, PoolType.REMOTE, GroupReason.OUTSIDE_NODE_SUBNETS)
 
 
-def _overlap(one: AddressRange, subnet: Network) -> bool:
+def _overlap(pool_range: AddressRange, subnet: Network) -> bool:
     return (
-        one.first.version == subnet.version
-        and int(one.first) <= int(subnet.broadcast_address)
-        and int(one.last) >= int(subnet.network_address)
+        pool_range.first.version == subnet.version
+        and int(pool_range.first) <= int(subnet.broadcast_address)
+        and int(pool_range.last) >= int(subnet.network_address)
     )
 
 
@@ -189,22 +189,22 @@ def _without_ranges(name: str, new: Object) -> GroupProposal:
 
 
 def _split(new: Object, found: Tuple[RangeFinding, ...], taken: Set[str]) -> GroupProposal:
-    """Two groups: the local ranges keep the name."""
+    """Return a proposal of two groups; the one with the local ranges keeps the name."""
     name = reference(new)
     suffix = "-remote"
     while name + suffix in taken:
         suffix += "-2"
     other = new["metadata"]["name"] + suffix
     local, remote = (
-        [one for one in found if one.pool_type is pool_type]
+        [finding for finding in found if finding.pool_type is pool_type]
         for pool_type in (PoolType.LOCAL, PoolType.REMOTE)
     )
-    far = ", ".join(str(one.range) for one in remote)
+    far = ", ".join(str(finding.range) for finding in remote)
     question = (
         f"not all ranges are in subnets of nodes: Services with an address of {far} need the "
         f"annotation {SERVICE_GROUP_ANNOTATION}: {other}"
     )
-    versions = [{one.range.first.version for one in part} for part in (local, remote)]
+    versions = [{finding.range.first.version for finding in part} for part in (local, remote)]
     parted = _PARTED if versions[0] != versions[1] else ""
     texts = (text for text in (question, parted, _questions(found)) if text)
     meta = {**new["metadata"], "name": other}
@@ -216,10 +216,10 @@ def _split(new: Object, found: Tuple[RangeFinding, ...], taken: Set[str]) -> Gro
 
 
 def pools_of(found: Iterable[RangeFinding]) -> Object:
-    """The fields of spec.local or spec.remote with these ranges."""
+    """Return the fields of spec.local or spec.remote with these ranges."""
     entries: Dict[int, List[Json]] = {4: [], 6: []}
-    for one in found:
-        entries[one.range.first.version].append(one.entry)
+    for finding in found:
+        entries[finding.range.first.version].append(finding.entry)
     return {
         **{f"v{v}pool": few[0] for v, few in entries.items() if len(few) == 1},
         **{f"v{v}pools": many for v, many in entries.items() if len(many) > 1},

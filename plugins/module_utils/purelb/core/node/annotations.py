@@ -1,11 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the announcing annotations of a Service should say.
+"""The content of the announcing annotations of a Service.
 
-Each agent writes its own entries and leaves those of live peers alone, so that the annotation
-converges whichever of them writes last. An entry for an address that lives on one node only goes
-when another node has that address.
+Each agent writes its own entries and keeps those of live peers, so the annotation converges in any
+order of writes. For an address that only one node holds, the new holder removes the old entry.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ def merge_announcing(
     live_nodes: frozenset[str],
     alone: bool,
 ) -> Tuple[Announcement, ...]:
-    """Entries after this node has put its own in: others' stay if live and not contradicted.
+    """Return the entries with this node's own, and those of live peers that do not conflict.
 
-    `alone`: an address is on one node only, so that who has it contradicts all others.
+    `alone`: only one node holds each address, so its entry replaces all others.
     """
     mine = tuple(own)
     taken = {entry.address for entry in mine} if alone else set()
@@ -38,5 +37,5 @@ def merge_announcing(
 
 
 def format_announcing(entries: Iterable[Announcement]) -> str:
-    """Text of the annotation."""
+    """Return the text of the annotation."""
     return " ".join(str(entry) for entry in entries)

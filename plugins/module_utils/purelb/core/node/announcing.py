@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""When to tell the segment about a gained address: at once, then in a short sequence.
+"""When to announce a gained address on the segment: immediately, then in a short sequence.
 
-Unless told otherwise, each frame is sent only if the address is still held at that moment: the
-sequence of a lost address ends with it.
+By default, each frame is sent only if the address is still held at that moment, so the sequence of
+a lost address ends at once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..settings import AnnounceConfig
 
 
 def sequence(config: AnnounceConfig, now: float) -> Tuple[float, ...]:
-    """Times at which to announce an address gained now."""
+    """Return the times at which to announce an address gained now."""
     if not config.enabled:
         return ()
     return (now, *(now + config.delay + i * config.interval for i in range(config.count)))
@@ -25,14 +25,14 @@ def sequence(config: AnnounceConfig, now: float) -> Tuple[float, ...]:
 
 @dataclass(frozen=True)
 class Announcements:
-    """Frames still to be sent: (link index, address) to times, soonest first."""
+    """Pending announcements: (link index, address) to their times, earliest first."""
 
     pending: Mapping[Tuple[int, Address], Tuple[float, ...]] = field(default_factory=dict)
 
     def gained(
         self, places: Iterable[Tuple[int, Address]], config: AnnounceConfig, *, now: float
     ) -> Announcements:
-        """Start the sequence of each of these addresses, anew where one is under way."""
+        """Start the sequence of each address, again from the beginning if one is running."""
         times = sequence(config, now)
         if not times:
             return self
@@ -41,9 +41,10 @@ class Announcements:
     def due(
         self, held: Iterable[Tuple[int, Address]], config: AnnounceConfig, *, now: float
     ) -> Tuple[Announcements, List[Tuple[int, Address]]]:
-        """What to announce now, and what is left; addresses no longer held drop out, if verified.
+        """Return what is left afterwards, and what to announce now.
 
-        Several times that passed unnoticed, say while the process was frozen, make one frame.
+        With `verify`, addresses that are no longer held are dropped. Several missed times, for
+        example while the process was frozen, lead to one announcement.
         """
         holding = set(held)
         frames: List[Tuple[int, Address]] = []
@@ -60,5 +61,5 @@ class Announcements:
 
     @property
     def next_at(self) -> Optional[float]:
-        """When the next frame is due."""
+        """When the next announcement is due; None if there is none."""
         return min((times[0] for times in self.pending.values()), default=None)

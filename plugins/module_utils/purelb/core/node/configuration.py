@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which LBNodeAgent object applies to a node, and what it says.
+"""Which LBNodeAgent object applies to a node, and its settings.
 
-An object whose selector names something beats one that selects every node; among equals the first
-by name wins. Where there are objects and none selects a node, that node announces nothing; where
-there are none at all, the defaults hold.
+An object with a selector takes precedence over one that selects every node; among equals, the first
+by name wins. If objects exist and none selects a node, that node announces nothing. Without any
+object, the defaults apply.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..settings import ON_DUMMY, AddressConfig, AnnounceConfig
 
 
 class SelectorState(str, Enum):
-    """How a node came by its configuration: the metric's label and the log's word."""
+    """How the configuration of a node was selected, as metric label and in the log."""
 
     DEFAULT = "default"
     CONFIGURED = "configured"
@@ -30,14 +30,14 @@ class SelectorState(str, Enum):
 
 @dataclass(frozen=True)
 class Requirement:
-    """One line of a label selector, as Kubernetes defines it."""
+    """One requirement of a Kubernetes label selector."""
 
     key: str
     operator: str
     values: Tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether a node's labels meet it."""
+        """Whether a node's labels satisfy it."""
         if self.operator == "Exists":
             return self.key in labels
         if self.operator == "DoesNotExist":
@@ -48,7 +48,7 @@ class Requirement:
 
 @dataclass(frozen=True)
 class NodeConfig:
-    """An LBNodeAgent object. `problem` says why it cannot be used."""
+    """An LBNodeAgent object; `problem` has the reason if it is invalid."""
 
     name: str = ""
     namespace: str = ""
@@ -64,30 +64,30 @@ class NodeConfig:
 
     @property
     def pattern(self) -> Optional[Pattern[str]]:
-        """The expression for interface names, or None for one of the two words."""
+        """The regular expression for interface names; None for `default` and `none`."""
         if self.local_interface in ("default", "none"):
             return None
         return re.compile(self.local_interface)
 
 
-# What holds on a node without a usable configuration.
+# The settings of a node without a valid configuration.
 NOWHERE = NodeConfig(local_interface="none", dummy_interface="")
 
 
 @dataclass(frozen=True)
 class SelectedConfig:
-    """What applies to a node; without a configuration it announces nothing."""
+    """The configuration of a node; with None it announces nothing."""
 
     state: SelectorState
     config: Optional[NodeConfig]
 
 
 def choose(configs: Iterable[NodeConfig], labels: Mapping[str, str]) -> SelectedConfig:
-    """Find the configuration of a node with these labels."""
+    """Return the configuration that applies to a node with these labels."""
     known = tuple(configs)
     if not known:
         return SelectedConfig(SelectorState.DEFAULT, NodeConfig())
-    matching = [c for c in known if all(one.matches(labels) for one in c.selector)]
+    matching = [c for c in known if all(term.matches(labels) for term in c.selector)]
     if not matching:
         return SelectedConfig(SelectorState.DESELECTED, None)
     best = min(matching, key=lambda c: (not c.selector, c.name))

@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether another host has an address that this node holds: when to ask, and what to believe.
+"""Detection of another host that has an address of this node: when to probe, what to conclude.
 
-A claim alone proves nothing: when the winner changes, the new one announces before the old one has
-heard of it. So a claim only makes an address suspect. A second later, when whoever lost it has let
-go, the address is probed, and a claim that then comes while it is still held is a conflict. Nothing
-here lets go of an address: who should have it is the election's business.
+A claim alone proves nothing: after a change of the winner, the new holder announces before the old
+one knows. So a claim only makes an address suspect. The address is probed a second later, when a
+former holder has withdrawn it; a claim that then arrives while it is still held proves a conflict.
+Nothing here removes an address: only the election decides who holds it.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from .packets import AddressClaim
 Place = Tuple[int, Address]
 
 PROBE_EVERY = 30.0
-# How long after it was gained an address is first probed: its former holder has let go by then.
+# How long after it was gained an address is first probed; its former holder has withdrawn by then.
 FIRST_PROBE = 2.0
 CONFIRM_AFTER = 1.0
 # RFC 5227, 2.1.1 waits as long for answers to a probe (PROBE_MIN), RFC 4861 too (RETRANS_TIMER).
 ANSWER_WITHIN = 1.0
-# A host not heard of for so long is news when it is heard again.
+# A host that was silent for this long is reported again.
 ABSENT_AFTER = 300.0
-# So many probes in so many seconds: a hundred a second, which no switch takes for a storm.
+# Probes per batch, and seconds between batches: 100 per second, far below a broadcast storm.
 BATCH, BATCH_EVERY = 25, 0.25
-# Hosts reported for one address: more of them is one fault, or somebody who invents them.
+# Limit of reported hosts per address: more of them are a single fault, or an attack.
 MOST_HOSTS = 4
 
 
 @dataclass(frozen=True)
 class DuplicateAddress:
-    """A host that has an address which this node holds on a link."""
+    """Another host's MAC address that claims an address held by this node on a link."""
 
     address: Address
     link: int
@@ -44,10 +44,11 @@ class DuplicateAddress:
 
 @dataclass(frozen=True)
 class AddressProbe:
-    """What is known of one held address.
+    """The state of one held address.
 
-    `conflict_until` is how long a claim answers the probe of a suspicion; `hosts` are those that
-    were reported, each with the time at which it was last heard.
+    `probe_at`: when it is probed next. `conflict_until`: until when a claim counts as the answer to
+    the probe of a suspect address. `hosts`: the reported hosts by MAC, each with the time of its
+    last claim.
     """
 
     probe_at: float
@@ -56,7 +57,7 @@ class AddressProbe:
     hosts: Mapping[bytes, float] = field(default_factory=dict)
 
     def heard(self, mac: bytes, *, now: float) -> Tuple[AddressProbe, bool]:
-        """Take note that another host claims the address; whether that is a new conflict."""
+        """Return the state after a claim by another host, and whether it is a new conflict."""
         hosts = {host: at for host, at in self.hosts.items() if now < at + ABSENT_AFTER}
         if mac in hosts:
             return replace(self, hosts={**hosts, mac: now}), False
@@ -67,62 +68,59 @@ class AddressProbe:
         return replace(self, is_suspect=True, probe_at=now + CONFIRM_AFTER), False
 
     def probed(self, now: float) -> AddressProbe:
-        """Take note of a probe sent now."""
+        """Return the state after a probe sent now."""
         until = now + ANSWER_WITHIN if self.is_suspect else self.conflict_until
         return replace(self, probe_at=now + PROBE_EVERY, is_suspect=False, conflict_until=until)
 
 
 @dataclass(frozen=True)
 class ConflictDetector:
-    """The held addresses under guard, the MACs of this node, and when the next batch may be sent.
+    """Probes of all held addresses; `own` are this node's MACs, `batch_at` the next batch."""
 
-    Held addresses are (link index, address).
-    """
-
-    guards: Mapping[Place, AddressProbe] = field(default_factory=dict)
+    probes: Mapping[Place, AddressProbe] = field(default_factory=dict)
     own: FrozenSet[bytes] = frozenset()
     batch_at: float = float("-inf")
 
     def holding(
         self, places: Iterable[Place], own: Iterable[bytes], *, now: float
     ) -> ConflictDetector:
-        """Guard these places and no others; `own` are the MACs of all links of this node."""
+        """Probe exactly these addresses; `own` are the MACs of all links of this node."""
         fresh = AddressProbe(now + FIRST_PROBE)
-        guards = {place: self.guards.get(place, fresh) for place in places}
-        return replace(self, guards=guards, own=frozenset(own))
+        probes = {place: self.probes.get(place, fresh) for place in places}
+        return replace(self, probes=probes, own=frozenset(own))
 
     def heard(
         self, link: int, claim: AddressClaim, *, now: float
     ) -> Tuple[ConflictDetector, Optional[DuplicateAddress]]:
-        """Take note of a claim heard on a link, and the conflict that it proves."""
+        """Return the state after a claim on a link, and the conflict if the claim proves one."""
         place = (link, claim.address)
-        guard = self.guards.get(place)
-        if guard is None or claim.mac in self.own:
+        probe = self.probes.get(place)
+        if probe is None or claim.mac in self.own:
             return self, None
-        after, is_conflict = guard.heard(claim.mac, now=now)
-        watch = replace(self, guards={**self.guards, place: after})
-        return watch, DuplicateAddress(claim.address, link, claim.mac) if is_conflict else None
+        after, is_conflict = probe.heard(claim.mac, now=now)
+        detector = replace(self, probes={**self.probes, place: after})
+        return detector, DuplicateAddress(claim.address, link, claim.mac) if is_conflict else None
 
     def due(self, *, now: float) -> Tuple[ConflictDetector, List[Place]]:
-        """What to probe now, suspects first."""
+        """Return the state afterwards and what to probe now, suspect addresses first."""
         if now < self.batch_at:
             return self, []
-        ready = [place for place, guard in self.guards.items() if guard.probe_at <= now]
+        ready = [place for place, probe in self.probes.items() if probe.probe_at <= now]
         ready.sort(key=self._urgency)
         batch = ready[:BATCH]
         if not batch:
             return self, []
         probed: Dict[Place, AddressProbe] = {
-            place: self.guards[place].probed(now) for place in batch
+            place: self.probes[place].probed(now) for place in batch
         }
-        return replace(self, guards={**self.guards, **probed}, batch_at=now + BATCH_EVERY), batch
+        return replace(self, probes={**self.probes, **probed}, batch_at=now + BATCH_EVERY), batch
 
     def _urgency(self, place: Place) -> Tuple[bool, float]:
-        guard = self.guards[place]
-        return not guard.is_suspect, guard.probe_at
+        probe = self.probes[place]
+        return not probe.is_suspect, probe.probe_at
 
     @property
     def next_at(self) -> Optional[float]:
-        """When the next probe is due."""
-        soonest = min((guard.probe_at for guard in self.guards.values()), default=None)
+        """When the next probe is due; None without held addresses."""
+        soonest = min((probe.probe_at for probe in self.probes.values()), default=None)
         return None if soonest is None else max(soonest, self.batch_at)

@@ -1,10 +1,9 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which interfaces a node announces on, and which subnets it therefore tells its peers.
+"""On which interfaces a node announces, and which subnets it therefore writes into its Lease.
 
-Both come from one selection, so that a node never advertises a subnet that it would not announce
-on.
+Both come from one selection, so a node never advertises a subnet in which it would not announce.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from .configuration import NodeConfig
 
 
 def default_links(links: Iterable[Link]) -> Tuple[Link, ...]:
-    """Interfaces with the lowest-metric default route: of IPv4, and of IPv6 where it differs."""
+    """Return the interfaces with the default route of lowest metric for IPv4 and for IPv6."""
     known = tuple(links)
     chosen = []
     for version in (4, 6):
@@ -31,10 +30,10 @@ def default_links(links: Iterable[Link]) -> Tuple[Link, ...]:
 
 
 def selected_links(links: Iterable[Link], config: NodeConfig) -> Tuple[Link, ...]:
-    """Interfaces that a configuration names: by its rule, then the extra ones that there are.
+    """Return the configured interfaces: those that the rule selects, then existing extra ones.
 
-    An expression matches anywhere in a name, as in the Go implementation. The interface for remote
-    addresses is none for local ones, whatever is written.
+    An expression matches anywhere in a name, as in the Go implementation. The dummy interface is
+    never used for local addresses, even if the configuration selects it.
     """
     known = tuple(link for link in links if link.name != config.dummy_interface)
     pattern = config.pattern
@@ -47,8 +46,8 @@ def selected_links(links: Iterable[Link], config: NodeConfig) -> Tuple[Link, ...
     return tuple(dict.fromkeys((*chosen, *extra)))
 
 
-def _tells_segment(held: InterfaceAddress) -> bool:
-    """Whether an address tells what segment its interface is on."""
+def _defines_segment(held: InterfaceAddress) -> bool:
+    """Whether an address shows which segment its interface is on."""
     return not (
         held.address.is_link_local
         or held.address.is_loopback
@@ -64,24 +63,24 @@ def segments(
     *,
     is_vip: Callable[[InterfaceAddress], bool],
 ) -> Tuple[Tuple[Link, Network], ...]:
-    """The subnets that these interfaces are in, by order of interface; a VIP makes no subnet."""
+    """Return the subnets of these interfaces in interface order; VIPs define no subnet."""
     order = {link.index: position for position, link in enumerate(links)}
     found = {
         (order[held.link], held.network)
         for held in addresses
-        if held.link in order and _tells_segment(held) and not is_vip(held)
+        if held.link in order and _defines_segment(held) and not is_vip(held)
     }
-    ordered = sorted(found, key=lambda one: (one[0], subnet_order(one[1])))
+    ordered = sorted(found, key=lambda item: (item[0], subnet_order(item[1])))
     return tuple((links[position], network) for position, network in ordered)
 
 
 def lease_subnets(found: Iterable[Tuple[Link, Network]]) -> Tuple[Network, ...]:
-    """Subnets that a node in these segments puts into its Lease, sorted, at most 256."""
+    """Return the subnets for the Lease of a node in these segments: sorted, at most 256."""
     return tuple(sorted({network for _link, network in found}, key=subnet_order))[:MAX_SUBNETS]
 
 
 def place_for(
     address: Address, found: Iterable[Tuple[Link, Network]]
 ) -> Optional[Tuple[Link, Network]]:
-    """The first segment that holds the address."""
-    return next((one for one in found if address in one[1]), None)
+    """Return the first segment that contains the address, or None."""
+    return next((segment for segment in found if address in segment[1]), None)

@@ -1,13 +1,14 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Bytes of the frames that announce an address, ask who else has it, or claim it.
+"""Frames that announce an address, probe for duplicates, or claim an address.
 
-Built and read here, sent and received elsewhere, so that each byte can be checked without a socket.
+They are built and parsed here, but sent and received elsewhere, so every byte is testable without a
+socket.
 ARP goes out both as request and as reply, because some hosts listen only to one of them (RFC 5227,
 section 3). The neighbour advertisement has the Override flag set and the Router flag clear
-(RFC 4861, 4.4): it replaces what neighbours remember, and a VIP is no router. A probe names no
-sender's address, so nobody who hears it remembers anything.
+(RFC 4861, 4.4): it replaces cached entries, and a VIP is not a router. A probe contains no sender
+address, so it does not change any cache.
 """
 
 from __future__ import annotations
@@ -29,17 +30,18 @@ _ARP_REQUEST, _ARP_REPLY = 1, 2
 _IPV6 = struct.Struct("!IHBB16s16s")
 _IPV6_VERSION = 6
 _ICMPV6, _NEIGHBOR_SOLICITATION, _NEIGHBOR_ADVERTISEMENT = 58, 135, 136
-# A receiver drops a neighbour message with less: it may have crossed a router (RFC 4861, 7.1).
+# Receivers drop neighbour messages with a lower one: a router may have forwarded them (RFC 4861,
+# 7.1).
 _HOP_LIMIT = 255
 _FLAG_OVERRIDE = 0x20000000
 _TARGET_LINK_LAYER = 2
-# A neighbour advertisement without its options; each of them is some eights of bytes long.
+# A neighbour advertisement without options; the length of an option is a multiple of 8 bytes.
 _NEIGHBOR = struct.Struct("!BBHI16s")
 
 
 @dataclass(frozen=True)
 class AddressClaim:
-    """Who says that it has which address."""
+    """A host's claim to have an address."""
 
     mac: bytes
     address: Address
@@ -50,7 +52,7 @@ def _ethernet(destination: bytes, source: bytes, ethertype: int, payload: bytes)
 
 
 def build_arp(mac: bytes, address: IPv4Address, operation: int) -> bytes:
-    """Gratuitous ARP frame: sender and target are both the address (RFC 826, RFC 5227)."""
+    """Return a gratuitous ARP frame: sender and target are the address (RFC 826, RFC 5227)."""
     target_mac = bytes(6) if operation == _ARP_REQUEST else _BROADCAST
     ends = (mac, address.packed, target_mac, address.packed)
     payload = _ARP.pack(*_ETHERNET_IPV4, operation, *ends)
@@ -58,13 +60,16 @@ def build_arp(mac: bytes, address: IPv4Address, operation: int) -> bytes:
 
 
 def _build_arp_probe(mac: bytes, address: IPv4Address) -> bytes:
-    """ARP probe (RFC 5227, 2.1.1): a request that tells the segment no sender's address."""
+    """Return an ARP probe (RFC 5227, 2.1.1): a request without a sender address."""
     payload = _ARP.pack(*_ETHERNET_IPV4, _ARP_REQUEST, mac, bytes(4), bytes(6), address.packed)
     return _ethernet(_BROADCAST, mac, _ETHERTYPE_ARP, payload)
 
 
 def _checksum(source: bytes, destination: bytes, body: bytes) -> int:
-    """Checksum of an ICMPv6 message of even length (RFC 4443, 2.3); 0 if it holds the right one."""
+    """Return the checksum of an ICMPv6 message (RFC 4443, 2.3); 0 if it contains a valid one.
+
+    The message has an even length.
+    """
     data = source + destination + struct.pack("!II", len(body), _ICMPV6) + body
     total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
     while total >> 16:
@@ -73,7 +78,7 @@ def _checksum(source: bytes, destination: bytes, body: bytes) -> int:
 
 
 def _icmpv6(mac: bytes, source: IPv6Address, group: IPv6Address, body: bytes) -> bytes:
-    """Frame of an ICMPv6 message, whose checksum is still 0, to a multicast group."""
+    """Return the frame of an ICMPv6 message, given with checksum 0, to a multicast group."""
     checksum = _checksum(source.packed, group.packed, body)
     checked = body[:2] + struct.pack("!H", checksum) + body[4:]
     header = _IPV6.pack(
@@ -85,35 +90,35 @@ def _icmpv6(mac: bytes, source: IPv6Address, group: IPv6Address, body: bytes) ->
 
 
 def build_na(mac: bytes, address: IPv6Address) -> bytes:
-    """Unsolicited neighbour advertisement frame to all nodes (RFC 4861, 4.4 and 7.2.6)."""
+    """Return an unsolicited neighbour advertisement to all nodes (RFC 4861, 4.4 and 7.2.6)."""
     option = struct.pack("!BB", _TARGET_LINK_LAYER, 1) + mac
     head = _NEIGHBOR.pack(_NEIGHBOR_ADVERTISEMENT, 0, 0, _FLAG_OVERRIDE, address.packed)
     return _icmpv6(mac, address, _ALL_NODES, head + option)
 
 
 def _build_dad(mac: bytes, address: IPv6Address) -> bytes:
-    """Solicitation of duplicate address detection (RFC 4862, 5.4.2); it may carry no option."""
+    """Return a solicitation for duplicate address detection, without options (RFC 4862, 5.4.2)."""
     body = _NEIGHBOR.pack(_NEIGHBOR_SOLICITATION, 0, 0, 0, address.packed)
     group = IPv6Address(_SOLICITED_NODE.packed[:13] + address.packed[13:])
     return _icmpv6(mac, IPv6Address(0), group, body)
 
 
 def build_announcement(mac: bytes, address: Address) -> List[bytes]:
-    """Frames that announce an address once."""
+    """Return the frames that announce an address once."""
     if isinstance(address, IPv4Address):
         return [build_arp(mac, address, _ARP_REQUEST), build_arp(mac, address, _ARP_REPLY)]
     return [build_na(mac, address)]
 
 
 def build_probe(mac: bytes, address: Address) -> bytes:
-    """Frame that asks the segment whether anybody else has an address."""
+    """Return the frame that asks the segment whether another host has an address."""
     if isinstance(address, IPv4Address):
         return _build_arp_probe(mac, address)
     return _build_dad(mac, address)
 
 
 def parse_claim(frame: bytes) -> Optional[AddressClaim]:
-    """The claim in a frame; None if it makes none, or is one that no host may send."""
+    """Return the claim in a frame; None if it contains none or is invalid."""
     ethertype, packet = frame[12:14], frame[14:]
     if ethertype == _ETHERTYPE_ARP.to_bytes(2, "big"):
         return _arp_claim(packet)
@@ -145,7 +150,7 @@ def _advertised(sender: bytes, packet: bytes) -> Optional[AddressClaim]:
 
 
 def _neighbor_body(packet: bytes) -> bytes:
-    """The ICMPv6 message in an IPv6 packet; empty unless a neighbour may have sent it like this."""
+    """Return the ICMPv6 message of an IPv6 packet; empty if it is not a valid neighbour message."""
     if len(packet) < _IPV6.size:
         return b""
     first, length, protocol, hop_limit, source, destination = _IPV6.unpack_from(packet)
@@ -158,11 +163,11 @@ def _neighbor_body(packet: bytes) -> bytes:
 
 
 def _target_mac(options: bytes, sender: bytes) -> Optional[bytes]:
-    """The target's link-layer address, else the sender's; None for options of a wrong length."""
+    """Return the target's link-layer address, else the sender's; None for invalid options."""
     mac = sender
     while options:
         size = options[1] * 8
-        # RFC 4861, 4.6: an option without a length makes the whole message void.
+        # RFC 4861, 4.6: an option of length 0 invalidates the whole message.
         if not 0 < size <= len(options):
             return None
         if options[0] == _TARGET_LINK_LAYER:

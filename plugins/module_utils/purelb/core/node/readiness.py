@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether a node has done, since its start, what it could: then the next one may be restarted.
+"""Whether an agent is ready after its start, so that a rollout may restart the next one.
 
-Every step of the first plan has been tried by then, and what the kernel still asked the wire about
-(duplicate address detection of IPv6) has an answer. A step that was refused, and an address that is
-somebody else's, count as answered: a fault of one node must not keep a new version from the others.
+It is ready once every step of its first plan was tried and the kernel has finished duplicate
+address detection (IPv6). A step that failed and an address that another host has also count as
+finished: a fault of one node must not block the rollout.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from ..model import InterfaceAddress
 from .plan import Plan
 from .snapshot import Place
 
-# Detection takes a second or two. On a link without carrier it does not even begin.
+# Seconds. Detection takes one or two; on a link without carrier it never starts.
 PATIENCE = 10.0
 
 
 @dataclass(frozen=True)
 class Readiness:
-    """Addresses of the first plan that are not usable yet; None before there was a plan."""
+    """Addresses of the first plan that are not usable yet; `probed` is None before that plan."""
 
     probed: Optional[FrozenSet[Place]] = None
     until: float = 0.0
 
     @property
     def has_acted(self) -> bool:
-        """Whether a plan has been carried out."""
+        """Whether a plan has been applied."""
         return self.probed is not None
 
     def is_ready(self, now: float) -> bool:
-        """Whether nothing is left to wait for."""
+        """Whether the agent is ready at this time."""
         return self.probed is not None and (not self.probed or now >= self.until)
 
     def after(
@@ -45,7 +45,7 @@ class Readiness:
         *,
         now: float,
     ) -> Readiness:
-        """Take note of a plan that was carried out; `addresses` is what there was before it."""
+        """Return the state after a plan was applied; `addresses` existed before it."""
         if self.probed is None:
             fresh = {(p.link, p.address) for p in made.puts if p.is_new and not p.usable_at_once}
             return Readiness(held & fresh, now + PATIENCE)
