@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""ServiceGroups of a test's own, and Services that name them."""
+"""Fixtures that create ServiceGroups and Services for one test."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _names = itertools.count(1)
 
 @pytest.fixture
 def make_group(cluster):
-    """Create a ServiceGroup; returns its name. Deleted after the test."""
+    """Creates a ServiceGroup, deleted after the test; returns its name."""
     made = []
 
     def make(source, *, kind="local", **spec):
-        # Groups of one second are ordered by name, so names have an order, too.
+        # Groups created in the same second are ordered by name, so names must ascend.
         name = f"g{next(_names):03}"
         body = {
             "apiVersion": "purelb.io/v2",
@@ -38,7 +38,7 @@ def make_group(cluster):
 
 @pytest.fixture
 def ask(cluster, make_service):
-    """Create a Service of one family that names a group; returns its path."""
+    """Creates a Service of one family with a group; returns its path."""
 
     def make(family, group, **more):
         annotations = {"purelb.io/service-group": group, **more.pop("annotations", {})}

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""What becomes of Services while their ServiceGroups change, and what groups say of themselves."""
+"""Services while their ServiceGroups change, and the status of ServiceGroups."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ pytestmark = pytest.mark.timeout(60)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-class TestGroupsThatChange:
-    def test_an_address_outside_a_shrunken_pool_is_kept_until_reevaluated(
+class TestChangedGroups:
+    def test_address_outside_a_reduced_pool_is_kept_until_reevaluated(
         self, cluster, make_group, ask, family
     ):
         group = make_group(pools(family, pool_entry(family, 100, 105)))
@@ -49,7 +49,7 @@ class TestGroupsThatChange:
         wait_for_addresses(cluster, path, address(family, 103))
         assert "purelb.io/re-evaluate" not in cluster.api.get(path)["metadata"]["annotations"]
 
-    def test_an_address_of_a_deleted_group_is_kept(self, cluster, make_group, ask, family):
+    def test_address_of_a_deleted_group_is_kept(self, cluster, make_group, ask, family):
         group = make_group(pools(family, pool_entry(family, 100, 105)))
         path = ask(family, group)
         wait_for_addresses(cluster, path, address(family, 100))
@@ -57,7 +57,7 @@ class TestGroupsThatChange:
         wait_for_event(cluster, path, "AddressOutsidePool", group)
         wait_for_addresses(cluster, path, address(family, 100))
 
-    def test_a_service_that_names_another_group_moves(self, cluster, make_group, ask, family):
+    def test_service_with_a_new_group_gets_a_new_address(self, cluster, make_group, ask, family):
         one = make_group(pools(family, pool_entry(family, 100, 105)))
         other = make_group(pools(family, pool_entry(family, 110, 115)))
         path = ask(family, one)
@@ -67,7 +67,9 @@ class TestGroupsThatChange:
         wait_for_addresses(cluster, path, address(family, 110))
         wait_for_addresses(cluster, ask(family, one), address(family, 100))
 
-    def test_of_two_that_overlap_the_younger_gives_nothing(self, cluster, make_group, ask, family):
+    def test_younger_of_two_overlapping_groups_allocates_nothing(
+        self, cluster, make_group, ask, family
+    ):
         old = make_group(pools(family, pool_entry(family, 100, 105)))
         wait_for_addresses(cluster, ask(family, old), address(family, 100))
         young = make_group(pools(family, pool_entry(family, 105, 110)))
@@ -82,7 +84,7 @@ class TestGroupsThatChange:
 
 
 class TestNamespaces:
-    def test_a_closed_group_serves_its_namespaces_only(self, cluster, make_group, make_service):
+    def test_enforced_group_serves_only_its_namespaces(self, cluster, make_group, make_service):
         group = make_group(
             pools(V4, pool_entry(V4, 100, 105)), namespaces=["kube-public"], enforceNamespaces=True
         )
@@ -94,7 +96,9 @@ class TestNamespaces:
         cluster.api.merge_patch(f"{GROUPS}/{group}", opened)
         wait_for_addresses(cluster, path, "172.28.1.100")
 
-    def test_who_names_none_gets_that_of_its_namespace(self, cluster, make_group, make_service):
+    def test_service_without_a_group_uses_the_default_of_its_namespace(
+        self, cluster, make_group, make_service
+    ):
         group = make_group(
             {**pools(V4, pool_entry(V4, 100, 105)), **pools(V6, pool_entry(V6, 100, 105))},
             namespaces=["default"],
@@ -105,7 +109,7 @@ class TestNamespaces:
         )
 
 
-def test_a_group_in_another_namespace_is_counted_and_not_used(cluster):
+def test_group_in_another_namespace_is_counted_but_not_used(cluster):
     body = {
         "apiVersion": "purelb.io/v2",
         "kind": "ServiceGroup",
@@ -121,7 +125,7 @@ def test_a_group_in_another_namespace_is_counted_and_not_used(cluster):
     eventually(lambda: allocator_metric(cluster, name) is None, "end of the metric")
 
 
-def test_an_idle_pool_has_a_status(cluster, make_group):
+def test_unused_group_has_a_status(cluster, make_group):
     group = make_group(
         {**pools(V4, pool_entry(V4, 100, 109)), **pools(V6, pool_entry(V6, 100, 109))}
     )
@@ -140,7 +144,7 @@ def test_an_idle_pool_has_a_status(cluster, make_group):
     }
 
 
-def test_an_exhausted_pool_says_so(cluster, make_group, ask):
+def test_exhausted_group_has_the_condition_exhausted(cluster, make_group, ask):
     group = make_group(pools(V6, pool_entry(V6, 100, 100)))
     wait_for_addresses(cluster, ask(V6, group), "fd28:0:0:1::100")
     wait_for_event(cluster, ask(V6, group), "AllocationFailed", "exhausted: ")

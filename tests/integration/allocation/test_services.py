@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""What Services ask for, get, keep and lose while they change."""
+"""Addresses that Services request, get, keep and release while they change."""
 
 from __future__ import annotations
 
@@ -29,18 +29,20 @@ _subnets = itertools.count(1)
 
 @pytest.mark.parametrize("family", FAMILIES)
 class TestSpecificAddresses:
-    def test_by_annotation_and_the_first_free_one_else(self, cluster, make_group, ask, family):
+    def test_annotation_requests_an_address_else_the_first_free_is_used(
+        self, cluster, make_group, ask, family
+    ):
         group = make_group(pools(family, pool_entry(family, 100, 105)))
         wanted = {"purelb.io/addresses": address(family, 103)}
         wait_for_addresses(cluster, ask(family, group, annotations=wanted), address(family, 103))
         wait_for_addresses(cluster, ask(family, group), address(family, 100))
 
-    def test_by_the_spec(self, cluster, make_group, ask, family):
+    def test_load_balancer_ip_requests_an_address(self, cluster, make_group, ask, family):
         group = make_group(pools(family, pool_entry(family, 100, 105)))
         path = ask(family, group, loadBalancerIP=address(family, 104))
         wait_for_addresses(cluster, path, address(family, 104))
 
-    def test_a_change_moves_the_service(self, cluster, make_group, ask, family):
+    def test_changed_request_moves_the_service(self, cluster, make_group, ask, family):
         group = make_group(pools(family, pool_entry(family, 100, 105)))
         path = ask(family, group)
         wait_for_addresses(cluster, path, address(family, 100))
@@ -53,7 +55,9 @@ class TestSpecificAddresses:
         [("{}99", "unknown_pool: "), ("{}100", "sharing_key_conflict: "), ("x{}", "is no IP")],
         ids=["outside", "taken", "garbage"],
     )
-    def test_a_refusal_says_why(self, cluster, make_group, ask, family, wanted, words):
+    def test_refused_request_creates_an_event_with_the_reason(
+        self, cluster, make_group, ask, family, wanted, words
+    ):
         group = make_group(pools(family, pool_entry(family, 100, 105)))
         wait_for_addresses(cluster, ask(family, group), address(family, 100))
         annotations = {"purelb.io/addresses": wanted.format(family[1])}
@@ -72,7 +76,7 @@ class TestSharing:
             ports=[{"port": port, "targetPort": 8080}],
         )
 
-    def test_services_with_one_key_share_unless_their_ports_clash(
+    def test_services_with_one_key_share_unless_their_ports_conflict(
         self, cluster, make_group, ask, family
     ):
         group = make_group(pools(family, pool_entry(family, 100, 105)))
@@ -80,7 +84,9 @@ class TestSharing:
         wait_for_addresses(cluster, self.share(ask, family, group, 81), address(family, 100))
         wait_for_addresses(cluster, self.share(ask, family, group, 80), address(family, 101))
 
-    def test_the_last_one_gives_it_back(self, cluster, make_group, ask, family):
+    def test_shared_address_is_released_with_the_last_service(
+        self, cluster, make_group, ask, family
+    ):
         group = make_group(pools(family, pool_entry(family, 100, 100)))
         paths = [self.share(ask, family, group, port) for port in (80, 81)]
         for path in paths:
@@ -95,7 +101,7 @@ class TestSharing:
 
 @pytest.mark.parametrize("family", FAMILIES)
 class TestMultiPool:
-    def test_one_of_each_range_with_nodes_and_of_others_when_they_get_one(
+    def test_service_gets_an_address_of_each_range_that_has_nodes(
         self, cluster, make_group, ask, family
     ):
         number = next(_subnets)
@@ -125,7 +131,7 @@ class TestMultiPool:
         finally:
             cluster.api.delete(f"{LEASES}/purelb-node-faraway")
 
-    def test_the_annotation_overrides_the_group(self, cluster, make_group, ask, family):
+    def test_annotation_overrides_the_group(self, cluster, make_group, ask, family):
         ranges = pool_entry(family, 100, 102), pool_entry(family, 110, 112)
         group = make_group({**pools(family, *ranges), "multiPool": True})
         both = address(family, 100), address(family, 110)
@@ -139,15 +145,15 @@ class TestMultiPool:
         path = ask(family, plain, annotations=yes)
         wait_for_addresses(cluster, path, address(family, 120), address(family, 130))
 
-    def test_balanced_ranges_take_turns(self, cluster, make_group, ask, family):
+    def test_balanced_ranges_are_used_in_turn(self, cluster, make_group, ask, family):
         ranges = pool_entry(family, 100, 102), pool_entry(family, 110, 112)
         group = make_group({**pools(family, *ranges), "balancePools": True})
         for number in (100, 110, 101, 111):
             wait_for_addresses(cluster, ask(family, group), address(family, number))
 
 
-class TestServicesThatChange:
-    def test_families_come_and_go(self, cluster, make_group, make_service):
+class TestChangedServices:
+    def test_addresses_follow_the_families_of_the_service(self, cluster, make_group, make_service):
         group = make_group(
             {**pools(V4, pool_entry(V4, 100, 105)), **pools(V6, pool_entry(V6, 100, 105))}
         )
@@ -170,7 +176,7 @@ class TestServicesThatChange:
         )
         assert (status["allocatedIPv4"], status["availableIPv4"]) == (1, 5)
 
-    def test_another_type_gives_the_addresses_back(self, cluster, make_group, ask):
+    def test_other_type_releases_the_addresses(self, cluster, make_group, ask):
         group = make_group(pools(V4, pool_entry(V4, 100, 100)))
         path = ask(V4, group)
         wait_for_addresses(cluster, path, "172.28.1.100")
@@ -185,7 +191,7 @@ class TestServicesThatChange:
         )
         wait_for_addresses(cluster, ask(V4, group), "172.28.1.100")
 
-    def test_another_class_is_left_alone(self, cluster, make_group, ask):
+    def test_other_class_is_ignored(self, cluster, make_group, ask):
         group = make_group(pools(V4, pool_entry(V4, 100, 105)))
         other = ask(V4, group, loadBalancerClass="example.com/other")
         ours = ask(V4, group, loadBalancerClass="purelb.io/purelb-v2")
@@ -193,7 +199,7 @@ class TestServicesThatChange:
         assert ingress(cluster.api.get(other)) == []
 
     @pytest.mark.parametrize("family", FAMILIES)
-    def test_traffic_policy_local_stays_only_where_it_is_allowed(
+    def test_traffic_policy_local_is_kept_only_where_allowed(
         self, cluster, make_group, ask, family
     ):
         group = make_group(pools(family, pool_entry(family, 100, 105)))

@@ -19,13 +19,13 @@ from tests.support.lab.cluster_queries import (
 pytestmark = pytest.mark.timeout(90)
 PATH = "/apis/purelb.io/v2/namespaces/purelb-system/lbnodeagents"
 EVENTS = "/api/v1/namespaces/purelb-system/events"
-# The contract's limit for a change to be in force on the interface.
+# The contract's limit in seconds until a change has taken effect on the interface.
 IN_FORCE = 2
 
 
 @pytest.fixture
 def configure(cluster):
-    """Apply an LBNodeAgent object; all are deleted after the test."""
+    """Applies LBNodeAgent objects; deletes them after the test."""
     made = []
 
     def apply(name="test", *, selector=None, **local):
@@ -56,7 +56,7 @@ def state(lab, node):
     return row.partition('state="')[2].partition('"')[0]
 
 
-def test_an_expression_selects_the_interface(cluster, make_service, configure):
+def test_expression_selects_the_interface(cluster, make_service, configure):
     vips = addresses_of(cluster, make_service())
     configure(localInterface="^nothing")
     eventually(
@@ -70,7 +70,7 @@ def test_an_expression_selects_the_interface(cluster, make_service, configure):
     assert {state(cluster, node) for node in cluster.nodes} == {"configured"}
 
 
-def test_an_invalid_expression_is_told_and_its_mending_too(cluster, make_service, configure):
+def test_invalid_expression_is_reported_until_corrected(cluster, make_service, configure):
     vips = addresses_of(cluster, make_service())
     assert {state(cluster, node) for node in cluster.nodes} == {"default"}
     configure(localInterface="eth(")
@@ -103,18 +103,20 @@ def test_only_selected_nodes_announce(cluster, make_service, configure):
 
 
 @pytest.mark.parametrize("family", [4, 6], ids=["v4", "v6"])
-def test_lifetimes_and_prefix_route_are_as_configured(cluster, make_service, configure, family):
+def test_lifetimes_and_prefix_route_follow_the_configuration(
+    cluster, make_service, configure, family
+):
     (vip,) = (a for a in addresses_of(cluster, make_service()) if (":" in a) == (family == 6))
     node = holder(cluster, vip)
     configure(addressConfig={"localInterface": {"preferredLifetime": 2, "noPrefixRoute": False}})
 
     def is_changed():
         info = address_info(cluster, node, vip)
-        # A changed prefix route means that the address goes for a moment and comes back.
+        # To change the prefix route, the agent removes the address and adds it again.
         return info and info["preferred_life_time"] <= 2 and not info.get("noprefixroute")
 
     eventually(is_changed, "change on the interface", seconds=IN_FORCE)
 
 
-def test_the_agents_went_on_running(cluster):
+def test_agents_have_not_restarted(cluster):
     assert cluster.api.get(DAEMON_SET)["status"]["numberReady"] == len(cluster.nodes)

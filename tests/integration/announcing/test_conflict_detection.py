@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Another host with an address of ours, on a real segment of two namespaces; without a cluster."""
+"""Another host has one of our addresses, on a real segment of two namespaces; no cluster."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ BOTH = pytest.mark.parametrize(
 
 
 def announcement(vip, mac=THEIR_MAC):
-    """The frame by which a host says to all that it has an address."""
+    """Return the frame by which a host announces an address."""
     if vip.version == 4:
         arp = ARP(op=1, hwsrc=mac, psrc=str(vip), pdst=str(vip))
         return bytes(Ether(dst=BROADCAST, src=mac) / arp)
@@ -55,7 +55,7 @@ def announcement(vip, mac=THEIR_MAC):
 
 
 class Segment:
-    """A cable between this node, whose namespace the test is in, and another host."""
+    """A cable between this node, in whose namespace the test runs, and another host."""
 
     def __init__(self) -> None:
         ip_batch([f"netns add {US}", f"netns add {THEM}"])
@@ -77,7 +77,7 @@ class Segment:
         self.theirs.send(frame)
 
     def they_hear(self):
-        """Frames that reached the other host until now."""
+        """Return the frames that the other host has received so far."""
         heard = []
         while True:
             try:
@@ -109,7 +109,7 @@ def segment() -> Iterator[Segment]:
 
 
 class Node:
-    """A running conflict listener, with the interfaces as the kernel shows them."""
+    """A running conflict listener, with the kernel's interfaces."""
 
     def __init__(self) -> None:
         self.conflicts = []
@@ -123,7 +123,7 @@ class Node:
         return next(link for link in self.kernel.links() if link.name == "eth0")
 
     def holds(self, *vips):
-        """Hold these addresses from now on, and no others."""
+        """Replace the held addresses."""
         self.held = frozenset((self.link.index, vip) for vip in vips)
         self.update()
 
@@ -131,7 +131,7 @@ class Node:
         self.listener.update(self.held, self.kernel.links(), now=clock.now())
 
     async def notices(self, vip, *, seconds):
-        """Wait for a conflict; how long it took."""
+        """Wait for a conflict; return the seconds until it was reported."""
         begin = time.monotonic()
         while not self.conflicts:
             assert time.monotonic() - begin < seconds, f"no conflict within {seconds} s"
@@ -156,7 +156,7 @@ async def node(segment):
 
 
 @BOTH
-async def test_a_host_that_has_the_address_is_noticed_and_reported_once(segment, node, vip):
+async def test_host_with_the_address_is_reported_once(segment, node, vip):
     segment.they_take(vip)
     node.holds(vip)
     assert await node.notices(vip, seconds=6) > 2.9
@@ -166,16 +166,16 @@ async def test_a_host_that_has_the_address_is_noticed_and_reported_once(segment,
 
 
 @BOTH
-async def test_a_host_that_announces_it_is_noticed_after_the_confirming_probe(segment, node, vip):
+async def test_announcing_host_is_reported_after_the_confirming_probe(segment, node, vip):
     node.holds(vip)
     segment.they_take(vip)
     segment.they_send(announcement(vip))
-    # Sooner than by the first probe that needs no announcement.
+    # Sooner than by the regular probe.
     assert 0.9 < await node.notices(vip, seconds=3) < 2.9
 
 
 @BOTH
-async def test_an_announcement_that_nobody_stands_by_is_no_conflict(segment, node, vip):
+async def test_announcement_without_an_answer_to_the_probe_is_no_conflict(segment, node, vip):
     node.holds(vip)
     segment.they_send(announcement(vip))
     await asyncio.sleep(2.5)
@@ -183,7 +183,7 @@ async def test_an_announcement_that_nobody_stands_by_is_no_conflict(segment, nod
 
 
 @BOTH
-async def test_nobody_else_has_it_and_own_frames_are_no_conflict(segment, node, vip):
+async def test_own_frames_are_no_conflict(segment, node, vip):
     ip_batch([f"addr add {vip}/{vip.max_prefixlen} dev eth0 nodad"], namespace=US)
     node.holds(vip)
     with closing(FrameSender()) as sender:
@@ -202,7 +202,7 @@ def asks_for(frame, vip):
 
 
 @BOTH
-async def test_an_address_given_up_before_the_probe_is_no_conflict(segment, node, vip):
+async def test_address_released_before_the_probe_is_no_conflict(segment, node, vip):
     node.holds(vip)
     segment.they_take(vip)
     segment.they_send(announcement(vip))
@@ -215,7 +215,7 @@ async def test_an_address_given_up_before_the_probe_is_no_conflict(segment, node
 
 
 @BOTH
-async def test_an_interface_that_vanishes_is_listened_to_again_when_it_is_back(segment, node, vip):
+async def test_recreated_interface_is_listened_to_again(segment, node, vip):
     node.holds(vip)
     await asyncio.sleep(0.1)
     segment.disconnect()
@@ -229,7 +229,7 @@ async def test_an_interface_that_vanishes_is_listened_to_again_when_it_is_back(s
 
 
 @BOTH
-async def test_an_interface_that_vanishes_unnoticed_stops_nothing(segment, node, vip):
+async def test_interface_deleted_without_notice_stops_nothing(segment, node, vip):
     node.holds(vip)
     segment.disconnect()
     await asyncio.sleep(2.5)
@@ -237,7 +237,7 @@ async def test_an_interface_that_vanishes_unnoticed_stops_nothing(segment, node,
 
 
 @BOTH
-async def test_an_interface_that_was_down_for_a_moment_is_listened_to_again(segment, node, vip):
+async def test_interface_that_was_down_is_listened_to_again(segment, node, vip):
     node.holds(vip)
     ip_batch(["link set eth0 down", "link set eth0 up"], namespace=US)
     await asyncio.sleep(0.1)
@@ -251,7 +251,7 @@ def reply(**fields):
     return ARP(op=2, hwsrc=THEIR_MAC, psrc="198.18.0.220", pdst="198.18.0.1", **fields)
 
 
-def test_the_kernel_passes_only_what_may_be_a_claim(segment):
+def test_kernel_filter_passes_only_possible_claims(segment):
     own = Ether(dst=BROADCAST, src=THEIR_MAC)
     vip4, vip6 = ip_address("198.18.0.220"), ip_address("fd28:0:0:9::220")
     others = [
@@ -260,7 +260,7 @@ def test_the_kernel_passes_only_what_may_be_a_claim(segment):
         own / Dot1Q(vlan=100) / IPv6(hlim=255) / ICMPv6ND_NA(tgt=str(vip6)),
         own / IPv6(dst="ff02::1", hlim=255) / ICMPv6ND_NS(tgt=str(vip6)),
         own / IPv6(dst="ff02::1") / ICMPv6EchoRequest(),
-        # 136 where the type of an ICMPv6 message would be.
+        # 136 at the offset of an ICMPv6 type.
         own / IPv6(dst="ff02::1", nh=17) / bytes([136] * 32),
         own / IP(dst="198.18.0.1") / ICMP(),
         own / IP(dst="198.18.0.1") / UDP(sport=53) / bytes(512),
@@ -277,7 +277,7 @@ def test_the_kernel_passes_only_what_may_be_a_claim(segment):
         for frame in [*map(bytes, others * 10), *claims, bytes(own / Dot1Q(vlan=0) / reply())]:
             segment.they_send(frame)
         sender.send("eth0", [bytes(own / reply())])
-        # The kernel takes off a tag that says nothing but a priority.
+        # The kernel removes a tag that has only a priority.
         assert received(ear) == [*claims, claims[0]]
 
 
@@ -291,6 +291,6 @@ def received(ear):
             return frames
 
 
-def test_listening_on_an_interface_that_is_gone_says_so(segment):
+def test_listening_on_a_deleted_interface_raises(segment):
     with pytest.raises(OSError, match="No such device"):
         listen_for_claims("eth9")

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Remote addresses: on every node, and found by a router that speaks BGP with the nodes."""
+"""Remote addresses are on every node, and a router learns them by BGP."""
 
 from __future__ import annotations
 
@@ -80,9 +80,7 @@ def on_all(lab, vip):
 @pytest.mark.parametrize(
     ("name", "masks"), [("single", (32, 128)), ("whole", (24, 64))], ids=["single", "whole"]
 )
-def test_a_remote_address_is_on_the_dummy_interface_of_every_node(
-    cluster, make_remote, name, masks
-):
+def test_remote_address_is_on_the_dummy_interface_of_every_node(cluster, make_remote, name, masks):
     _path, vips = make_remote(name)
     for vip, mask in zip(vips, masks, strict=True):
         eventually(lambda v=vip: on_all(cluster, v), "the address on every node", seconds=5)
@@ -98,7 +96,7 @@ def test_a_remote_address_is_on_the_dummy_interface_of_every_node(
             assert links == [DUMMY]
 
 
-def test_every_node_says_so_and_the_audit_agrees(cluster, make_remote):
+def test_every_node_announces_and_the_audit_has_no_findings(cluster, make_remote):
     path, vips = make_remote()
 
     def announced():
@@ -116,7 +114,7 @@ def test_every_node_says_so_and_the_audit_agrees(cluster, make_remote):
     )
 
 
-def test_a_router_spreads_the_traffic_over_the_nodes(cluster, routing, make_remote):
+def test_router_distributes_traffic_over_the_nodes(cluster, routing, make_remote):
     _path, vips = make_remote(externalTrafficPolicy="Local")
     for vip in vips:
         prefix = f"{vip}/{128 if ':' in vip else 32}"
@@ -124,11 +122,11 @@ def test_a_router_spreads_the_traffic_over_the_nodes(cluster, routing, make_remo
         nodes = {pod["spec"]["nodeName"] for pod in pods}
         eventually(lambda p=prefix, n=nodes: cluster.next_hops(p) == n, "route by all", seconds=10)
         answers = {fetch(cluster, vip).strip() for _request in range(30)}
-        # With local traffic each node answers from its own pod, so each pod is a node.
+        # With traffic policy Local a node answers from its own pod, so pods identify nodes.
         assert len(answers) > 1, answers
 
 
-def test_a_deleted_service_leaves_neither_address_nor_route(cluster, routing, make_remote):
+def test_deleted_service_leaves_neither_address_nor_route(cluster, routing, make_remote):
     path, vips = make_remote()
     for vip in vips:
         eventually(lambda v=vip: on_all(cluster, v), "the address on every node", seconds=5)
@@ -139,7 +137,9 @@ def test_a_deleted_service_leaves_neither_address_nor_route(cluster, routing, ma
         eventually(lambda p=prefix: not cluster.next_hops(p), "end of the route", seconds=10)
 
 
-def test_local_traffic_follows_the_endpoints(cluster, make_remote, label_pod_on, figure):
+def test_address_follows_the_endpoints_with_local_traffic(
+    cluster, make_remote, label_pod_on, figure
+):
     label_pod_on("n2")
     path, vips = make_remote(externalTrafficPolicy="Local", selector={"here": "yes"})
     for vip in vips:
@@ -152,20 +152,20 @@ def test_local_traffic_follows_the_endpoints(cluster, make_remote, label_pod_on,
         nodes = {e["nodeName"] for one in slices for e in one.get("endpoints") or ()}
         return nodes == {"n3"}
 
-    # How long the endpoints themselves take is the cluster's affair.
+    # The time until the endpoints change is not measured: it depends on the cluster.
     eventually(moved, "endpoints on n3 alone")
     start = time.monotonic()
     for vip in vips:
         eventually(lambda v=vip: cluster.holders(v) == {"n3"}, "the address on n3", seconds=5)
     seconds = time.monotonic() - start
-    figure(f"followed the endpoints after {seconds:.2f} s")
+    figure(f"on the endpoint's node after {seconds:.2f} s")
     assert seconds < FOLLOWS
     label_pod_on("")
     for vip in vips:
         eventually(lambda v=vip: not cluster.holders(v), "withdrawal everywhere", seconds=5)
 
 
-def test_lifetimes_and_route_are_as_configured(cluster, make_remote):
+def test_lifetimes_and_route_follow_the_configuration(cluster, make_remote):
     config = {
         "apiVersion": "purelb.io/v2",
         "kind": "LBNodeAgent",
@@ -199,7 +199,7 @@ def test_lifetimes_and_route_are_as_configured(cluster, make_remote):
         )
 
 
-def test_a_remote_address_outlives_an_agent_that_is_killed(cluster, make_remote):
+def test_remote_address_stays_when_an_agent_is_killed(cluster, make_remote):
     _path, vips = make_remote()
     for vip in vips:
         eventually(lambda v=vip: on_all(cluster, v), "the address on every node", seconds=5)

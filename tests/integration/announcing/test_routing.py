@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The router learns by BGP what is on the nodes' kube-lb0, and spreads traffic over the nodes."""
+"""The lab's router learns the addresses on kube-lb0 by BGP and distributes traffic over nodes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tests.support.lab.cluster_queries import eventually
 
 pytestmark = pytest.mark.timeout(60)
-# In seconds. Until a route follows an address; until it follows a cable, by the end of a session.
+# Seconds until a route follows a change of an address; until it follows a cut cable.
 LEARNED, CUT_OFF = 5.0, 15.0
 DUMMY = "kube-lb0"
 
@@ -26,7 +26,7 @@ def routed(lab):
 
 @pytest.fixture
 def put(routed):
-    """Put an address on the dummy interface of a node, or take it off; none is left behind."""
+    """Adds an address to a node's dummy interface or removes it; removes all after the test."""
     on = set()
 
     def change(node, address, *, verb="add"):
@@ -56,7 +56,7 @@ BOTH = pytest.mark.parametrize("address", ["10.100.0.7/32", "fd28:100::7/128"], 
         ("fd28:100:0:5::7/64", "fd28:100:0:5::/64"),
     ],
 )
-def test_the_router_reaches_a_prefix_by_each_node_that_has_it(routed, put, address, prefix):
+def test_router_has_each_node_with_the_prefix_as_next_hop(routed, put, address, prefix):
     put("n1", address)
     put("n2", address)
     learned(routed, prefix, {"n1", "n2"})
@@ -67,7 +67,7 @@ def test_the_router_reaches_a_prefix_by_each_node_that_has_it(routed, put, addre
 
 
 @BOTH
-def test_a_client_reaches_the_address_by_the_router(routed, put, address):
+def test_client_reaches_the_address_by_the_router(routed, put, address):
     put("n1", address)
     put("n2", address)
     learned(routed, address, {"n1", "n2"})
@@ -75,7 +75,7 @@ def test_a_client_reaches_the_address_by_the_router(routed, put, address):
 
 
 @BOTH
-def test_a_node_that_is_cut_off_is_no_next_hop(routed, put, address):
+def test_node_cut_off_is_removed_as_next_hop(routed, put, address):
     put("n1", address)
     put("n2", address)
     learned(routed, address, {"n1", "n2"})
@@ -95,7 +95,7 @@ def test_a_node_that_is_cut_off_is_no_next_hop(routed, put, address):
     ],
     ids=["v4", "v6"],
 )
-def test_a_node_tells_of_no_other_interface(routed, put, family, address, prefix):
+def test_node_advertises_no_other_interface(routed, put, family, address, prefix):
     put("n1", address)
     command = ["ip", "-json", family, "route", "show", "proto", "bgp"]
 

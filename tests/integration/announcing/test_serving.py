@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""A Service gets its addresses, answers on them, and gives them back."""
+"""A Service gets its addresses, answers on them and releases them."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def of_family(addresses, family):
 
 
 @FAMILIES
-def test_a_dual_stack_service_answers_on_both_addresses(cluster, make_service, family):
+def test_dual_stack_service_answers_on_both_addresses(cluster, make_service, family):
     vip = of_family(addresses_of(cluster, make_service()), family)
-    # kube-proxy may need a moment for a new address.
+    # kube-proxy may not know a new address immediately.
     eventually(lambda: answers(cluster, vip), f"answer from {vip}", seconds=5)
     assert fetch(cluster, vip).startswith("web-")
 
 
 @FAMILIES
-def test_exactly_one_node_has_the_address_and_the_service_says_which(cluster, make_service, family):
+def test_exactly_one_node_has_the_address_and_is_in_the_annotation(cluster, make_service, family):
     path = make_service()
     vip = of_family(addresses_of(cluster, path), family)
     node = holder(cluster, vip)
@@ -53,7 +53,7 @@ def test_exactly_one_node_has_the_address_and_the_service_says_which(cluster, ma
 
 
 @FAMILIES
-def test_the_kernel_ends_the_address_with_the_lease(cluster, make_service, family):
+def test_address_lifetime_ends_with_the_lease(cluster, make_service, family):
     vip = of_family(addresses_of(cluster, make_service()), family)
     info = address_info(cluster, holder(cluster, vip), vip)
     assert 0 < info["valid_life_time"] <= 10
@@ -62,7 +62,7 @@ def test_the_kernel_ends_the_address_with_the_lease(cluster, make_service, famil
 
 
 @FAMILIES
-def test_a_deleted_service_leaves_nothing_on_any_interface(cluster, make_service, family):
+def test_addresses_of_deleted_service_are_removed(cluster, make_service, family):
     path = make_service()
     vip = of_family(addresses_of(cluster, path), family)
     cluster.api.delete(path)
@@ -70,14 +70,14 @@ def test_a_deleted_service_leaves_nothing_on_any_interface(cluster, make_service
 
 
 @FAMILIES
-def test_a_single_stack_service_gets_one_address_of_its_family(cluster, make_service, family):
+def test_single_stack_service_gets_one_address_of_its_family(cluster, make_service, family):
     path = make_service("SingleStack", ipFamilies=[f"IPv{family}"])
     (vip,) = addresses_of(cluster, path, count=1)
     assert (":" in vip) == (family == 6)
     eventually(lambda: answers(cluster, vip), f"answer from {vip}", seconds=5)
 
 
-def test_a_released_address_is_given_out_again(cluster, make_service):
+def test_released_address_is_allocated_again(cluster, make_service):
     first = make_service()
     addresses = addresses_of(cluster, first)
     cluster.api.delete(first)
@@ -85,7 +85,7 @@ def test_a_released_address_is_given_out_again(cluster, make_service):
     assert addresses_of(cluster, make_service()) == addresses
 
 
-def test_services_created_at_once_never_get_one_address(cluster, make_service):
+def test_services_created_concurrently_get_different_addresses(cluster, make_service):
     paths = []
     writers = [
         threading.Thread(target=lambda: paths.append(make_service())) for _number in range(15)
@@ -99,7 +99,7 @@ def test_services_created_at_once_never_get_one_address(cluster, make_service):
     assert len(set(given)) == 30
 
 
-def test_the_allocator_counts_what_services_have(cluster, make_service):
+def test_allocator_metric_counts_addresses_in_use(cluster, make_service):
     paths = [make_service() for _number in range(5)]
     for path in paths:
         addresses_of(cluster, path)
@@ -119,7 +119,7 @@ def test_the_allocator_counts_what_services_have(cluster, make_service):
     eventually(counted, f"{had} addresses in use", seconds=5)
 
 
-def test_a_restarted_allocator_knows_what_is_taken(cluster, make_service):
+def test_restarted_allocator_does_not_allocate_used_addresses(cluster, make_service):
     before = addresses_of(cluster, make_service())
     for pod in allocator_pods(cluster):
         cluster.api.delete(f"{AGENTS}/{pod['metadata']['name']}")
@@ -127,14 +127,14 @@ def test_a_restarted_allocator_knows_what_is_taken(cluster, make_service):
     assert not set(before) & set(after)
 
 
-def test_a_service_of_another_class_is_left_alone(cluster, make_service):
+def test_service_of_another_class_is_ignored(cluster, make_service):
     theirs = make_service(loadBalancerClass="example.com/other")
     ours = make_service(loadBalancerClass="purelb.io/purelb-v2")
     addresses_of(cluster, ours)
     assert ingress(cluster.api.get(theirs)) == []
 
 
-def test_a_refusal_is_an_event_that_says_what_to_do(cluster, make_service):
+def test_refusal_creates_an_event_with_the_remedy(cluster, make_service):
     path = make_service(annotations={"purelb.io/service-group": "blue"})
     uid = cluster.api.get(path)["metadata"]["uid"]
     about = f"involvedObject.uid={uid},reason=AllocationFailed"
@@ -143,7 +143,7 @@ def test_a_refusal_is_an_event_that_says_what_to_do(cluster, make_service):
     assert ingress(cluster.api.get(path)) == []
 
 
-def test_a_refused_service_is_served_when_its_group_appears(cluster, make_service):
+def test_refused_service_is_served_once_its_group_exists(cluster, make_service):
     path = make_service("SingleStack", annotations={"purelb.io/service-group": "late"})
     pools = {"v4pool": {"pool": "172.28.1.215/32", "subnet": "172.28.1.0/24"}}
     group = {

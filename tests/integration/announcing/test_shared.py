@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Several addresses for a Service, several Services for an address, and nodes with endpoints."""
+"""Services with several addresses, shared addresses, and preference for nodes with endpoints."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ ALLOCATOR = "/apis/apps/v1/namespaces/purelb-system/deployments/allocator"
 
 @pytest.fixture
 def by_hand(cluster, make_service):
-    """Services whose addresses the test gives, while no allocator runs."""
+    """Creates Services with addresses from the test, while no allocator runs."""
 
     def scale(replicas):
         cluster.api.merge_patch(ALLOCATOR, {"spec": {"replicas": replicas}})
 
-        # A Pod on its way out still allocates, and is no replica any more.
+        # A terminating Pod still allocates but does not count as a replica.
         eventually(lambda: len(pods()) == replicas, "allocator", seconds=60)
         if replicas:
             cluster.api.wait(
@@ -51,13 +51,13 @@ def by_hand(cluster, make_service):
     before = cluster.api.get(ALLOCATOR)["spec"]["replicas"]
     scale(0)
     yield make
-    # Before the allocator may judge them.
+    # Before the allocator starts again.
     for service in cluster.api.items("/api/v1/services", fieldSelector="spec.type=LoadBalancer"):
         cluster.api.delete(cluster.api.path_of({"kind": "Service", "apiVersion": "v1", **service}))
     scale(before)
 
 
-def test_a_shared_address_is_withdrawn_with_the_last_of_its_services(cluster, by_hand):
+def test_shared_address_is_withdrawn_with_its_last_service(cluster, by_hand):
     vips = ["172.28.1.240", "fd28:0:0:1::240"]
     first = by_hand(*vips)
     second = by_hand(*vips, ports=[{"port": 81, "targetPort": 8080}])
@@ -70,7 +70,7 @@ def test_a_shared_address_is_withdrawn_with_the_last_of_its_services(cluster, by
         eventually(lambda v=vip: not cluster.holders(v), "withdrawal", seconds=5)
 
 
-def test_each_of_several_addresses_of_a_service_is_on_its_own_winner(cluster, by_hand):
+def test_each_address_of_a_service_is_on_its_own_winner(cluster, by_hand):
     vips = [f"172.28.1.{n}" for n in (241, 242, 243)]
     vips += [f"fd28:0:0:1::{n}" for n in (241, 242, 243)]
     path = by_hand(*vips)
@@ -86,7 +86,7 @@ def test_each_of_several_addresses_of_a_service_is_on_its_own_winner(cluster, by
     eventually(announced, "an entry of each winner", seconds=10)
 
 
-def test_a_node_with_a_ready_endpoint_is_preferred(cluster, make_service, label_pod_on):
+def test_node_with_a_ready_endpoint_is_preferred(cluster, make_service, label_pod_on):
     label_pod_on("n1")
     annotations = {"purelb.io/node-affinity": "service-endpoints"}
     vips = addresses_of(cluster, make_service(annotations=annotations, selector={"here": "yes"}))
@@ -96,7 +96,7 @@ def test_a_node_with_a_ready_endpoint_is_preferred(cluster, make_service, label_
             eventually(
                 lambda v=vip, n=node: cluster.holders(v) == {n}, f"{vip} on {node}", seconds=5
             )
-    # Nobody is ready: any candidate will do, and the address stays announced.
+    # Without a ready endpoint every node is a candidate, and the address stays announced.
     label_pod_on("")
 
     def holders_are_the_winners():
@@ -106,7 +106,7 @@ def test_a_node_with_a_ready_endpoint_is_preferred(cluster, make_service, label_
     eventually(holders_are_the_winners, "each address on the winner of the audit")
 
 
-def test_entries_of_nodes_that_are_gone_are_taken_away(cluster, make_service):
+def test_announcing_entries_of_deleted_nodes_are_removed(cluster, make_service):
     path = make_service()
     vip4, _vip6 = addresses_of(cluster, path)
     winner = holder(cluster, vip4)
@@ -122,7 +122,7 @@ def test_entries_of_nodes_that_are_gone_are_taken_away(cluster, make_service):
     eventually(lambda: entries() == own, "the own entry again", seconds=5)
 
 
-def test_an_address_that_no_node_can_have_is_told_once(cluster, by_hand):
+def test_address_without_candidates_is_reported_once(cluster, by_hand):
     path = by_hand("192.0.2.7")
     name = path.rpartition("/")[2]
     selector = f"reason=NoEligibleNodes,involvedObject.name={name}"

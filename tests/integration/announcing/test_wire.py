@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the segment hears when an address comes to a node."""
+"""The frames on the segment when a node gets an address."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scapy.layers.l2 import ARP, Ether
 from tests.support.lab.cluster_queries import Wire, addresses_of, delete_agent, eventually, holder
 
 pytestmark = pytest.mark.timeout(90)
-# One at once, then the default sequence of three.
+# One immediately, then the default sequence of three.
 SEQUENCE = 4
 
 
@@ -29,7 +29,7 @@ def arps(wire, vip):
 
 
 def advertisements(wire, vip):
-    """Unsolicited advertisements, which go to all nodes."""
+    """Return the unsolicited advertisements, which go to all nodes."""
     return [
         f
         for _time, f in wire.frames()
@@ -41,7 +41,7 @@ def mac_of(lab, node):
     return lab.nodes[node].interfaces[0].mac
 
 
-def test_a_gained_ipv4_address_is_announced_as_arp_request_and_reply(cluster, make_service, wire):
+def test_new_ipv4_address_is_announced_by_arp_request_and_reply(cluster, make_service, wire):
     vip4, _vip6 = addresses_of(cluster, make_service())
     seen = eventually(
         lambda: (s := arps(wire, vip4)) and len(s) >= 2 * SEQUENCE and s, "ARP sequence"
@@ -52,9 +52,7 @@ def test_a_gained_ipv4_address_is_announced_as_arp_request_and_reply(cluster, ma
     assert len(seen) == 2 * SEQUENCE
 
 
-def test_a_gained_ipv6_address_is_announced_as_unsolicited_advertisement(
-    cluster, make_service, wire
-):
+def test_new_ipv6_address_is_announced_by_unsolicited_advertisement(cluster, make_service, wire):
     _vip4, vip6 = addresses_of(cluster, make_service())
     seen = eventually(
         lambda: (s := advertisements(wire, vip6)) and len(s) >= SEQUENCE and s, "NA sequence"
@@ -70,7 +68,7 @@ def test_a_gained_ipv6_address_is_announced_as_unsolicited_advertisement(
     assert len(seen) == SEQUENCE
 
 
-def test_the_next_holder_announces_with_its_own_mac(cluster, make_service, wire):
+def test_next_holder_announces_with_its_own_mac(cluster, make_service, wire):
     vip4, vip6 = addresses_of(cluster, make_service())
     first = {vip: holder(cluster, vip) for vip in (vip4, vip6)}
     for vip, look in ((vip4, arps), (vip6, advertisements)):
@@ -83,7 +81,7 @@ def test_the_next_holder_announces_with_its_own_mac(cluster, make_service, wire)
         )
 
 
-def test_a_withdrawn_address_is_announced_no_more(cluster, make_service, wire):
+def test_withdrawn_address_is_not_announced_any_more(cluster, make_service, wire):
     path = make_service()
     vip4, vip6 = addresses_of(cluster, path)
     cluster.api.delete(path)

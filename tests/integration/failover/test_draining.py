@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes that are about to leave: what becomes of the event that says so, and of their addresses."""
+"""Draining: an eviction event taints the node, and a taint moves the node's addresses."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ SPOT = "cloudprovider.azure.microsoft.com/draining"
 MARK = "purelb.io/preempted-by"
 # From the event to the taint, in seconds.
 IN_FORCE = 2
-# As the documentation of Kubernetes has it: kubectl taint nodes n1
+# As in the Kubernetes documentation: kubectl taint nodes n1
 # node.kubernetes.io/out-of-service=nodeshutdown:NoExecute
 OUT_OF_SERVICE = {
     "key": "node.kubernetes.io/out-of-service",
     "value": "nodeshutdown",
     "effect": "NoExecute",
 }
-# From the taint to the addresses on other nodes, and from its removal to their return, in seconds.
+# Seconds from the taint to the takeover, and from its removal to the return of the addresses.
 DRAINED, RESTORED = 1, 2
 
 _numbers = itertools.count(1)
@@ -48,7 +48,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture
 def announce(cluster):
-    """Announce the eviction of the node; returns the event's path. All is undone after the test."""
+    """Creates eviction events of the node; returns their paths. Undone after the test."""
     made = []
 
     def send(uid=NODE):
@@ -95,7 +95,7 @@ def news(lab):
 
 
 def writes(lab):
-    """How often the allocator wrote to a Node."""
+    """Return how often the allocator wrote to a Node."""
     entries = map(json.loads, lab.audit_log.read_text().splitlines())
     return sum(
         entry["verb"] == "patch" and entry["objectRef"]["resource"] == "nodes"
@@ -115,7 +115,7 @@ def is_ready(pod):
 
 
 def allocators(lab):
-    """Names of the allocator's pods that are ready."""
+    """Return the names of the allocator's ready pods."""
     pods = lab.api.items(AGENTS, labelSelector="component=allocator")
     return {pod["metadata"]["name"] for pod in pods if is_ready(pod)}
 
@@ -128,7 +128,7 @@ def restart_allocator(lab):
 
 
 @pytest.mark.parametrize("by", ["name", "uid"])
-def test_an_announced_eviction_taints_the_node_once_and_tells(cluster, announce, by):
+def test_eviction_event_taints_the_node_once_and_creates_an_event(cluster, announce, by):
     before = writes(cluster)
     announce(cluster.api.get(PATH)["metadata"][by])
     tainted(cluster)
@@ -140,7 +140,7 @@ def test_an_announced_eviction_taints_the_node_once_and_tells(cluster, announce,
     assert (writes(cluster), len(news(cluster))) == (before + 1, 1)
 
 
-def test_a_taint_that_was_removed_by_hand_stays_away_until_a_new_occurrence(cluster, announce):
+def test_taint_removed_by_hand_returns_only_with_a_new_occurrence(cluster, announce):
     event = announce()
     tainted(cluster)
     remove_taint(cluster)
@@ -153,7 +153,7 @@ def test_a_taint_that_was_removed_by_hand_stays_away_until_a_new_occurrence(clus
     tainted(cluster)
 
 
-def test_other_taints_stay(cluster, announce):
+def test_other_taints_are_kept(cluster, announce):
     other = {"key": "example.com/other", "value": "x", "effect": "PreferNoSchedule"}
     taints = cluster.api.get(PATH)["spec"].get("taints") or []
     cluster.api.merge_patch(PATH, {"spec": {"taints": [*taints, other]}})
@@ -165,7 +165,7 @@ def test_other_taints_stay(cluster, announce):
         cluster.api.merge_patch(PATH, {"spec": {"taints": taints}})
 
 
-def test_an_event_about_another_node_of_the_same_name_does_nothing(cluster, announce):
+def test_event_with_another_node_uid_is_ignored(cluster, announce):
     before = writes(cluster)
     announce("00000000-0000-0000-0000-000000000000")
     time.sleep(IN_FORCE)
@@ -173,7 +173,7 @@ def test_an_event_about_another_node_of_the_same_name_does_nothing(cluster, anno
     assert writes(cluster) == before
 
 
-def test_switched_off_it_asks_for_no_permission(playbook, tmp_path):
+def test_without_the_feature_the_role_requests_no_permission(playbook, tmp_path):
     playbook(
         "purelb.purelb.install",
         *("-e", f"purelb_install_manifests_dir={tmp_path}", "-e", "purelb_install_draining=false"),
@@ -193,7 +193,7 @@ def test_switched_off_it_asks_for_no_permission(playbook, tmp_path):
 
 @pytest.fixture
 def mark(cluster):
-    """Patch the spec of a Node; all Nodes are as before after the test."""
+    """Patches the spec of Nodes; restores them after the test."""
     before = {}
 
     def patch(node, **spec):
@@ -208,12 +208,12 @@ def mark(cluster):
 
 
 def drained_and_restored(lab, node):
-    """How often the node told the one and the other."""
+    """Return the numbers of the node's events for draining and its end."""
     uid = lab.api.get(f"/api/v1/nodes/{node}")["metadata"]["uid"]
     return [len(events_of(lab, uid, f"Addresses{what}")) for what in ("Drained", "Restored")]
 
 
-def test_a_taint_takes_the_addresses_away_and_its_removal_brings_them_back(
+def test_addresses_leave_a_tainted_node_and_return_without_the_taint(
     cluster, make_service, mark, figure
 ):
     vips = serve_addresses(cluster, make_service)
@@ -243,7 +243,7 @@ def test_a_taint_takes_the_addresses_away_and_its_removal_brings_them_back(
     assert all(holders.sequence(vip) == [holders.sequence(vip)[0]] for vip in set(vips) - {*own})
 
 
-def test_a_cordon_alone_changes_nothing(cluster, make_service, mark):
+def test_cordon_alone_moves_nothing(cluster, make_service, mark):
     vips = serve_addresses(cluster, make_service)
     node, _own = node_with_both_families(cluster, vips)
     before = drained_and_restored(cluster, node)
@@ -255,7 +255,7 @@ def test_a_cordon_alone_changes_nothing(cluster, make_service, mark):
     assert drained_and_restored(cluster, node) == before
 
 
-def test_switched_off_a_taint_changes_nothing(cluster, make_service, mark):
+def test_without_the_feature_a_taint_moves_nothing(cluster, make_service, mark):
     vips = serve_addresses(cluster, make_service)
     off = functools.partial(set_variable, name="PURELB_DRAINING", value="off")
     with agents_with(cluster, *cluster.nodes, change=off):

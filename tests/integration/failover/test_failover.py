@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""A node goes, one way or the other: who has its addresses next, and what clients notice.
+"""A node or its agent fails: the next holder of its addresses, and the interruption of clients.
 
-Each test prints its figures; they are facts about this machine, the limits are the contract's.
+Each test prints figures of this machine; the asserted limits are the contract's.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ def vip(cluster, make_service, family):
 
 
 def moved(lab, vip, loser, *, seconds):
-    """Wait until another node has the address; how long that took."""
+    """Wait until another node has the address; return the seconds that this took."""
     start = time.monotonic()
     winner = eventually(lambda: lab.holders(vip) - {loser}, "next holder", seconds=seconds)
     return next(iter(winner)), time.monotonic() - start
 
 
 @FAMILIES
-def test_a_deleted_agent_pod_hands_over(cluster, vip, family, figure):
+def test_deleted_agent_pod_hands_over(cluster, vip, family, figure):
     loser = holder(cluster, vip)
     with Prober(cluster, vip) as prober, record_holders(cluster, vip) as holders:
         prober.wait_for_answer(vip, after=0, seconds=5)
@@ -59,12 +59,12 @@ def test_a_deleted_agent_pod_hands_over(cluster, vip, family, figure):
         f"moved after {seconds:.2f} s, client without answer {gap:.2f} s, on two {doubled:.2f} s"
     )
     assert gap < GRACEFUL
-    # Nobody waits for anybody: when the node is back, the other one lets go as it sees the Lease.
+    # At the return the other node releases the address when it sees the Lease, without a handshake.
     assert doubled < 1
 
 
 @FAMILIES
-def test_a_node_cut_off_is_replaced_and_returns(cluster, vip, family, figure):
+def test_node_cut_off_is_replaced_and_returns(cluster, vip, family, figure):
     loser = holder(cluster, vip)
     with Prober(cluster, vip) as prober:
         prober.wait_for_answer(vip, after=0, seconds=5)
@@ -86,7 +86,7 @@ def test_a_node_cut_off_is_replaced_and_returns(cluster, vip, family, figure):
 
 
 @FAMILIES
-def test_a_frozen_agent_loses_its_address_before_another_node_has_it(cluster, vip, family, figure):
+def test_frozen_agents_address_expires_before_the_takeover(cluster, vip, family, figure):
     loser = holder(cluster, vip)
     cluster.kill(loser, "lbnodeagent", "STOP")
     start = time.monotonic()
@@ -103,7 +103,7 @@ def test_a_frozen_agent_loses_its_address_before_another_node_has_it(cluster, vi
 
 
 @FAMILIES
-def test_a_killed_agent_restarts_and_its_address_stays(cluster, vip, family, figure):
+def test_killed_agent_restarts_and_keeps_its_address(cluster, vip, family, figure):
     delete_agent(cluster, holder(cluster, vip))
     time.sleep(SETTLED)
     eventually(lambda: agents_ready(cluster), "new agent", seconds=CRASH)
@@ -111,7 +111,7 @@ def test_a_killed_agent_restarts_and_its_address_stays(cluster, vip, family, fig
     with Prober(cluster, vip) as prober, record_holders(cluster, vip) as holders:
         prober.wait_for_answer(vip, after=0, seconds=5)
         start = time.monotonic()
-        # A second restart of one container would wait for the kubelet's back-off.
+        # A second restart of the same container would wait for the kubelet's backoff.
         assert agent_pod(cluster, node)["status"]["containerStatuses"][0]["restartCount"] == 0
         old = cluster.kill(node, "lbnodeagent")
         eventually(lambda: agents_ready(cluster), "restart", seconds=CRASH)
@@ -124,7 +124,7 @@ def test_a_killed_agent_restarts_and_its_address_stays(cluster, vip, family, fig
 
 
 @FAMILIES
-def test_a_node_cut_off_from_the_api_lets_go_before_another_has_it(cluster, vip, family, figure):
+def test_node_cut_off_from_the_api_releases_before_the_takeover(cluster, vip, family, figure):
     loser = holder(cluster, vip)
     with Prober(cluster, vip) as prober, record_holders(cluster, vip) as holders:
         prober.wait_for_answer(vip, after=0, seconds=5)
@@ -136,23 +136,23 @@ def test_a_node_cut_off_from_the_api_lets_go_before_another_has_it(cluster, vip,
         cluster.heal(loser)
         eventually(lambda: cluster.holders(vip) == {loser}, "return", seconds=30)
     figure(f"moved after {seconds:.2f} s, client without answer {gap:.2f} s")
-    # At the return the old holder lets go when it sees the Lease: up to a moment both may have it.
+    # At the return both may have the address briefly, until the old holder sees the Lease.
     assert holders.seconds_doubled(vip) < 1
 
 
 @FAMILIES
-def test_a_node_that_was_blind_for_a_while_takes_nothing_that_is_not_its(cluster, vip, family):
+def test_node_that_saw_all_leases_expire_takes_no_other_address(cluster, vip, family):
     winner = holder(cluster, vip)
     blind = next(node for node in cluster.nodes if node != winner)
     with record_holders(cluster, vip) as holders:
         cluster.partition(blind)
-        time.sleep(14)  # by now every Lease has ended for it
+        time.sleep(14)  # from its view every Lease has expired
         cluster.heal(blind)
         time.sleep(8)
     assert holders.sequence(vip) == [{winner}]
 
 
-def test_a_deleted_node_takes_its_lease_with_it(cluster, make_service):
+def test_lease_of_a_deleted_node_is_deleted(cluster, make_service):
     vip4, vip6 = addresses_of(cluster, make_service())
     node = holder(cluster, vip4)
     cluster.kill(node, "kubelet")
@@ -171,15 +171,15 @@ def test_a_deleted_node_takes_its_lease_with_it(cluster, make_service):
     finally:
         cluster.start(node, "kubelet")
     eventually(lambda: agents_ready(cluster), "return of the node", seconds=60)
-    # The web server's pod went with its Node, and kube-proxy learns of that in its own time.
+    # The web server's pod was deleted with its Node; kube-proxy learns this later.
     eventually(lambda: answers(cluster, vip6), "answer over IPv6")
 
 
-def test_addresses_of_gone_services_are_cleaned_up_at_start(cluster, make_service):
+def test_addresses_of_deleted_services_are_removed_at_start(cluster, make_service):
     vips = addresses_of(cluster, make_service())
     strays = {"172.28.1.249/24": "n1", "fd28:0:0:1::2fe/64": "n2"}
     for address, node in strays.items():
-        # As an agent that is gone may have left it: with a lifetime, in a pool, of no Service.
+        # As left by an earlier agent: with a lifetime, in a pool, of no Service.
         life = ["valid_lft", "300", "preferred_lft", "300"]
         cluster.run_in(node, ["ip", "addr", "add", address, "dev", "eth0", *life, "noprefixroute"])
         delete_agent(cluster, node)

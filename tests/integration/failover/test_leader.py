@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The allocator that leads is lost, in each way there is: how long new Services wait for the next.
+"""The leading allocator fails in several ways: the time until new Services get addresses again.
 
-Whatever happens, no address is given twice, and a process that lost the lock writes nothing more.
+In all cases no address is allocated twice, and a process without the lock writes nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.support.lab.cluster_queries import (
 from tests.support.lab.faults import is_ready
 
 pytestmark = pytest.mark.timeout(120)
-# The life of the lock and a little; and what a leader that leaves may take.
+# Seconds: the lock's duration with a margin, and the limit after a clean release.
 CRASH, GRACEFUL = 15.0 + 3.0, 1.0
 LOCK = f"{LEASES}/purelb-allocator"
 REPLICAS = 2
@@ -38,7 +38,7 @@ def holder(lab):
 
 
 def stands_by(lab, pod):
-    """Whether the process itself says so: what a pod says may be from before a cut."""
+    """Whether the process itself is a standby; the pod's status may be older than a cut."""
     url = f"http://{pod['status'].get('podIP')}:7472/readyz"
     curl = ["curl", "-sS", "--fail", "--max-time", "1", url]
     return is_ready(pod) and lab.run_in(pod["spec"]["nodeName"], curl, check=False).returncode == 0
@@ -66,7 +66,7 @@ def process_of(lab, pod):
 
 
 def served(lab, path, *, since, limit):
-    """Seconds until the Service has both its addresses."""
+    """Wait until the Service has both addresses; return the seconds since `since`."""
     lab.api.wait(path, lambda s: len(ingress(s)) == 2, what="addresses", seconds=limit + 20)
     seconds = time.monotonic() - since
     given = Counter(vip for s in lab.api.items("/api/v1/services") for vip in ingress(s))
@@ -75,7 +75,7 @@ def served(lab, path, *, since, limit):
 
 
 def writes_of(lab, pod):
-    """What an allocator's pod sent to be written since it is there, and the answers to it."""
+    """Return the write requests of an allocator's pod with their answers."""
     who = pod["metadata"]["name"]
     entries = map(json.loads, lab.audit_log.read_text().splitlines())
     return [
@@ -86,7 +86,7 @@ def writes_of(lab, pod):
     ]
 
 
-def test_a_killed_leader_is_replaced(cluster, leading, make_service, figure):
+def test_killed_leader_is_replaced(cluster, leading, make_service, figure):
     make_service()
     before, transitions = holder(cluster), cluster.api.get(LOCK)["spec"]["leaseTransitions"]
     start = time.monotonic()
@@ -98,14 +98,14 @@ def test_a_killed_leader_is_replaced(cluster, leading, make_service, figure):
     assert cluster.api.get(LOCK)["spec"]["leaseTransitions"] == transitions + 1
 
 
-def test_a_frozen_leader_is_replaced_and_ends_when_it_goes_on(
+def test_frozen_leader_is_replaced_and_ends_when_resumed(
     cluster, leading, make_service, logs, figure
 ):
     make_service()
     frozen, start = process_of(cluster, leading), time.monotonic()
     frozen.send(19)
     try:
-        # It hears of this one when it goes on, while it has no address in its own view.
+        # The frozen leader sees this Service only when it is resumed, still without an address.
         seconds = served(cluster, make_service(), since=start, limit=CRASH)
         make_service()
         wrote = writes_of(cluster, leading)
@@ -114,14 +114,14 @@ def test_a_frozen_leader_is_replaced_and_ends_when_it_goes_on(
         frozen.send(18)
     eventually(lambda: not frozen.is_alive, "end of the process", seconds=10)
     ended = time.monotonic() - resumed
-    figure(f"served after {seconds:.2f} s, ended {ended:.2f} s after it went on")
+    figure(f"served after {seconds:.2f} s, ended {ended:.2f} s after it was resumed")
     assert seconds < CRASH
     assert writes_of(cluster, leading) == wrote
     assert any("leadershipLost" in line for line in logs.news())
     served(cluster, make_service(), since=start, limit=CRASH)
 
 
-def test_a_leader_cut_off_from_the_api_is_replaced(cluster, leading, make_service, figure):
+def test_leader_cut_off_from_the_api_is_replaced(cluster, leading, make_service, figure):
     node, process = leading["spec"]["nodeName"], process_of(cluster, leading)
     start = time.monotonic()
     cluster.partition(node)
@@ -135,7 +135,7 @@ def test_a_leader_cut_off_from_the_api_is_replaced(cluster, leading, make_servic
     eventually(lambda: agents_ready(cluster), "return of the node", seconds=60)
 
 
-def test_a_deleted_leader_hands_over(cluster, leading, make_service, figure):
+def test_deleted_leader_hands_over(cluster, leading, make_service, figure):
     process, before = process_of(cluster, leading), holder(cluster)
     cluster.api.delete(f"{AGENTS}/{leading['metadata']['name']}")
     eventually(lambda: holder(cluster) != before, "release", seconds=10)
@@ -146,7 +146,7 @@ def test_a_deleted_leader_hands_over(cluster, leading, make_service, figure):
     assert seconds < GRACEFUL
 
 
-def test_a_lock_deleted_by_hand_is_written_again_by_its_holder(cluster, leading, make_service):
+def test_deleted_lock_is_written_again_by_its_holder(cluster, leading, make_service):
     before = holder(cluster)
     cluster.api.delete(LOCK)
     eventually(lambda: cluster.api.exists(LOCK) and holder(cluster), "lock", seconds=1)
@@ -154,7 +154,7 @@ def test_a_lock_deleted_by_hand_is_written_again_by_its_holder(cluster, leading,
     served(cluster, make_service(), since=time.monotonic(), limit=GRACEFUL)
 
 
-def test_the_audit_names_the_leader(cluster, leading):
+def test_audit_names_the_leader(cluster, leading):
     (lock,) = lease_info(cluster.kubeconfig)["leader_locks"]
     assert (lock["kind"], lock["name"], lock["state"]) == ("Lease", "purelb-allocator", "held")
     assert lock["holder"].startswith(f"{leading['metadata']['name']}_")

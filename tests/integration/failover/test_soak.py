@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""A thousand Services come and go while the allocator that leads is killed again and again.
+"""A thousand Services are created and deleted while the leading allocator is killed repeatedly.
 
-Proved from the API afterwards: no address was ever with two Services, none is lost, and what the
-allocator counts is what is there.
+The recorded objects must show that no address was ever in two Services, that none is lost, and that
+the allocator's metric is correct.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from labkit.host.processes import Process
 from tests.support.lab.cluster_queries import AGENTS, allocator_metric, eventually, ingress, leader
 
 WRITERS, EACH = 4, 250
-# How long each leader may work; the next one waits for the end of a lock of 15 s.
+# Seconds that each leader may work; the next one waits until the lock of 15 s expires.
 LEADS_SECONDS = 4.0
 GROUP = "/apis/purelb.io/v2/namespaces/purelb-system/servicegroups/soak"
-# In no node's subnet: who announces them is not what is tested.
+# In no node's subnet, as announcing is not under test.
 POOLS = {
     "v4pool": {"pool": "10.77.0.0/21", "subnet": "10.77.0.0/16"},
     "v6pool": {"pool": "fd77::/64", "subnet": "fd77::/64"},
@@ -66,7 +66,7 @@ def service(name):
         "metadata": {
             "name": name,
             "namespace": "default",
-            # No kube-proxy needs to know them.
+            # kube-proxy ignores them.
             "labels": {"soak": "yes", "service.kubernetes.io/service-proxy-name": "none"},
             "annotations": {"purelb.io/service-group": "soak"},
         },
@@ -80,7 +80,7 @@ def service(name):
 
 
 class Writer(threading.Thread):
-    """Makes Services and deletes some of them again, in an order of its own."""
+    """Creates Services and deletes some of them in a random order of its own."""
 
     def __init__(self, lab, number):
         super().__init__(daemon=True)
@@ -91,8 +91,8 @@ class Writer(threading.Thread):
     def run(self):
         try:
             self._write(random.Random(self._number))  # noqa: S311 - the same in each run
-        except (ApiError, OSError) as problem:
-            self.problem = problem
+        except (ApiError, OSError) as error:
+            self.error = error
 
     def _write(self, dice):
         there = []
@@ -106,7 +106,7 @@ class Writer(threading.Thread):
 
 @contextmanager
 def leaders_dying(lab):
-    """Kill whoever leads after seconds; gives the list of those that were killed."""
+    """Kill each leader after some seconds; yield the list of killed leaders."""
     killed, stop = [], threading.Event()
 
     def work():
@@ -118,7 +118,7 @@ def leaders_dying(lab):
             (pid,) = {c.pid for c in lab.containers(node) if (c.pod, c.name) == (name, "allocator")}
             Process.of(pid).send(signal.SIGKILL)
             killed.append(name)
-            # A new pod, because the kubelet lets one that dies often wait for minutes.
+            # A new pod, because the kubelet delays frequent restarts for minutes.
             lab.api.delete(f"{AGENTS}/{name}", gracePeriodSeconds=0)
 
     thread = threading.Thread(target=work, daemon=True)
@@ -131,7 +131,7 @@ def leaders_dying(lab):
 
 
 class Holders(threading.Thread):
-    """Follows each version of each Service, in the order in which the API server took them."""
+    """Watches each version of each Service, in the API server's order."""
 
     def __init__(self, lab):
         super().__init__(daemon=True)
@@ -150,7 +150,7 @@ class Holders(threading.Thread):
                 self.versions += 1
                 self._take(event["type"], event["raw_object"])
         except urllib3.exceptions.ProtocolError:
-            # That is how a stream ends that was closed here; any other end is a fault.
+            # The stream was closed by `stop`; any other end is an error.
             if not self._is_stopping:
                 raise
 
@@ -173,7 +173,7 @@ class Holders(threading.Thread):
 
 
 @pytest.mark.expects_errors("leadershipLost")
-def test_nothing_is_given_twice_and_nothing_is_lost(cluster, group, figure):
+def test_no_address_is_allocated_twice_or_lost(cluster, group, figure):
     began, holders = time.monotonic(), Holders(cluster)
     holders.start()
     with leaders_dying(cluster) as killed:

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Agents are replaced under traffic: one node after the other, and no further than a broken one.
+"""Agents are replaced under traffic: one node at a time, and a broken agent stops the rollout.
 
-Each test prints its figures; they are facts about this machine, the limits are the contract's.
+Each test prints figures of this machine; the asserted limits are the contract's.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ABSENT = "localhost/purelb/purelb:absent"
 
 @dataclass
 class Moment:
-    """What was so at one look: Pods of ready agents by node, and whose each Lease is."""
+    """A snapshot: the pods of ready agents by node, and the instance of each Lease."""
 
     time: float
     ready: dict[str, str]
@@ -48,23 +48,23 @@ class Moment:
 
 @dataclass
 class Rollout:
-    """What was seen while agents were replaced."""
+    """The snapshots while agents were replaced."""
 
     moments: list[Moment] = field(default_factory=list)
 
     def away(self, lab: Lab) -> list[frozenset[str]]:
-        """Nodes without a ready agent, one such set after the other."""
+        """Return the successive sets of nodes without a ready agent."""
         sets = [frozenset(lab.nodes) - moment.ready.keys() for moment in self.moments]
-        return [one for one, _looks in groupby(sets)]
+        return [nodes for nodes, _snapshots in groupby(sets)]
 
     def order(self, lab: Lab) -> list[str]:
-        """The nodes in the order in which they were replaced, if it was one at a time."""
+        """Return the nodes in the order of their replacement; asserts one at a time."""
         away = self.away(lab)
         assert all(len(nodes) <= 1 for nodes in away), away
         return [node for nodes in away for node in nodes]
 
     def leaving(self, node: str) -> Moment:
-        """The first look at which this node's agent was leaving."""
+        """Return the first snapshot without this node's agent."""
         return next(moment for moment in self.moments if node not in moment.ready)
 
 
@@ -89,7 +89,7 @@ def look(lab: Lab) -> Moment:
 
 @contextmanager
 def following(lab: Lab) -> Iterator[Rollout]:
-    """Look again and again in the background which agents are ready."""
+    """Record continuously in the background which agents are ready."""
     rollout, ended = Rollout([look(lab)]), threading.Event()
 
     def follow() -> None:
@@ -107,7 +107,7 @@ def following(lab: Lab) -> Iterator[Rollout]:
 
 @pytest.fixture(scope="module")
 def install(cluster: Lab, playbook: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
-    """Run the installation; as it was again after the tests."""
+    """Runs the installation; restores the original one after the tests."""
 
     def run(*, check: bool = True, **variables: object) -> Any:
         given = {"image": IMAGE, "wait_timeout": 60, **variables}
@@ -120,7 +120,7 @@ def install(cluster: Lab, playbook: Callable[..., Any]) -> Iterator[Callable[...
 
 @pytest.fixture(scope="module")
 def _next(cluster: Lab) -> None:
-    """The image has a second tag on every node."""
+    """Add a second tag to the image on every node."""
     for node in cluster.nodes:
         cluster.ctr(node, "images", "tag", "--force", IMAGE, NEXT)
 
@@ -135,7 +135,7 @@ def vips(cluster: Lab, make_service: Callable[..., str]) -> list[str]:
 
 
 def restart(lab: Lab) -> None:
-    """What kubectl rollout restart does; returns when it is through."""
+    """Restart the agents as kubectl rollout restart does; wait for the end."""
     stamp = {"annotations": {"kubectl.kubernetes.io/restartedAt": str(time.time())}}
     lab.api.merge_patch(DAEMON_SET, {"spec": {"template": {"metadata": stamp}}})
     lab.api.wait(DAEMON_SET, is_rolled_out, what="rollout", seconds=90)
@@ -168,9 +168,7 @@ def restart_by_hand(_install: Callable[..., Any], lab: Lab) -> None:
     [change_a_tunable, change_the_image, restart_by_hand],
     ids=["changed tunable", "other image", "kubectl rollout restart"],
 )
-def test_nodes_are_replaced_one_after_the_other_under_traffic(
-    cluster, install, vips, upgrade, figure
-):
+def test_nodes_are_replaced_one_at_a_time_under_traffic(cluster, install, vips, upgrade, figure):
     holder_by_vip = {vip: next(iter(nodes)) for vip, nodes in holders_of(cluster, *vips).items()}
     before = look(cluster)
     with (
@@ -209,7 +207,7 @@ def test_nodes_are_replaced_one_after_the_other_under_traffic(
 
 
 def at(holders: Holders, moment: float) -> dict[str, frozenset[str]]:
-    """Who held what at a moment."""
+    """Return the holders of each address at a time."""
     return [held for when, held in holders.samples if when <= moment][-1]
 
 
@@ -221,10 +219,10 @@ def ready_allocators(lab: Lab) -> set[str]:
     return {pod["metadata"]["name"] for pod in allocator_pods(lab) if is_ready(pod)}
 
 
-class TestWhatDoesNotStart:
-    """It is stopped where it does no harm, told with the reason, and mended by another run."""
+class TestBrokenAgents:
+    """The rollout stops early and reports the reason; another run repairs it."""
 
-    def test_an_image_that_there_is_not_stops_before_the_first_node(self, cluster, install, vips):
+    def test_missing_image_stops_before_the_first_node(self, cluster, install, vips):
         before, on, leading = look(cluster), holders_of(cluster, *vips), ready_allocators(cluster)
         done = install(image=ABSENT, wait_timeout=10, check=False)
         assert done.returncode != 0
@@ -237,7 +235,9 @@ class TestWhatDoesNotStart:
         install()
         eventually(lambda: all(map(is_ready, allocator_pods(cluster))), "all allocators")
 
-    def test_an_agent_that_does_not_start_stops_at_its_node(self, cluster, install, vips, figure):
+    def test_agent_that_does_not_start_stops_the_rollout_at_its_node(
+        self, cluster, install, vips, figure
+    ):
         before = look(cluster)
         with Prober(cluster, *vips) as prober, following(cluster) as rollout:
             for vip in vips:
@@ -261,7 +261,7 @@ class TestWhatDoesNotStart:
         assert f"{broken} runs the current agent" in again.stdout
         assert look(cluster).ready.keys() == set(cluster.nodes)
 
-    def test_an_image_that_another_set_stops_at_the_first_node(self, cluster, install, vips):
+    def test_broken_image_set_by_hand_stops_at_the_first_node(self, cluster, install, vips):
         before = look(cluster)
         with following(cluster) as rollout:
             patch = [{"name": "lbnodeagent", "image": ABSENT}]

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Addresses go, or appear where they do not belong, by hand or by other hosts.
+"""Addresses are removed by hand, or appear on wrong nodes or other hosts.
 
-Each test watches addresses of both families and prints its figures.
+Each test checks addresses of both families and prints its figures.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def is_usable(lab, node, vip):
     return bool(info) and not info.get("tentative") and not info.get("dadfailed")
 
 
-def test_an_address_removed_by_hand_is_put_back_at_once_and_counted(cluster, vips, figure):
+def test_address_removed_by_hand_is_restored_and_counted(cluster, vips, figure):
     node, own = node_with_both_families(cluster, vips)
     before, seconds = metric_of(cluster, node, RECOVERIES), []
     for vip in own:
@@ -60,7 +60,7 @@ def test_an_address_removed_by_hand_is_put_back_at_once_and_counted(cluster, vip
     wait_until_returned(cluster, node, own, seconds=1)
 
 
-def test_addresses_added_by_hand_where_they_do_not_belong_are_removed(cluster, vips, figure):
+def test_addresses_added_to_a_wrong_node_are_removed(cluster, vips, figure):
     node, own = node_with_both_families(cluster, vips)
     other = next(name for name in cluster.nodes if name != node)
     life = "valid_lft 300 preferred_lft 300 noprefixroute"
@@ -82,7 +82,7 @@ def test_addresses_added_by_hand_where_they_do_not_belong_are_removed(cluster, v
 
 @pytest.fixture
 def claim(cluster):
-    """Give a host an address of ours for good, and let it say so as hosts do; undone at the end."""
+    """Adds addresses of ours to a host, which announces them; removed after the test."""
     made = []
 
     def give(host, *vips):
@@ -100,14 +100,14 @@ def claim(cluster):
 
 
 @pytest.mark.parametrize("where", ["client", "node"])
-def test_a_host_with_an_address_of_ours_is_told_and_the_winner_keeps_it(
+def test_host_with_our_address_is_reported_and_the_winner_keeps_it(
     cluster, make_service, claim, where, figure
 ):
-    """What a node has without an end is its own: no agent takes it from there."""
+    """An address with an unlimited lifetime belongs to the node: no agent removes it."""
     path = make_service()
     vips = addresses_of(cluster, path)
     winners = {vip: holder(cluster, vip) for vip in vips}
-    # Before that IPv6 itself looks for somebody who has it, and would leave it to them.
+    # Before that, duplicate address detection would disable the address.
     eventually(lambda: all(is_usable(cluster, winners[v], v) for v in vips), "usable addresses")
     host = next(n for n in cluster.nodes if n not in winners.values()) if where == "node" else where
     before = {node: metric_of(cluster, node, CONFLICTS) for node in winners.values()}
@@ -119,7 +119,7 @@ def test_a_host_with_an_address_of_ours_is_told_and_the_winner_keeps_it(
         "event for each address",
         seconds=10,
     )
-    figure(f"told after {time.monotonic() - start:.2f} s")
+    figure(f"reported after {time.monotonic() - start:.2f} s")
     assert {event["type"] for event in events} == {"Warning"}
     for vip, event in zip(sorted(vips), sorted(events, key=lambda e: e["message"]), strict=True):
         assert f"{vip} is in use by another host, too: {mac} answers" in event["message"]

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The agent restarts, freezes, is killed for its memory, or runs twice.
+"""The agent restarts, freezes, runs out of memory, or runs twice.
 
-Each test watches several addresses of both families and prints its figures; they are facts about
-this machine, the limits are the contract's.
+Each test checks several addresses of both families and prints figures of this machine; the asserted
+limits are the contract's.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def is_rolled_out(lab):
     )
 
 
-def test_a_rolling_restart_leaves_no_address_without_an_answer_for_a_second(cluster, vips, figure):
+def test_rolling_restart_interrupts_no_address_for_a_second(cluster, vips, figure):
     with Prober(cluster, *vips) as prober, record_holders(cluster, *vips) as holders:
         for vip in vips:
             prober.wait_for_answer(vip, after=0, seconds=5)
@@ -81,7 +81,7 @@ def test_a_rolling_restart_leaves_no_address_without_an_answer_for_a_second(clus
     assert doubled < 1
 
 
-def test_a_frozen_agent_returns_without_holding_what_others_have(cluster, vips, figure):
+def test_resumed_agent_holds_no_address_of_other_nodes(cluster, vips, figure):
     node, own = node_with_both_families(cluster, vips)
     cluster.kill(node, "lbnodeagent", "STOP")
     start = time.monotonic()
@@ -115,13 +115,13 @@ def placed_on(lab, node, vips):
 
 
 def ready_to_restart(lab, node):
-    """See to it that the kubelet restarts the container at once, without a back-off."""
+    """Ensure that the kubelet restarts the container immediately, without a backoff."""
     if agent_pod(lab, node)["status"]["containerStatuses"][0]["restartCount"]:
         replace_agents(lab, node)
 
 
 def use_up_memory(lab, node):
-    """Leave the agent no memory to take, and ask of it what takes some; returns its old pid."""
+    """Limit the agent's memory and send requests that need some; return its old pid."""
     pid = lab.pod_pid(node, "lbnodeagent")
     lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
     (path,) = [path for _id, name, path in (x.split(":", 2) for x in lines) if name == "memory"]
@@ -139,7 +139,7 @@ def use_up_memory(lab, node):
     return pid
 
 
-def test_an_agent_out_of_memory_restarts_and_its_addresses_stay(cluster, vips, figure):
+def test_agent_out_of_memory_restarts_and_keeps_its_addresses(cluster, vips, figure):
     node, own = node_with_both_families(cluster, vips)
     ready_to_restart(cluster, node)
     wait_until_returned(cluster, node, own, seconds=GRACEFUL)
@@ -161,14 +161,14 @@ def test_an_agent_out_of_memory_restarts_and_its_addresses_stay(cluster, vips, f
 
 
 def restarted(lab, node):
-    """The status of the agent's container when it is ready after a restart."""
+    """Return the status of the agent's container once it is ready after a restart."""
     (status,) = agent_pod(lab, node)["status"]["containerStatuses"]
     return status if status["restartCount"] and status["ready"] else None
 
 
 @pytest.fixture
 def second_agent(cluster):
-    """Start a second agent on a node; gone after the test."""
+    """Starts a second agent on a node; deletes it after the test."""
     path = f"{AGENTS}/second"
 
     def start(node):
@@ -195,10 +195,10 @@ def instance(lab, node):
 
 
 @pytest.mark.parametrize("last", ["first", "second"])
-def test_a_second_agent_moves_nothing_while_it_runs_and_little_as_it_leaves(
+def test_second_agent_moves_no_address_and_interrupts_briefly_at_its_end(
     cluster, vips, second_agent, last, figure
 ):
-    """`last`: whose instance the Lease carries when the second one leaves."""
+    """`last`: the agent whose instance is in the Lease when the second one ends."""
     node, own = node_with_both_families(cluster, vips)
     uids = {"first": agent_pod(cluster, node)["metadata"]["uid"]}
     with record_holders(cluster, *vips) as both:

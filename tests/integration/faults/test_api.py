@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The API goes away, for some nodes or for all: addresses stay unless somebody can take them.
+"""The API fails for some nodes or all: addresses stay unless another node can take them over.
 
-Each test prints its figures; the limits are those for an API partition. All is asked of both
-families at once, and at the end every address is where it was, and nowhere else.
+Each test prints its figures; the limits are those for an API partition. Each test checks both
+families, and that every address returns to its node only.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ETCD = "http://127.0.0.1:2379/v3/kv"
 
 
 def failed_requests(prober, since):
-    """Requests without an answer, all of whose time was after `since`."""
+    """Return the requests without an answer that were sent after `since`."""
     return [a for a in prober.answers if a.body is None and a.sent > since]
 
 
@@ -48,7 +48,7 @@ def longest_gap(prober, vips, since):
 
 
 def moves(holders, holder_by_vip):
-    """Who had each address that was not on its node all the time, and on no other."""
+    """Return the successive holders of each address that was not always on its node only."""
     seen = {vip: holders.sequence(vip) for vip in holder_by_vip}
     return {vip: sequence for vip, sequence in seen.items() if sequence != [{holder_by_vip[vip]}]}
 
@@ -58,13 +58,13 @@ def at_home(holders, holder_by_vip):
 
 
 def announced(cluster, make_service):
-    """How long it takes a new Service to be announced in both families."""
+    """Create a Service; return the seconds until it is announced in both families."""
     start = time.monotonic()
     addresses_of(cluster, make_service())
     return time.monotonic() - start
 
 
-def test_the_one_node_that_reaches_the_api_takes_over_all_addresses(cluster, holder_by_vip, figure):
+def test_only_node_with_the_api_takes_over_all_addresses(cluster, holder_by_vip, figure):
     nodes = list(holder_by_vip.values())
     spared = min(cluster.nodes, key=nodes.count)
     with (
@@ -94,15 +94,13 @@ def test_the_one_node_that_reaches_the_api_takes_over_all_addresses(cluster, hol
         f"{gap:.2f} s, on two {fenced:.2f} s and {doubled:.2f} s"
     )
     assert fenced == 0
-    # At the return the old holder lets go when it sees the Lease: up to a moment both may have it.
+    # At the return both may have the address briefly, until the old holder sees the Lease.
     assert doubled < 1
     assert returned < RECOVERY
 
 
 @pytest.mark.usefixtures("control_plane")
-def test_nobody_notices_that_etcd_was_killed_and_started_again(
-    cluster, holder_by_vip, make_service, figure
-):
+def test_restart_of_etcd_moves_no_address(cluster, holder_by_vip, make_service, figure):
     with (
         Prober(cluster, *holder_by_vip) as prober,
         record_holders(cluster, *holder_by_vip) as holders,
@@ -131,7 +129,7 @@ def test_nobody_notices_that_etcd_was_killed_and_started_again(
 
 
 def status_of(cluster, path):
-    """Status of the API server's answer; 0 if there is none."""
+    """Return the HTTP status of the API server's answer; 0 if there is none."""
     try:
         cluster.api.call("GET", path, timeout=2)
     except ApiError as refusal:
@@ -144,7 +142,7 @@ def status_of(cluster, path):
 
 
 def compact_etcd(cluster):
-    """Let etcd forget everything but the present."""
+    """Compact etcd's history to the current revision."""
 
     def call(what, body):
         curl = ["curl", "-sS", "--fail", "-d", json.dumps(body), f"{ETCD}/{what}"]
@@ -160,11 +158,11 @@ def winner(cluster, address):
 
 
 @pytest.mark.usefixtures("control_plane")
-def test_a_node_whose_watches_are_too_old_sees_new_services_at_once(
+def test_node_with_expired_watches_sees_new_services_immediately(
     cluster, holder_by_vip, make_service, figure
 ):
     allocator = eventually(lambda: leader(cluster), "leader")
-    # The allocator gives the first free addresses: these three to the homes, and these next.
+    # The allocator uses the first free addresses in order.
     following = [f"{pool}{last}" for last in range(223, 227) for pool in ("172.28.1.", V6_POOL)]
     winners = [winner(cluster, address) for address in following]
     behind = max(set(cluster.nodes) - {allocator["spec"]["nodeName"]}, key=winners.count)
@@ -195,9 +193,7 @@ def test_a_node_whose_watches_are_too_old_sees_new_services_at_once(
 
 
 @pytest.mark.usefixtures("control_plane")
-def test_nobody_notices_an_api_server_that_comes_and_goes(
-    cluster, holder_by_vip, make_service, figure
-):
+def test_flapping_api_server_moves_no_address(cluster, holder_by_vip, make_service, figure):
     with (
         Prober(cluster, *holder_by_vip) as prober,
         record_holders(cluster, *holder_by_vip) as holders,
@@ -221,7 +217,7 @@ def test_nobody_notices_an_api_server_that_comes_and_goes(
     for vip, node in holder_by_vip.items():
         assert set(holders.sequence(vip)) <= {frozenset(), frozenset({node})}
     assert gap < 1
-    # A node that was told just before the deadline that a peer can renew lets go, and returns
-    # with the API.
+    # A node that learns just before its deadline that a peer can renew releases its addresses, and
+    # takes them back when the API returns.
     assert unheld < DOWN_SECONDS + UP_SECONDS
     assert recovery < RECOVERY

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The API is there, but refuses the agents, or somebody spoils what they wrote.
+"""The API refuses the agents' requests, or somebody corrupts their Leases.
 
-Each test prints its figures; all is asked of both families at once.
+Each test checks both families and prints its figures.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ADMISSION = "admissionregistration.k8s.io/v1"
 
 
 def no_seats():
-    """Objects that leave the agents no share of the API server: it answers 429."""
+    """Return objects that give the agents no share of the API server, which answers 429."""
     limited = {
         "nominalConcurrencyShares": 0,
         "lendablePercent": 0,
@@ -67,7 +67,7 @@ def no_seats():
 
 
 def broken_webhook():
-    """An object without which no Lease of the agents can be written: the server answers 500."""
+    """Return a webhook that fails all writes of the agents' Leases with status 500."""
     rule = {
         "apiGroups": ["coordination.k8s.io"],
         "apiVersions": ["v1"],
@@ -107,9 +107,9 @@ def applied(cluster, things):
 
 @contextmanager
 def seat_taken(cluster):
-    """Takes the one seat that even a priority level without a share has, in the agents' name.
+    """Occupy the one seat that even a priority level without a share has, as an agent.
 
-    A list that is to be newer than anything is waits for 3 s, and then comes the next.
+    A list with a resource version of the future waits for 3 s; then the next one follows.
     """
     pki = cluster.at.run / "pki"
     identity = ["--cacert", pki / "ca.crt", "--cert", pki / "admin.crt", "--key", pki / "admin.key"]
@@ -127,7 +127,7 @@ def seat_taken(cluster):
 
 @contextmanager
 def following(cluster):
-    """Collects what the agents write meanwhile; a list that is whole at the end."""
+    """Record the agents' writes; the list is complete at the end."""
     logs, lines = Logs(cluster), []
     logs.news()
     try:
@@ -142,7 +142,7 @@ def at_home(holders, holder_by_vip):
 
 
 def renewals(cluster):
-    """When each node renewed its Lease last."""
+    """Return the time of each node's last renewal."""
     leases = cluster.api.items(LEASES, labelSelector="app.kubernetes.io/component=lbnodeagent")
     return {lease["spec"]["holderIdentity"]: lease["spec"]["renewTime"] for lease in leases}
 
@@ -170,7 +170,7 @@ def test_addresses_stay_while_the_api_refuses_every_agent(
     refused = {line.partition("/")[0] for line in lines if said in line}
     figure(f"each node renewed its Lease {recovery:.2f} s after the last refusal")
     assert refused == set(cluster.nodes)
-    # Nobody could renew, so nobody could take over.
+    # No node could renew, so no node could take over.
     assert {vip: holders.sequence(vip) for vip in holder_by_vip} == {
         v: [{n}] for v, n in holder_by_vip.items()
     }
@@ -178,10 +178,10 @@ def test_addresses_stay_while_the_api_refuses_every_agent(
 
 
 class TokenFile:
-    """The token that the kubelet projects into the agent's pod on a node."""
+    """The token file that the kubelet projects into the agent's pod on a node."""
 
     def __init__(self, cluster, node):
-        kubelet = cluster.kill(node, "kubelet", "STOP")  # or it would mend the file
+        kubelet = cluster.kill(node, "kubelet", "STOP")  # or it would restore the file
         pod = agent_pod(cluster, node)
         root = Path(f"/proc/{kubelet}/root/var/lib/kubelet/pods/{pod['metadata']['uid']}")
         (self._file,) = root.glob("volumes/kubernetes.io~projected/*/token")
@@ -220,7 +220,7 @@ def token_of_agent(cluster, node):
         file.restore()
 
 
-def test_a_node_whose_token_is_refused_is_replaced_and_returns_with_a_new_one(
+def test_node_with_an_invalid_token_is_replaced_and_returns_with_a_new_one(
     cluster, holder_by_vip, figure
 ):
     nodes = list(holder_by_vip.values())
@@ -257,7 +257,7 @@ def test_a_node_whose_token_is_refused_is_replaced_and_returns_with_a_new_one(
 
 
 def spoil(cluster, path):
-    """Write a Lease as somebody would who takes it for something else."""
+    """Overwrite a Lease as a wrong program would."""
     cluster.api.merge_patch(
         path,
         {
@@ -268,7 +268,7 @@ def spoil(cluster, path):
 
 
 @pytest.mark.parametrize("harm", ["deleted", "overwritten"])
-def test_a_lease_that_others_spoilt_is_put_right_at_once(cluster, holder_by_vip, harm, figure):
+def test_corrupted_lease_is_repaired_immediately(cluster, holder_by_vip, harm, figure):
     nodes = list(holder_by_vip.values())
     owner = max(cluster.nodes, key=nodes.count)
     path = f"{LEASES}/purelb-node-{owner}"

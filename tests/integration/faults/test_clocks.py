@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The wall clock of one node is wrong: nobody's decisions depend on it.
+"""The wall clock of one node is wrong: no decision depends on it.
 
-Only the wall clock of one agent is faked (libfaketime), and it jumps while the agent runs.
+libfaketime changes the wall clock of one agent, also while it runs.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def vips(cluster, make_service):
 
 
 class Clock:
-    """The wall clock of one agent, which the test sets; its other clocks stay true."""
+    """The wall clock of one agent, set by the test; its other clocks stay correct."""
 
     def __init__(self, folder):
         self.file = folder / "clock"
@@ -72,7 +72,7 @@ class Clock:
 
 
 def skew_of(lab, node):
-    """How far a node's Lease is ahead of this machine's clock, in seconds."""
+    """Return how many seconds a node's Lease is ahead of this machine's clock."""
     renewed = lab.api.get(f"{LEASES}/purelb-node-{node}")["spec"]["renewTime"]
     return datetime.fromisoformat(renewed).timestamp() - time.time()
 
@@ -86,7 +86,7 @@ def clock(cluster, vips, tmp_path):
         clock.set(0)
 
 
-def test_a_wrong_clock_of_one_node_changes_no_election(cluster, vips, clock, figure):
+def test_wrong_clock_of_one_node_changes_no_election(cluster, vips, clock, figure):
     node, own = node_with_both_families(cluster, vips)
     where = holders_of(cluster, *vips)
     wait_until_returned(cluster, node, own, seconds=GRACEFUL)
@@ -106,7 +106,7 @@ def test_a_wrong_clock_of_one_node_changes_no_election(cluster, vips, clock, fig
 
 
 def survive(lab, node, own):
-    """Let the agent freeze, then leave and start anew; who has its addresses meanwhile."""
+    """Freeze the agent, then replace it; check the holders of its addresses meanwhile."""
     lab.kill(node, "lbnodeagent", "STOP")
     start = time.monotonic()
     try:

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Interfaces change under the agent: their names, their addresses, whether they are there at all.
+"""Interfaces are renamed, deleted or change their addresses while the agent runs.
 
-Each test watches addresses of both families and prints its figures.
+Each test checks addresses of both families and prints its figures.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.timeout(90)
 SETTLED = 3.0
 # Half of a Lease's duration.
 RENEWED_EVERY = 5
-# What every Lease says while no test adds to it.
+# The subnets in every Lease by default.
 LAN = {"172.28.1.0/24", "fd28:0:0:1::/64"}
 
 
@@ -55,7 +55,7 @@ def subnets(lab, node):
 
 
 def rename(lab, node, old, new):
-    """Rename an interface as its driver or an administrator would, and set it up again."""
+    """Rename an interface as a driver or an administrator would, and set it up again."""
     host = lab.nodes[node]
     (cable,) = host.interfaces
     lan = cable.lan
@@ -65,7 +65,7 @@ def rename(lab, node, old, new):
         f"link set {old} down",
         f"link set {old} name {new}",
         f"link set {new} up",
-        # What going down took: addresses of IPv6, and routes of both families.
+        # Setting it down removed its IPv6 addresses and the routes of both families.
         f"addr add {cable.v6}/64 dev {new} nodad",
         f"route add default via {v4_of(lan, 1)}",
         f"route add default via {v6_of(lan, 1)}",
@@ -73,7 +73,7 @@ def rename(lab, node, old, new):
     )
 
 
-def test_addresses_follow_a_renamed_interface_and_come_back_with_it(cluster, vips, figure):
+def test_addresses_follow_a_renamed_interface_and_return_with_it(cluster, vips, figure):
     node, own = node_with_both_families(cluster, vips)
     figures = []
     with Prober(cluster, *own) as prober, record_holders(cluster, *own) as holders:
@@ -107,7 +107,7 @@ def all_on(lab, interface, vips):
 
 
 def told(lab, vips):
-    """Node and interface of these addresses, as their Services say it."""
+    """Return node and interface of these addresses in their Services' annotations."""
     services = lab.api.items("/api/v1/namespaces/default/services")
     notes = [s["metadata"].get("annotations", {}) for s in services]
     entries = [
@@ -120,7 +120,7 @@ def told(lab, vips):
     return {where for where, _comma, address in entries if address in vips}
 
 
-def test_a_node_without_a_default_route_has_no_addresses_until_it_is_back(cluster, vips, figure):
+def test_node_without_a_default_route_loses_its_addresses_until_it_returns(cluster, vips, figure):
     node, own = node_with_both_families(cluster, vips)
     (cable,) = cluster.nodes[node].interfaces
     routes = [f"default via {of(cable.lan, 1)}" for of in (v4_of, v6_of)]
@@ -128,7 +128,7 @@ def test_a_node_without_a_default_route_has_no_addresses_until_it_is_back(cluste
     with record_holders(cluster, *own) as holders:
         ip(cluster, node, *(f"route del {route}" for route in routes))
         try:
-            # The way to the API may be gone, too: then the Lease has to end.
+            # The route to the API may be lost too: then the Lease must expire first.
             wait_until_moved(cluster, node, own, seconds=CRASH)
             moved = time.monotonic() - start
         finally:
@@ -142,7 +142,7 @@ def test_a_node_without_a_default_route_has_no_addresses_until_it_is_back(cluste
 
 @pytest.fixture
 def lan9(cluster):
-    """A second segment on an interface eth9 of each node, with a pool and a Service class of it."""
+    """A second segment on an interface eth9 of each node, with its own pool."""
     group = {
         "apiVersion": "purelb.io/v2",
         "kind": "ServiceGroup",
@@ -168,7 +168,7 @@ def lan9(cluster):
     for thing in (group, agent):
         cluster.api.delete(cluster.api.path_of(thing))
     for host in (*cluster.nodes, "client"):
-        # A test that failed may have left none.
+        # A failed test may have removed it already.
         ip_batch(["link del eth9"], namespace=cluster.hosts[host].netns, force=True)
 
 
@@ -184,7 +184,7 @@ def plug(lab, host):
     )
 
 
-def test_a_deleted_interface_loses_its_addresses_to_other_nodes_until_it_is_back(
+def test_addresses_of_a_deleted_interface_move_until_it_returns(
     cluster, vips, lan9, make_service, figure
 ):
     there = serve_addresses(cluster, make_service, annotations=lan9)
@@ -211,7 +211,7 @@ def test_a_deleted_interface_loses_its_addresses_to_other_nodes_until_it_is_back
     assert longest_of(holders.longest_doubled, own) < 1
     assert gap < GRACEFUL
     assert at_return < 1
-    # The node's other interface has nothing to do with it.
+    # The node's other interface is not affected.
     assert all(len(holders.sequence(vip)) == 1 for vip in vips)
 
 
@@ -221,7 +221,7 @@ MORE = {"172.28.77.0/24": "172.28.77.11/24", "fd28:0:0:77::/64": "fd28:0:0:77::1
 
 @pytest.fixture
 def single(cluster, make_service):
-    """The addresses of a Service from a pool whose addresses stand alone, without a subnet."""
+    """The addresses of a Service from a pool with host prefixes."""
     pools = {
         "v4pool": {"pool": ALONE[0], "subnet": "172.28.1.0/24", "aggregation": "/32"},
         "v6pool": {"pool": ALONE[1], "subnet": "fd28:0:0:1::/64", "aggregation": "/128"},
@@ -240,7 +240,7 @@ def single(cluster, make_service):
 
 
 def writes(lab, node):
-    """When the node's Lease was written, as the API server has it."""
+    """Return the time of the last write of a node's Lease by the API server."""
     entries = map(json.loads, lab.audit_log.read_text().splitlines())
     return [
         datetime.fromisoformat(entry["requestReceivedTimestamp"]).timestamp()
@@ -249,7 +249,7 @@ def writes(lab, node):
     ]
 
 
-def test_a_lease_follows_the_addresses_of_its_node_but_not_their_flapping(cluster, single, figure):
+def test_lease_follows_the_subnets_of_its_node_but_not_their_flapping(cluster, single, figure):
     node = holder(cluster, single[0])
     start = time.monotonic()
     ip(cluster, node, *(f"addr add {a} dev eth0 nodad" for a in MORE.values()))
@@ -267,5 +267,5 @@ def test_a_lease_follows_the_addresses_of_its_node_but_not_their_flapping(cluste
     early = [rest for rest in rests if rest < RENEWED_EVERY - 0.5]
     figure(f"in the Lease after {seconds:.2f} s; {len(early)} of {len(rests)} writes early")
     assert len(early) <= 1
-    # The holder's Lease, too, says nothing of the addresses that stand alone.
+    # Not even the holder's Lease contains the host prefixes.
     assert all(subnets(cluster, name) == LAN for name in cluster.nodes)

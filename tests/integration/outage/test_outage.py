@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The API is down for everybody: addresses stay, and clients notice nothing."""
+"""The API is down for all nodes: addresses stay and clients are not interrupted."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ EVENTS = "/api/v1/namespaces/default/events"
 pytestmark = [pytest.mark.timeout(420), pytest.mark.usefixtures("control_plane")]
 
 
-# While nothing was the matter, 3 of 10,924 requests were refused at once in one minute, all over
-# IPv6, and none of 33,000 in others.
+# Without a fault, 3 of 10,924 requests were refused in one minute, all over IPv6, and none of
+# 33,000 in others.
 NOISE = 1 / 1000
 
 
@@ -54,12 +54,12 @@ def held_outages(lab, node):
 
 
 @pytest.mark.parametrize("seconds", [30, 180], ids=["half-a-minute", "three-minutes"])
-def test_clients_notice_nothing_of_an_outage(cluster, make_service, figure, seconds):
-    # A cluster takes nodes for dead whose kubelets cannot report, and their pods out of Services.
+def test_clients_are_not_interrupted_by_an_outage(cluster, make_service, figure, seconds):
+    # A node whose kubelet cannot report counts as dead, and its pods are not ready any more.
     whatever = {"publishNotReadyAddresses": True}
     services = [make_service(**whatever) for _one in range(2)]
     vips = [vip for service in services for vip in addresses_of(cluster, service)]
-    # The nodes' own addresses tell what this machine does to requests when it is busy.
+    # Requests to the nodes' own addresses are the baseline of this machine.
     node_port = cluster.api.get(services[0])["spec"]["ports"][0]["nodePort"]
     holder_by_vip = nodes_addresses(cluster)
     control = Prober(cluster, *holder_by_vip, port=node_port)
@@ -80,7 +80,7 @@ def test_clients_notice_nothing_of_an_outage(cluster, make_service, figure, seco
             seconds=5,
         )
         resumed = time.monotonic() - back
-        # Whoever was counted as dead would lose its addresses within a duration.
+        # A node that counted as dead would lose its addresses within a Lease duration.
         time.sleep(12)
         gap, control_gap = (
             max(one.longest_gap(address, since=start) for address in addresses)
@@ -102,7 +102,7 @@ def test_clients_notice_nothing_of_an_outage(cluster, make_service, figure, seco
         vip: [frozenset({node})] for vip, node in winners.items()
     }
     outages = [lease["outage"] for lease in lease_info(cluster.kubeconfig)["leases"]]
-    assert all(seconds <= one["seconds"] < seconds + 15 for one in outages), outages
+    assert all(seconds <= outage["seconds"] < seconds + 15 for outage in outages), outages
     eventually(lambda: told(cluster) >= set(cluster.nodes), "an event on every Node", seconds=10)
 
 
@@ -111,7 +111,7 @@ def told(lab):
     return {event["involvedObject"]["name"] for event in events}
 
 
-def test_a_service_made_after_an_outage_is_announced_at_once(cluster, make_service):
+def test_service_created_after_an_outage_is_announced_immediately(cluster, make_service):
     with outage(cluster):
         time.sleep(12)
     start = time.monotonic()
@@ -141,7 +141,9 @@ def rolled_out(lab):
     return is_seen and status.get("updatedNumberScheduled") == len(lab.nodes) and agents_ready(lab)
 
 
-def test_with_the_switch_off_addresses_leave_before_the_leases_end(cluster, make_service, figure):
+def test_without_the_feature_addresses_are_removed_before_leases_expire(
+    cluster, make_service, figure
+):
     vips = addresses_of(cluster, make_service())
     with switched_off(cluster):
         with record_holders(cluster, *vips) as holders:
