@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The accounts of an installation with its policies, and objects for them to write to.
+"""The accounts of an installation with its policies, and objects for their writes.
 
-The accounts may do anything here by their permissions, so that every refusal is the policy's.
+The permissions of the accounts allow everything here, so every refusal comes from a policy.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tests.support.lab.dry_runs import (
 
 @pytest.fixture(scope="package")
 def installed(lab, playbook, tmp_path_factory):
-    """Accounts that may do anything, with the policies."""
+    """Accounts with all permissions, limited by the policies."""
     settings = {"purelb_install_namespace": NAMESPACE}
     files = manifests(playbook, tmp_path_factory.mktemp("manifests"), settings)
     everything = {

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a node agent may write to Services, and in which words the API server refuses the rest."""
+"""What a node agent may write to Services, and the messages of the refusals."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ pytestmark = pytest.mark.timeout(120)
 
 
 def merged(annotation, *own, live=("n1", "n2"), alone=True):
-    """The text that the agent of n1 writes when it has these addresses."""
+    """Return the annotation that the agent of n1 writes when it has these addresses."""
     entries = merge_announcing(
         codec.parse_announcements(ENTRIES[annotation]),
-        [Announcement("n1", "eth0", ip_address(one)) for one in own],
+        [Announcement("n1", "eth0", ip_address(text)) for text in own],
         node="n1",
         live_nodes=frozenset(live),
         alone=alone,
@@ -63,11 +63,11 @@ class TestServiceAndTheAgent:
     """The agent of n1 and Services."""
 
     @pytest.mark.parametrize("annotations", NEEDED.values(), ids=NEEDED)
-    def test_what_an_agent_writes_passes(self, agent, annotations):
+    def test_regular_writes_of_an_agent_pass(self, agent, annotations):
         agent.annotate(f"{SERVICES}/entries", **annotations)
 
     @pytest.mark.parametrize("annotations", FORGED.values(), ids=FORGED)
-    def test_no_entry_is_added_in_the_name_of_another_node(self, agent, annotations):
+    def test_entry_of_another_node_is_refused(self, agent, annotations):
         patch = {"metadata": {"annotations": annotations}}
         words = "lbnodeagent on node n1 may add no entries but its own"
         assert_refused(words, "lbnodeagent-services", agent, "PATCH", f"{SERVICES}/entries", patch)
@@ -93,14 +93,14 @@ class TestServiceAndTheAgent:
         ],
         ids=lambda value: value if isinstance(value, str) else "",
     )
-    def test_nothing_else_of_a_service_may_be_changed(self, agent, patch, words):
+    def test_other_changes_of_a_service_are_refused(self, agent, patch, words):
         assert_refused(
             words, "lbnodeagent-services", agent, "PATCH", f"{SERVICES}/announced", patch
         )
 
     @pytest.mark.parametrize("address", ["192.0.2.1", "2001:db8::1"], ids=["v4", "v6"])
     @pytest.mark.parametrize("annotations", [{}, {V4: None}], ids=["alone", "with entries"])
-    def test_the_status_is_not_the_agents(self, agent, address, annotations):
+    def test_change_of_the_status_is_refused(self, agent, address, annotations):
         status = codec.ingress_status([ip_address(address)])
         patch = {"metadata": {"annotations": annotations}, "status": status}
         words = "lbnodeagent may not change the status of a Service"
@@ -111,7 +111,7 @@ class TestServiceAndTheAgent:
         ("annotation", "address"), [(V4, "192.0.2.{}"), (V6, "2001:db8::{}")], ids=["v4", "v6"]
     )
     @pytest.mark.parametrize("twice", ["", " n1999,eth0,x"], ids=["each once", "one twice"])
-    def test_the_price_does_not_grow_with_the_square_of_the_nodes(
+    def test_policy_stays_within_its_cost_limit_for_many_nodes(
         self, lab, agent, annotation, address, twice
     ):
         count = 3000 if not twice else 500

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the allocator may write to Services, and in which words the API server refuses the rest."""
+"""What the allocator may write to Services, and the messages of the refusals."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TestServiceAndTheAllocator:
         [["192.0.2.1"], ["2001:db8::1"], ["192.0.2.1", "2001:db8::1"]],
         ids=["v4", "v6", "both"],
     )
-    def test_an_assignment_passes_in_two_writes_and_in_one(self, allocator, addresses):
+    def test_assignment_passes_in_two_writes_and_in_one(self, allocator, addresses):
         given = assignment(*addresses)
         annotations = codec.assignment_annotations(given)
         status = codec.ingress_status(given.addresses)
@@ -37,7 +37,7 @@ class TestServiceAndTheAllocator:
         both = {"metadata": {"annotations": annotations}, "status": status}
         allocator.patch(f"{SERVICES}/new/status", both)
 
-    def test_a_release_passes(self, lab, allocator):
+    def test_release_passes(self, lab, allocator):
         given = assignment("192.0.2.1", "2001:db8::1")
         path = f"{SERVICES}/new/status"
         annotations = codec.assignment_annotations(given)
@@ -53,7 +53,7 @@ class TestServiceAndTheAllocator:
         allocator.patch(path, lose)
         lab.api.merge_patch(path, lose)
 
-    def test_the_policy_knows_every_annotation_that_the_allocator_writes(self, installed):
+    def test_policy_allows_every_annotation_of_the_allocator(self, installed):
         (keys,) = (
             variable["expression"]
             for policy in installed
@@ -65,7 +65,7 @@ class TestServiceAndTheAllocator:
         for annotation in {**given, **codec.assignment_annotations(None)}:
             assert f"'{annotation}'" in keys
 
-    def test_the_traffic_policy_may_go_from_local_to_cluster(self, allocator):
+    def test_traffic_policy_from_local_to_cluster_passes(self, allocator):
         after = allocator.patch(
             f"{SERVICES}/new",
             {
@@ -75,14 +75,14 @@ class TestServiceAndTheAllocator:
         )
         assert after["spec"]["externalTrafficPolicy"] == "Cluster"
 
-    def test_the_traffic_policy_may_not_go_from_cluster_to_local(self, allocator):
+    def test_traffic_policy_from_cluster_to_local_is_refused(self, allocator):
         patch = {"spec": {"externalTrafficPolicy": "Local"}}
         words = "only from Local to Cluster"
         assert_refused(
             words, "allocator-services", allocator, "PATCH", f"{SERVICES}/announced", patch
         )
 
-    def test_a_wish_to_be_evaluated_again_is_removed_and_never_made(self, allocator):
+    def test_re_evaluate_may_be_removed_but_not_set(self, allocator):
         path = f"{SERVICES}/new"
         allocator.annotate(path, **{"purelb.io/re-evaluate": None})
         patch = {"metadata": {"annotations": {"purelb.io/re-evaluate": "false"}}}
@@ -101,9 +101,7 @@ class TestServiceAndTheAllocator:
         ],
         ids=["v4 entry", "v6 entry", "annotation", "label", "finalizer"],
     )
-    def test_nothing_else_about_a_service_may_be_changed(
-        self, allocator, subresource, patch, words
-    ):
+    def test_other_changes_of_a_service_are_refused(self, allocator, subresource, patch, words):
         path = f"{SERVICES}/new{subresource}"
         assert_refused(words, "allocator-services", allocator, "PATCH", path, patch)
 
@@ -119,12 +117,12 @@ class TestServiceAndTheAllocator:
         ],
         ids=" and ".join,
     )
-    def test_nothing_else_of_the_spec_may_be_changed(self, allocator, spec):
+    def test_other_changes_of_the_spec_are_refused(self, allocator, spec):
         words = f"allocator may not change this part of a Service: {[*spec][-1]}"
         path = f"{SERVICES}/new"
         assert_refused(words, "allocator-services", allocator, "PATCH", path, {"spec": spec})
 
-    def test_of_the_status_only_the_addresses_may_be_changed(self, allocator):
+    def test_status_changes_except_addresses_are_refused(self, allocator):
         condition = {
             "type": "Example",
             "status": "True",

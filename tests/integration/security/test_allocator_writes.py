@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the allocator may write besides Services: ServiceGroups, Nodes, its Lease."""
+"""What the allocator may write to ServiceGroups, Nodes and its Lease."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(120)
 class TestServiceGroup:
     """The allocator and ServiceGroups."""
 
-    def test_the_status_may_be_written(self, allocator):
+    def test_write_of_the_status_passes(self, allocator):
         status = {"announce": "Remote", "allocatedIPv4": 1, "allocatedIPv6": 0}
         after = allocator.patch(f"{GROUPS}/pool/status", {"status": status})
         assert after["status"] == status
@@ -31,16 +31,16 @@ class TestServiceGroup:
         ],
         ids=["spec", "label", "annotation"],
     )
-    def test_nothing_else_may_be_changed(self, allocator, patch, words):
+    def test_other_changes_are_refused(self, allocator, patch, words):
         assert_refused(words, "allocator-groups", allocator, "PATCH", f"{GROUPS}/pool", patch)
 
 
 class TestNode:
-    """The allocator and Nodes; by dry run, so that the node does not notice."""
+    """The allocator and Nodes; dry runs leave the node unchanged."""
 
     @pytest.fixture
     def node(self, lab):
-        """A Node with a taint of somebody else's."""
+        """A Node with a taint of another program."""
         path = "/api/v1/nodes/n3"
         own = {"key": "example.com/theirs", "effect": "PreferNoSchedule", "value": "x"}
         before = lab.api.get(path)["spec"].get("taints") or []
@@ -48,7 +48,7 @@ class TestNode:
         yield path
         lab.api.merge_patch(path, {"spec": {"taints": before}})
 
-    def test_the_taint_of_a_node_that_is_leaving_passes(self, lab, allocator, node):
+    def test_taint_of_a_leaving_node_passes(self, lab, allocator, node):
         known = node_info_of(lab.api.get(node))
         decision = preempt(known, [PreemptEvent("n3", "an-event", node_uid=known.uid)])
         after = allocator.patch(node, decision.patch)
@@ -66,7 +66,7 @@ class TestNode:
         ],
         ids=["label", "annotation", "cordon", "taints removed", "taint replaced"],
     )
-    def test_nothing_else_may_be_changed(self, allocator, node, patch, words):
+    def test_other_changes_are_refused(self, allocator, node, patch, words):
         assert_refused(words, "allocator-nodes", allocator, "PATCH", node, patch)
 
     @pytest.mark.parametrize(
@@ -74,13 +74,13 @@ class TestNode:
         [{"key": "a.b/c"}, {"effect": "NoExecute"}, {"value": "other"}],
         ids=["key", "effect", "value"],
     )
-    def test_no_other_taint_may_be_added(self, lab, allocator, node, change):
+    def test_other_taints_are_refused(self, lab, allocator, node, change):
         taints = lab.api.get(node)["spec"]["taints"]
         patch = {"spec": {"taints": [*taints, {**TAINT, **change}]}}
         words = "may add no taint to a Node but cloudprovider.azure.microsoft.com/draining"
         assert_refused(words, "allocator-nodes", allocator, "PATCH", node, patch)
 
-    def test_the_status_is_not_the_allocators(self, allocator, node):
+    def test_change_of_the_status_is_refused(self, allocator, node):
         patch = {"status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}]}}
         words = "allocator may not change the status of a Node"
         assert_refused(words, "allocator-nodes", allocator, "PATCH", f"{node}/status", patch)
@@ -89,7 +89,7 @@ class TestNode:
 class TestLeaseOfTheAllocator:
     """The allocator and Leases."""
 
-    def test_may_be_made_renewed_and_deleted(self, lab, allocator):
+    def test_own_lease_may_be_created_renewed_and_deleted(self, lab, allocator):
         body = lease_named("purelb-allocator")
         allocator.send("POST", LEASES, body)
         with objects_applied(lab, [body]):
@@ -99,13 +99,13 @@ class TestLeaseOfTheAllocator:
     @pytest.mark.parametrize(
         ("method", "name"), [("POST", "purelb-node-n3"), ("DELETE", "purelb-node-n1")]
     )
-    def test_of_another_name_is_refused(self, allocator, method, name):
+    def test_lease_of_another_name_is_refused(self, allocator, method, name):
         path = LEASES if method == "POST" else f"{LEASES}/{name}"
         body = lease_named(name) if method == "POST" else None
         words = f"may write no Lease but {NAMESPACE}/purelb-allocator"
         assert_refused(words, "allocator-leases", allocator, method, path, body)
 
-    def test_in_another_namespace_is_refused(self, allocator):
+    def test_lease_in_another_namespace_is_refused(self, allocator):
         path = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
         body = lease_named("purelb-allocator", "default")
         assert_refused("may write no Lease", "allocator-leases", allocator, "POST", path, body)

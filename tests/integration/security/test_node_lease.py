@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which Leases a node agent may write, and in which words the API server refuses the rest."""
+"""Which Leases a node agent may write, and the messages of the refusals."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ pytestmark = pytest.mark.timeout(120)
 class TestLeaseOfANode:
     """The agent of n1 and Leases."""
 
-    def test_may_be_made_renewed_and_deleted_by_its_own_agent(self, agent, pods):
+    def test_own_lease_may_be_created_renewed_and_deleted(self, agent, pods):
         own = f"{LEASES}/purelb-node-n1"
         held = codec.lease_of(lease(pods["n1"]))
         agent.send("PUT", own, lease(pods["n1"], renew_time=1_700_000_005.0, outage=held.outage))
         agent.send("DELETE", own)
 
-    def test_may_be_made_where_there_is_none(self, lab, agent, pods):
+    def test_missing_lease_may_be_created(self, lab, agent, pods):
         lab.api.delete(f"{LEASES}/purelb-node-n1")
         agent.send("POST", LEASES, lease(pods["n1"]))
         lab.api.create(lease(pods["n1"]))
 
-    def test_may_be_taken_over_from_an_earlier_pod_of_the_node(self, lab, pods, agent):
+    def test_lease_of_an_earlier_pod_may_be_taken_over(self, lab, pods, agent):
         successor = Account(client(lab, NAMESPACE, "lbnodeagent", pods["next"]))
         successor.send("PUT", f"{LEASES}/purelb-node-n1", lease(pods["next"]))
 
-    def test_may_not_be_deleted_by_another_pod_of_the_node(self, lab, pods, agent):
+    def test_deletion_by_another_pod_of_the_node_is_refused(self, lab, pods, agent):
         successor = Account(client(lab, NAMESPACE, "lbnodeagent", pods["next"]))
         words = "must carry the UID of the Pod"
         assert_refused(words, "lbnodeagent-leases", successor, "DELETE", f"{LEASES}/purelb-node-n1")
@@ -57,7 +57,7 @@ class TestLeaseOfANode:
             ("DELETE", "purelb-node-n2"),
         ],
     )
-    def test_of_another_name_is_refused(self, agent, pods, method, name):
+    def test_lease_of_another_name_is_refused(self, agent, pods, method, name):
         body = lease(pods["n1"])
         body["metadata"]["name"] = name
         path = LEASES if method == "POST" else f"{LEASES}/{name}"
@@ -66,7 +66,7 @@ class TestLeaseOfANode:
             words, "lbnodeagent-leases", agent, method, path, body if method != "DELETE" else None
         )
 
-    def test_in_another_namespace_is_refused(self, agent, pods):
+    def test_lease_in_another_namespace_is_refused(self, agent, pods):
         body = lease(pods["n1"])
         body["metadata"]["namespace"] = "kube-node-lease"
         path = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
@@ -111,13 +111,13 @@ class TestLeaseOfANode:
             "no instance",
         ],
     )
-    def test_must_say_whose_it_is(self, agent, pods, change, words):
+    def test_wrong_holder_owner_or_instance_is_refused(self, agent, pods, change, words):
         body = lease(pods["n1"])
         change(body, pods)
         assert_refused(words, "lbnodeagent-leases", agent, "PUT", f"{LEASES}/purelb-node-n1", body)
 
 
-def test_a_token_that_names_no_node_is_refused_with_the_reason(lab, agent, pods):
+def test_token_without_a_node_is_refused_with_the_reason(lab, agent, pods):
     anyone = Account(client(lab, NAMESPACE, "lbnodeagent"))
     words = "names no node (authentication.kubernetes.io/node-name)"
     own = f"{LEASES}/purelb-node-n1"

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""What each program's ServiceAccount may do, and that it may do nothing else.
+"""The permissions of each program's ServiceAccount, without exception.
 
 The tables are the whole of it: each verb has its use beside it, and one that is added to the role's
 manifests without a line here fails.
@@ -103,7 +103,7 @@ def accounts(lab, playbook, namespace, draining, tmp_path_factory):
 
 
 def rules(api, namespace):
-    """Verbs by group and resource; without what every account may ask about itself."""
+    """Return verbs by group and resource, without the reviews that every account may create."""
     found = {}
     review = api.create(
         {
@@ -124,7 +124,7 @@ def rules(api, namespace):
 
 
 @pytest.mark.parametrize("program", ["lbnodeagent", "allocator"])
-def test_a_program_may_do_what_it_does_and_nothing_else(accounts, namespace, draining, program):
+def test_program_has_exactly_its_permissions(accounts, namespace, draining, program):
     given = {"lbnodeagent": LBNODEAGENT, "allocator": ALLOCATOR}[program]
     if program == "allocator" and draining:
         given = {**given, **DRAINING}
@@ -139,7 +139,7 @@ def test_a_program_may_do_what_it_does_and_nothing_else(accounts, namespace, dra
     ids=[f"{verb} {resource}/{sub}".rstrip("/") for verb, _group, resource, sub in FORBIDDEN],
 )
 @pytest.mark.parametrize("program", ["lbnodeagent", "allocator"])
-def test_a_program_may_not(accounts, namespace, program, forbidden):
+def test_program_lacks_permission(accounts, namespace, program, forbidden):
     asked = dict(zip(("verb", "group", "resource", "subresource"), forbidden, strict=True))
     review = accounts[program].create(
         {

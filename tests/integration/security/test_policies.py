@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The policies themselves, and everybody whom they are not about."""
+"""The policies themselves, and users that they do not limit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.lab.dry_runs import (
 pytestmark = pytest.mark.timeout(120)
 
 
-def test_the_api_server_finds_no_fault_in_the_policies(lab, installed):
+def test_policies_pass_the_type_check_of_the_api_server(lab, installed):
     for policy in (o for o in installed if o["kind"] == "ValidatingAdmissionPolicy"):
         seen = lab.api.wait(
             lab.api.path_of(policy), lambda p: p["status"].get("observedGeneration"), seconds=20
@@ -33,15 +33,15 @@ def test_the_api_server_finds_no_fault_in_the_policies(lab, installed):
         assert not seen["status"].get("typeChecking"), seen["status"]
 
 
-class TestEverybodyElse:
-    """The policies stop nobody but the two accounts."""
+class TestOtherUsers:
+    """The policies limit no user but the two accounts."""
 
     @pytest.fixture(params=["admin", "another account of the namespace"])
     def anybody(self, request, lab, pods):
         api = lab.api if request.param == "admin" else client(lab, NAMESPACE, "default")
         return Account(api)
 
-    def test_may_do_all_that_the_programs_may_not(self, anybody, lab, pods, agent):
+    def test_other_users_may_write_anything(self, anybody, lab, pods, agent):
         path = f"{SERVICES}/announced"
         anybody.annotate(path, **{V4: "n3,eth0,192.0.2.3", V6: "n3,eth0,2001:db8::3"})
         anybody.patch(path, {"metadata": {"labels": {"a": "b"}}, "spec": {"ports": [{"port": 81}]}})
@@ -51,7 +51,7 @@ class TestEverybodyElse:
         anybody.patch(f"{GROUPS}/pool", {"spec": {"remote": {"multiPool": True}}})
         anybody.patch("/api/v1/nodes/n3", {"spec": {"taints": [{**TAINT, "effect": "NoExecute"}]}})
 
-    def test_a_kubelet_goes_on_renewing_its_lease(self, lab, agent):
+    def test_kubelet_keeps_renewing_its_lease(self, lab, agent):
         path = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1"
         before = lab.api.get(path)["spec"]["renewTime"]
         lab.api.wait(path, lambda found: found["spec"]["renewTime"] > before, seconds=15)

@@ -29,7 +29,7 @@ def test_every_agent_serves_its_endpoints(cluster, family):
         assert metric(text, "purelb_election_local_subnet_count") == 2
 
 
-def test_metrics_follow_an_address_and_end_with_it(cluster, make_service):
+def test_metrics_of_an_address_end_with_it(cluster, make_service):
     path = make_service()
     vips = addresses_of(cluster, path)
     for vip in vips:
@@ -47,7 +47,7 @@ def test_metrics_follow_an_address_and_end_with_it(cluster, make_service):
         eventually(lambda n=node: not series_of(n.v4), "end of the series", seconds=5)
 
 
-def test_a_lease_says_what_others_need(cluster):
+def test_lease_has_what_other_agents_need(cluster):
     for name in cluster.nodes:
         lease = cluster.api.get(LEASE.format(name))
         meta, spec = lease["metadata"], lease["spec"]
@@ -57,7 +57,7 @@ def test_a_lease_says_what_others_need(cluster):
         assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == (name, 10)
 
 
-def test_an_agent_at_rest_only_renews_its_lease(cluster):
+def test_idle_agent_only_renews_its_lease(cluster):
     begin = len(cluster.audit_log.read_text().splitlines())
     time.sleep(20)
     requests = Counter(

@@ -23,7 +23,7 @@ REFUSED = {403, 422}
 
 
 def requests_of_programs(lab, position):
-    """What was logged after a position: other tests let the API server refuse things."""
+    """Yield log entries after a position, as other tests cause refusals."""
     with lab.audit_log.open() as log:
         log.seek(position)
         lines = log.readlines()
@@ -33,7 +33,7 @@ def requests_of_programs(lab, position):
             yield entry
 
 
-def test_a_service_comes_and_goes_and_nothing_is_refused(cluster, make_service):
+def test_no_request_is_refused_during_the_life_of_a_service(cluster, make_service):
     position = cluster.audit_log.stat().st_size
     path = make_service()
     vips = {V4: None, V6: None}
@@ -58,7 +58,7 @@ def test_a_service_comes_and_goes_and_nothing_is_refused(cluster, make_service):
 
     done = {("patch", "services", 200), ("update", "leases", 200)}
     eventually(lambda: done <= {*written()}, "writes of both programs")
-    assert [one for one in written() if one[2] in REFUSED] == []
+    assert [write for write in written() if write[2] in REFUSED] == []
 
 
 def test_role_ends_when_each_policy_is_enforced(cluster, playbook):
@@ -76,7 +76,7 @@ def test_role_ends_when_each_policy_is_enforced(cluster, playbook):
 
 
 def enforced(lab):
-    """Whether each policy that a dry run can reach is enforced, by its name."""
+    """Return whether each policy that a dry run can reach is enforced, by name."""
     states = module_result(lab.kubeconfig, "purelb_policies_info")["policies"]
     assert len(states) == 5
     return {state["name"]: state["enforced"] for state in states}

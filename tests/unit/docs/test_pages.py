@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""All that the pages ask for stands where a test finds and runs it; their links lead somewhere."""
+"""All commands of the pages are in blocks that a test can run; all links have targets."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ Text with `kubectl get nodes` in it.
 """
 
 
-def test_a_page_is_files_and_commands_with_what_they_print():
+def test_page_is_parsed_into_files_and_commands_with_output():
     write, run = steps(SAMPLE)
     assert write == Write(6, "pool.yaml", "# pool.yaml\nkind: ServiceGroup\n")
     script = "kubectl apply \\\n    --filename pool.yaml   # once\n"
@@ -60,7 +60,7 @@ def test_a_page_is_files_and_commands_with_what_they_print():
     assert list(mentioned(SAMPLE)) == ["kubectl get nodes"]
 
 
-def test_output_that_is_shown_later_is_of_something_else():
+def test_later_output_belongs_to_no_earlier_command():
     (run,) = steps("```sh\nkubectl get nodes\n```\nWhen it fails:\n\n```text\nno\n```\n")
     assert run.output == ()
 
@@ -76,23 +76,23 @@ def test_output_that_is_shown_later_is_of_something_else():
         ("x.y", False),
     ],
 )
-def test_output_is_compared_by_words(line, is_so):
+def test_output_is_compared_word_by_word(line, is_so):
     assert is_shown(line, "first\n  a   b\na b c d\nxzy\n") is is_so
 
 
 @EACH_PAGE
-def test_a_page_has_only_commands_files_and_output(page):
+def test_page_has_only_commands_files_and_output(page):
     odd = [(b.line, b.language) for b in blocks(read(page)) if b.language not in LANGUAGES]
     assert odd == []
 
 
 @EACH_PAGE
-def test_a_page_has_no_commands_outside_of_its_fences(page):
+def test_page_has_no_commands_outside_fences(page):
     assert list(indented(read(page))) == []
 
 
 @EACH_PAGE
-def test_what_the_text_of_a_page_mentions_is_run_by_one_of_its_blocks(page):
+def test_commands_in_the_text_are_run_by_a_block(page):
     text = read(page)
     runs = [c for step in steps(text) if isinstance(step, Run) for c in commands(step.script)]
     missing = [c for c in mentioned(text) if not any(run.startswith(c) for run in runs)]
@@ -100,7 +100,7 @@ def test_what_the_text_of_a_page_mentions_is_run_by_one_of_its_blocks(page):
 
 
 @EACH_PAGE
-def test_every_file_of_a_page_has_a_name_and_a_use(page):
+def test_every_file_has_a_name_and_is_used(page):
     text = read(page)
     scripts = "".join(step.script for step in steps(text) if isinstance(step, Run))
     for block in blocks(text):
@@ -111,7 +111,7 @@ def test_every_file_of_a_page_has_a_name_and_a_use(page):
 
 
 @EACH_PAGE
-def test_every_link_of_a_page_leads_somewhere(page):
+def test_every_link_has_a_target(page):
     folder = (ROOT / page).parent
     targets = [link.partition("#") for link in _LINK.findall(prose(read(page)))]
     for target, _hash, anchor in targets:
@@ -124,12 +124,12 @@ def test_every_link_of_a_page_leads_somewhere(page):
 
 
 def anchors(text):
-    """The names that GitHub gives the headings of a page."""
+    """Return the anchors that GitHub gives the headings of a page."""
     headings = re.findall(r"^#+ (.+)$", prose(text), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_the_readme_leads_to_every_page():
+def test_readme_links_every_page():
     targets = set(_LINK.findall(read("README.md")))
     assert {page for page in PAGES if page != "README.md"} - targets == set()
 
@@ -140,7 +140,7 @@ def all_commands():
 
 
 @pytest.mark.parametrize("command", NOT_RUN)
-def test_a_command_that_is_not_run_is_one_of_a_page_and_a_target_of_the_makefile(command):
+def test_command_that_is_not_run_is_a_makefile_target(command):
     program, target = command.split()
     assert program == "make"
     assert command in all_commands()
@@ -148,10 +148,10 @@ def test_a_command_that_is_not_run_is_one_of_a_page_and_a_target_of_the_makefile
 
 
 @pytest.mark.parametrize("program", SHIMS)
-def test_a_stand_in_for_a_program_is_needed_by_a_page(program):
+def test_every_stand_in_is_used_by_a_page(program):
     assert any(command.split()[0] == program for command in all_commands())
 
 
-def test_a_page_that_is_given_files_asks_for_them():
+def test_given_files_are_used_by_their_page():
     for page, files in GIVEN.items():
         assert [name for name in files if name not in read(page)] == []

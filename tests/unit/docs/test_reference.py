@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The reference tables of docs/operate.md have all that the code has, and nothing that it has not.
+"""The reference tables of docs/operate.md list exactly what the code has.
 
 mypy holds the code to the lists of events, findings and conditions that are read here.
 """
@@ -40,27 +40,27 @@ _CODE = re.compile(r"`([^`]+)`")
 
 
 def rows(heading: str) -> list[list[str]]:
-    """The cells of the last table below a heading, without the table's own head."""
+    """Return the cells of the last table below a heading, without its header."""
     (section,) = re.findall(rf"^#+ {heading}\n(.*?)(?=^#|\Z)", PAGE, re.DOTALL | re.MULTILINE)
     table = re.findall(r"(?:^\|.*\n)+", section, re.MULTILINE)[-1].splitlines()
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table[2:]]
 
 
 def words(heading: str, column: int = 0) -> list[str]:
-    """The code in a column of the table below a heading."""
+    """Return the code spans in a column of the table below a heading."""
     return [_CODE.findall(row[column])[0] for row in rows(heading)]
 
 
 def literals(hint: object) -> set[str]:
-    """All values of a Literal, and of Literals in a Union."""
+    """Return all values of a Literal, or of the Literals in a Union."""
     values: set[str] = set()
-    for one in get_args(hint):
-        values |= {one} if isinstance(one, str) else literals(one)
+    for value in get_args(hint):
+        values |= {value} if isinstance(value, str) else literals(value)
     return values
 
 
 def metrics(*owners: object) -> Iterator[str]:
-    """The metrics of the programs with their labels, as one asks for them."""
+    """Yield the metrics of the programs with their labels, as in a query."""
     for owner in owners:
         for value in vars(owner).values():
             metric = value._metric if isinstance(value, LabelSets) else value  # noqa: SLF001
@@ -89,16 +89,16 @@ def metrics(*owners: object) -> Iterator[str]:
     ],
     ids=["events", "conditions", "reasons-of-conditions", "refusals", "reasons", "alerts"],
 )
-def test_a_table_has_every_word_of_the_code_and_no_other(heading, column, known):
+def test_table_lists_exactly_the_words_of_the_code(heading, column, known):
     assert set(words(heading, column)) == known
 
 
-def test_the_tables_of_findings_have_each_once():
+def test_each_finding_is_in_one_table():
     found = words("Findings") + words("Findings of the nodes and the segment")
     assert sorted(found) == sorted(literals(FindingCode))
 
 
-def test_the_tables_of_metrics_have_each_with_its_labels():
+def test_each_metric_is_listed_with_its_labels():
     registry, other = CollectorRegistry(), CollectorRegistry()
     assert sorted(words("Of each node agent")) == sorted(metrics(NodeMetrics(registry)))
     leader = [*metrics(AllocatorMetrics(other)), *metrics(ConversionMetrics(other))]
@@ -106,22 +106,22 @@ def test_the_tables_of_metrics_have_each_with_its_labels():
     assert sorted(words("Of each allocator")) == sorted(leader)
 
 
-def test_alerts_have_the_severity_and_the_time_of_their_rule():
+def test_alerts_have_severity_and_duration_of_their_rule():
     told = [(_CODE.findall(row[0])[0], row[1], row[2]) for row in rows("Alerts")]
     known = [(name, r["labels"]["severity"], r.get("for", "0s")) for name, r in RULES.items()]
     assert sorted(told) == sorted(known)
 
 
 @pytest.mark.parametrize("hint", [EventReason, FindingCode, ConditionReason, ConditionType])
-def test_the_code_says_every_word_of_its_lists(hint):
-    """mypy finds a word that is not in a list; this one, a word that is in the list alone."""
+def test_code_uses_every_word_of_its_lists(hint):
+    """mypy finds words that are missing in a list; this test finds words that nothing uses."""
     said = "".join(path.read_text() for path in SOURCES)
     enums = {reason.value: f"Reason.{reason.name}.value" for reason in Reason}
     for word in literals(hint):
         assert said.count(f'"{word}"') > 1 or enums.get(word, "\0") in said, word
 
 
-def test_what_the_page_says_of_the_log_is_written_there():
+def test_log_events_of_the_page_exist_in_the_code():
     (section,) = re.findall(r"^## Logs\n(.*)", PAGE, re.DOTALL | re.MULTILINE)
     told = re.findall(r"`([a-z]+[A-Z]\w+)`", section)
     told += re.findall(r"`(\w+)` in the (?:agent's )?log", PAGE)
@@ -142,10 +142,10 @@ def test_what_the_page_says_of_the_log_is_written_there():
         "Reasons",
     ],
 )
-def test_every_row_says_what_it_means_and_what_to_do(heading):
+def test_every_row_has_meaning_and_remedy(heading):
     assert [row for row in rows(heading) if not all(row)] == []
 
 
 @pytest.mark.parametrize("heading", ["Of each node agent", "Of each allocator"])
-def test_a_metric_that_is_worth_a_look_has_something_to_do(heading):
+def test_metric_worth_checking_has_a_remedy(heading):
     assert [row for row in rows(heading) if not row[1] or bool(row[2]) != bool(row[3])] == []

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Each alert fires when it should and not before: promtool on the very file that is installed."""
+"""Each alert fires at its condition and not before; promtool reads the installed file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ V4, V6 = "172.28.1.220", "fd28::220"
 
 
 class Case(NamedTuple):
-    """Series, a value every 15 s, and the labels of the alerts that fire at a time."""
+    """Series with a value every 15 s, and the labels of the alerts that fire at a time."""
 
     alert: str
     series: dict[str, str]
@@ -70,7 +70,7 @@ def pool(used, free, family="IPv4"):
 
 
 def both(alert, series, at, by, fires):
-    """The same for an address of either family."""
+    """Return the case for both address families."""
     return [
         pytest.param(
             Case(alert, series(ip), at, by, tuple(f.format(ip=ip) for f in fires)), id=family
@@ -162,7 +162,7 @@ def check(tmp_path, case):
                     {
                         "expr": f"sum by ({case.by}) ({of})",
                         "eval_time": case.at,
-                        "exp_samples": [{"labels": one, "value": 1} for one in expected],
+                        "exp_samples": [{"labels": labels, "value": 1} for labels in expected],
                     }
                 ],
             }
@@ -172,12 +172,12 @@ def check(tmp_path, case):
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_an_alert_fires_where_it_should_and_nowhere_else(tmp_path, case):
+def test_alert_fires_only_for_its_condition(tmp_path, case):
     check(tmp_path, case)
 
 
 @pytest.mark.parametrize("case", both(NOWHERE, assigned, "2m", "ip", ['{{ip="{ip}"}}']))
-def test_an_address_on_no_node_is_told(tmp_path, case):
+def test_address_on_no_node_fires(tmp_path, case):
     check(tmp_path, case)
 
 
@@ -185,7 +185,7 @@ def test_an_address_on_no_node_is_told(tmp_path, case):
     "case",
     both(NOWHERE, lambda ip: assigned(ip) | announced(NODE, ip), "2m", "ip", []),
 )
-def test_an_address_on_a_node_is_as_it_should_be(tmp_path, case):
+def test_address_on_one_node_does_not_fire(tmp_path, case):
     check(tmp_path, case)
 
 
@@ -199,18 +199,18 @@ def test_an_address_on_a_node_is_as_it_should_be(tmp_path, case):
         ['{{ip="{ip}"}}'],
     ),
 )
-def test_an_address_on_two_nodes_is_told(tmp_path, case):
+def test_address_on_two_nodes_fires(tmp_path, case):
     check(tmp_path, case)
 
 
-def test_every_alert_is_tested_both_ways():
+def test_every_alert_has_a_firing_and_a_silent_case():
     tested = [(case.alert, bool(case.fires)) for case in CASES.values()]
     tested += [(NOWHERE, True), (TWICE, True)]
     assert {alert for alert, fires in tested if fires} == {rule["alert"] for rule in RULES}
     assert {alert for alert, fires in tested if not fires} == {rule["alert"] for rule in RULES}
 
 
-def test_every_alert_says_what_is_the_case_and_what_to_do():
+def test_every_alert_has_severity_summary_and_description():
     for rule in RULES:
         assert rule["labels"]["severity"] in ("warning", "critical")
         assert set(rule["annotations"]) == {"summary", "description"}
@@ -220,7 +220,7 @@ def dashboard_queries():
     return [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
 
 
-def test_the_dashboards_queries_can_be_read(tmp_path):
+def test_queries_of_the_dashboard_are_valid(tmp_path):
     queries = [q.replace("$__rate_interval", "5m") for q in dashboard_queries()]
     rules = [{"record": f"query{number}", "expr": query} for number, query in enumerate(queries)]
     done = promtool(tmp_path, "check", "rules", groups=[{"name": "all", "rules": rules}])
@@ -228,7 +228,7 @@ def test_the_dashboards_queries_can_be_read(tmp_path):
     assert f"{len(queries)} rules found" in done.stdout
 
 
-def test_alerts_and_dashboard_ask_only_for_metrics_that_there_are():
+def test_alerts_and_dashboard_use_only_existing_metrics():
     registry = CollectorRegistry()
     NodeMetrics(registry)
     allocator = CollectorRegistry()
