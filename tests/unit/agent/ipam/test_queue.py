@@ -1,13 +1,15 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Groups of other systems: asked one thing after the other, and paid back what is theirs."""
+"""Groups of other systems: one call after the other, and releases retried until they succeed."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
+from itertools import pairwise
 
 import pytest
 
@@ -16,6 +18,7 @@ from purelb.core.model import ExternalSource, ServiceGroup, ServiceKey
 from purelb_agent.ipam import queue as module
 from purelb_agent.ipam.port import IpamError
 from purelb_agent.ipam.queue import IpamQueue
+from tests.support.agent.cancellation import cancel_at_each_await
 
 KEY = ServiceKey("default", "web")
 ADDRESSES = [pytest.param("10.0.0.1", id="v4"), pytest.param("fd00::1", id="v6")]
@@ -26,7 +29,7 @@ def group(name):
 
 
 class System:
-    """Gives everybody the same address; fails and hangs as told; remembers what it was asked."""
+    """Gives every Service the same address; fails and hangs as set; records its calls."""
 
     def __init__(self, address):
         self.address = ip_address(address)
@@ -82,13 +85,13 @@ def _short_pauses(monkeypatch):
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
-async def test_an_answer_is_the_addresses(address):
+async def test_allocate_returns_the_addresses(address):
     async with running(System(address), "a") as ipam_queue:
         assert await ipam_queue.allocate(group("a"), IpamRequest(KEY)) == (ip_address(address),)
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
-async def test_what_could_not_be_given_back_is_tried_again(address):
+async def test_failed_release_is_retried(address):
     system = System(address)
     async with running(system, "a") as ipam_queue:
         await until(lambda: ipam_queue.stats("a")[0] is not None)
@@ -101,7 +104,7 @@ async def test_what_could_not_be_given_back_is_tried_again(address):
 
 @pytest.mark.parametrize("address", ADDRESSES)
 @pytest.mark.parametrize("is_one", [True, False], ids=["one-address", "all"])
-async def test_what_the_service_gets_again_is_not_given_back(address, is_one):
+async def test_address_allocated_again_is_not_released(address, is_one):
     system = System(address)
     async with running(system, "a") as ipam_queue:
         await until(lambda: ipam_queue.stats("a")[0] is not None)
@@ -113,7 +116,7 @@ async def test_what_the_service_gets_again_is_not_given_back(address, is_one):
     assert system.asked.count(("release", "a")) == 1
 
 
-async def test_a_system_that_hangs_keeps_nobody_else_waiting():
+async def test_hanging_system_does_not_delay_another_group():
     system = System("10.0.0.1")
     system.hanging = {"a"}
     async with running(system, "a", "b") as ipam_queue:
@@ -124,7 +127,7 @@ async def test_a_system_that_hangs_keeps_nobody_else_waiting():
         stuck.cancel()
 
 
-async def test_an_error_reaches_who_asked():
+async def test_allocate_raises_the_error_of_the_system():
     system = System("10.0.0.1")
     async with running(system, "a") as ipam_queue:
         await until(lambda: ipam_queue.stats("a")[0] is not None)
@@ -133,7 +136,7 @@ async def test_an_error_reaches_who_asked():
             await ipam_queue.allocate(group("a"), IpamRequest(KEY))
 
 
-async def test_a_pool_that_cannot_be_looked_at_says_why():
+async def test_failed_stats_are_an_error_until_they_succeed():
     system = System("10.0.0.1")
     system.failures["stats"] = 1
     async with running(system, "a") as ipam_queue:
@@ -142,7 +145,7 @@ async def test_a_pool_that_cannot_be_looked_at_says_why():
         await until(lambda: ipam_queue.stats("a")[1] == "")
 
 
-async def test_who_has_addresses_there_is_told_once():
+async def test_holders_are_listed_once():
     system, told = System("10.0.0.1"), []
     system.known = frozenset({KEY})
     async with running(system, "a") as ipam_queue:
@@ -153,7 +156,7 @@ async def test_who_has_addresses_there_is_told_once():
     assert told == [("a", frozenset({KEY}))]
 
 
-async def test_a_group_that_is_gone_gets_back_what_is_owed_and_is_not_looked_at_any_more():
+async def test_deleted_group_gets_its_releases_and_no_more_looks():
     system = System("10.0.0.1")
     async with running(system, "a") as ipam_queue:
         await until(lambda: ipam_queue.stats("a")[0] is not None)
@@ -164,7 +167,129 @@ async def test_a_group_that_is_gone_gets_back_what_is_owed_and_is_not_looked_at_
     assert system.asked.count(("stats", "a")) == 1
 
 
-def test_nothing_is_known_of_a_group_that_is_not_followed():
+def test_unknown_group_has_no_stats():
     ipam_queue = IpamQueue(System("10.0.0.1"))
     ipam_queue.release("a", KEY)
     assert ipam_queue.stats("a") == (None, "")
+
+
+class TestTimes:
+    """In virtual time, with the pauses of the program."""
+
+    @pytest.fixture(autouse=True)
+    def _short_pauses(self):
+        """Replace the short pauses of the module."""
+
+    @staticmethod
+    def moments(system):
+        """Record when each call comes."""
+        note, times = system._note, []  # noqa: SLF001 - the double of this module
+
+        async def noted(what, group):
+            times.append((what, asyncio.get_running_loop().time()))
+            await note(what, group)
+
+        system._note = noted  # noqa: SLF001 - the double of this module
+        return times
+
+    async def test_pools_are_looked_at_each_minute(self):
+        system = System("10.0.0.1")
+        times = self.moments(system)
+        async with running(system, "a"):
+            await asyncio.sleep(185)
+        looks = [moment - times[0][1] for what, moment in times if what == "stats"]
+        assert looks == pytest.approx([0, 60, 120, 180])
+
+    async def test_stats_are_read_anew_after_each_allocation(self):
+        system = System("10.0.0.1")
+        async with running(system, "a") as ipam_queue:
+            await asyncio.sleep(1)
+            await ipam_queue.allocate(group("a"), IpamRequest(KEY))
+            await asyncio.sleep(1)
+        assert system.asked.count(("stats", "a")) == 2
+
+    async def test_pauses_between_releases_double_up_to_a_minute(self):
+        system = System("10.0.0.1")
+        times = self.moments(system)
+        async with running(system, "a") as ipam_queue:
+            await asyncio.sleep(1)
+            system.failures["release"] = 8
+            ipam_queue.release("a", KEY)
+            await asyncio.sleep(400)
+        moments = [moment for what, moment in times if what == "release"]
+        pauses = [later - before for before, later in pairwise(moments)]
+        assert pauses == pytest.approx([1, 2, 4, 8, 16, 32, 60, 60])
+
+    async def test_a_new_release_starts_over_with_the_first_pause(self):
+        system = System("10.0.0.1")
+        times = self.moments(system)
+        async with running(system, "a") as ipam_queue:
+            await asyncio.sleep(1)
+            system.failures["release"] = 5
+            ipam_queue.release("a", KEY)
+            await asyncio.sleep(10)
+            ipam_queue.release("a", KEY)
+            await asyncio.sleep(1.5)
+        moments = [moment - times[0][1] for what, moment in times if what == "release"]
+        assert moments[-2:] == pytest.approx([11, 12])
+
+    async def test_a_release_during_the_same_release_is_not_repeated(self):
+        system = System("10.0.0.1")
+        async with running(system, "a") as ipam_queue:
+            await asyncio.sleep(1)
+            ipam_queue.release("a", KEY)
+            ipam_queue.release("a", KEY)
+            await asyncio.sleep(100)
+        assert system.asked.count(("release", "a")) == 1
+
+    async def test_stats_are_reported_only_when_they_change(self):
+        system, news = System("10.0.0.1"), []
+        async with running(system, "a") as ipam_queue:
+            ipam_queue.on_stats = lambda: news.append(1)
+            await asyncio.sleep(150)
+            system.failures["stats"] = 1
+            await asyncio.sleep(60)
+            assert ipam_queue.stats("a")[1] == "down"
+            await asyncio.sleep(60)
+            assert ipam_queue.stats("a")[1] == ""
+        assert len(news) == 3
+
+    @pytest.mark.parametrize("outcome", ["address", "error"])
+    async def test_an_answer_that_nobody_waits_for_is_dropped(self, outcome):
+        system = System("10.0.0.1")
+        async with running(system, "a") as ipam_queue:
+            await asyncio.sleep(1)
+            if outcome == "error":
+                system.failures["allocate"] = 1
+            asked = asyncio.create_task(ipam_queue.allocate(group("a"), IpamRequest(KEY)))
+            await asyncio.sleep(0)
+            asked.cancel()
+            await asyncio.wait({asked})
+            await asyncio.sleep(1)
+            assert await ipam_queue.allocate(group("a"), IpamRequest(KEY))
+
+    async def test_a_group_that_comes_back_is_looked_at_again(self):
+        system = System("10.0.0.1")
+        async with running(system, "a") as ipam_queue:
+            await asyncio.sleep(1)
+            ipam_queue.follow([])
+            await asyncio.sleep(120)
+            ipam_queue.follow([group("a")])
+            await asyncio.sleep(61)
+        assert system.asked.count(("stats", "a")) == 2
+
+    async def test_cancellation_at_each_await_ends_every_task_of_a_group(self):
+        before = asyncio.all_tasks()
+
+        async def work():
+            system = System("10.0.0.1")
+            ipam_queue = IpamQueue(system)
+            ipam_queue.follow([group("a"), group("b")])
+            ipam_queue.release("a", KEY)
+            async with asyncio.timeout(3):
+                await ipam_queue.run()
+
+        with contextlib.suppress(TimeoutError):
+            async for interruption in cancel_at_each_await(work):
+                await asyncio.sleep(0)
+                assert asyncio.all_tasks() == before, interruption
