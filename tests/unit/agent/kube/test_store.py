@@ -1,47 +1,35 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
+"""What the node agent derives from its tables, and which changes wake its loop."""
+
 from __future__ import annotations
+
+import asyncio
+from ipaddress import ip_address
 
 import pytest
 
 from purelb.core.election.claims import claimed
-from purelb_agent.kube.lease_table import LeaseTable
+from purelb.core.election.leases import HoldDeadline
+from purelb.core.model import ServiceKey
+from purelb.core.names import DRAINING_TAINTS
 from purelb_agent.kube.store import NodeStore
+from purelb_agent.runtime import clock
+from tests.support.agent.kubernetes_objects import (
+    config_object,
+    group_object,
+    lease_object,
+    node_object,
+    service_object,
+    slice_object,
+)
+from tests.support.core.snapshots import VIP4, VIP6
 
 TABLES = ("services", "groups", "slices", "leases", "configs", "nodes")
 
 
-def lease(version):
-    return {
-        "metadata": {"name": "purelb-node-n1", "resourceVersion": version},
-        "spec": {"holderIdentity": "n1", "leaseDurationSeconds": 10},
-    }
-
-
-def table_with(version):
-    changes = []
-    table = LeaseTable(lambda: changes.append(1))
-    table.put(lease(version))
-    changes.clear()
-    return table, changes
-
-
-def test_a_deleted_lease_is_forgotten():
-    table, changes = table_with("9")
-    table.drop(lease("10"))
-    assert not table.membership.observed
-    assert changes
-
-
-def test_news_of_a_deletion_is_ignored_when_the_lease_is_known_to_be_there_again():
-    table, changes = table_with("11")
-    table.drop(lease("10"))
-    assert "n1" in table.membership.observed
-    assert not changes
-
-
 class TestNodeStore:
-    """Whose loop begins when everything is listed."""
+    """The loop starts when every table is listed."""
 
     @pytest.mark.parametrize("last", TABLES)
     async def test_the_last_list_wakes_the_loop_even_if_it_is_empty(self, last):
@@ -60,3 +48,93 @@ class TestNodeStore:
         await store.changed.wait(seconds=0)
         getattr(store, name).replace([], asked_at=1.0)
         assert not await store.changed.wait(seconds=0)
+
+
+@pytest.fixture
+async def store():
+    """A store in which everything is listed and that has no news."""
+    made = NodeStore("n1", classes=claimed(unclassed=True), drains=True)
+    for table in TABLES:
+        getattr(made, table).replace([], asked_at=0.0)
+    await made.changed.wait(seconds=0)
+    return made
+
+
+async def is_woken(store):
+    return await store.changed.wait(seconds=0)
+
+
+class TestDerivedState:
+    async def test_services_and_groups_become_vips(self, store):
+        store.groups.put(group_object())
+        store.services.put(service_object())
+        assert set(store.vips) == {VIP4, VIP6}
+        assert await is_woken(store)
+        store.services.drop(service_object())
+        assert store.vips == {}
+        assert await is_woken(store)
+
+    async def test_endpoints_of_a_service_are_the_nodes_of_its_slices(self, store):
+        store.slices.put(slice_object("web-a", "n1"))
+        store.slices.put(slice_object("web-b", "n2"))
+        assert store.endpoints == {ServiceKey("default", "web"): {"n1", "n2"}}
+        assert await is_woken(store)
+
+    async def test_the_own_node_gives_labels_uid_and_taint(self, store):
+        taint = DRAINING_TAINTS[0]
+        store.nodes.put(node_object("n1", "10.0.0.1", taints=(taint,), labels={"rack": "1"}))
+        assert (store.labels, store.node_uid, store.taint) == ({"rack": "1"}, "uid-n1", taint)
+        assert store.known_addresses == {ip_address("10.0.0.1")}
+        assert store.drained == {"n1": "uid-n1"}
+        assert await is_woken(store)
+
+    async def test_a_heartbeat_of_a_node_lets_the_loop_sleep(self, store):
+        store.nodes.put(node_object("n1"))
+        await is_woken(store)
+        beat = node_object("n1")
+        beat["metadata"]["resourceVersion"] = "2"
+        store.nodes.put(beat)
+        assert not await is_woken(store)
+
+    async def test_without_draining_taints_change_nothing(self):
+        store = NodeStore("n1", classes=claimed(unclassed=True), drains=False)
+        store.nodes.put(node_object("n1", taints=DRAINING_TAINTS[:1]))
+        assert store.taint is None
+        assert store.drained == {}
+
+    async def test_a_new_configuration_wakes_the_loop(self, store):
+        store.configs.put(config_object())
+        assert await is_woken(store)
+
+
+class TestHoldDeadline:
+    async def test_a_new_deadline_wakes_the_loop(self, store):
+        store.set_hold_deadline(HoldDeadline(1.0, 2.0))
+        assert await is_woken(store)
+
+    async def test_the_same_deadline_lets_it_sleep(self, store):
+        store.set_hold_deadline(HoldDeadline(1.0, 2.0))
+        await is_woken(store)
+        store.set_hold_deadline(HoldDeadline(1.0, 2.0))
+        assert not await is_woken(store)
+
+
+class TestPromises:
+    async def test_a_node_may_promise_while_the_lease_is_live(self, store):
+        store.set_hold_deadline(HoldDeadline(1.0, 2.0))
+        store.leases.put(lease_object("n2"))
+        assert store.may_promise("n2")
+        store.promise("n2", seconds=100)
+        await asyncio.sleep(99)
+        assert store.leases.membership.is_live("n2", clock.now())
+
+    async def test_a_node_may_not_promise_after_the_lease_expired(self, store):
+        store.set_hold_deadline(HoldDeadline(1.0, 2.0))
+        store.leases.put(lease_object("n2"))
+        await asyncio.sleep(20)
+        assert not store.may_promise("n2")
+
+    async def test_a_node_without_a_deadline_may_promise_always(self, store):
+        assert store.may_promise("n2")
+        store.promise("n2", seconds=100)
+        assert not store.leases.membership.is_live("n2", clock.now())
