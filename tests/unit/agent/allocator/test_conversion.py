@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The conversion as the API server asks for it: reviews over TLS on the loopback interface."""
+"""The conversion webhook: reviews over TLS on the loopback interface."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def review(*objects, to="purelb.io/v2", uid="u"):
 
 
 class TestAnswer:
-    def test_a_batch_is_converted_in_its_order(self):
+    def test_objects_are_converted_in_their_order(self):
         reply = answer(review(group("a"), group("b", version="v2"), group("c")))
         assert {k: reply[k] for k in HEAD} == HEAD
         response = reply["response"]
@@ -63,10 +63,10 @@ class TestAnswer:
         assert [one["metadata"]["name"] for one in response["convertedObjects"]] == ["a", "b", "c"]
         assert {one["apiVersion"] for one in response["convertedObjects"]} == {"purelb.io/v2"}
 
-    def test_nothing_to_convert_is_no_fault(self):
+    def test_empty_list_succeeds(self):
         assert answer(review())["response"]["result"] == {"status": "Success"}
 
-    def test_one_bad_object_fails_the_batch_by_name_field_and_mend(self):
+    def test_one_invalid_object_fails_the_list_with_name_field_and_remedy(self):
         response = answer(review(group("a"), group("b", local=5), "x"))["response"]
         assert response["convertedObjects"] == []
         assert response["result"] == {
@@ -75,12 +75,12 @@ class TestAnswer:
             "request.objects[2]: must be an object",
         }
 
-    def test_of_many_bad_objects_the_first_few_are_named(self):
+    def test_message_names_the_first_five_of_many_invalid_objects(self):
         response = answer(review(*(group(f"g{n}", local=5) for n in range(50))))["response"]
         assert response["result"]["message"].count("must be an object") == 5
 
     @pytest.mark.parametrize("to", ["apps/v1", "purelb.io/v3", ""])
-    def test_another_version_is_refused(self, to):
+    def test_unknown_version_is_refused(self, to):
         result = answer(review(group(), to=to))["response"]["result"]
         assert result["status"] == "Failure"
         assert "ServiceGroup ns/a: apiVersion: cannot become" in result["message"]
@@ -101,7 +101,7 @@ class TestAnswer:
         ],
         ids=str,
     )
-    def test_what_is_no_review_is_refused(self, body, words):
+    def test_request_that_is_no_review_is_refused(self, body, words):
         with pytest.raises(ReviewError, match=words.replace(".", r"\.")):
             answer(body)
 
@@ -182,7 +182,7 @@ async def until(look, seconds=5):
 
 class TestServing:
     @pytest.mark.parametrize("address", ["127.0.0.1", "::1"], ids=["v4", "v6"])
-    async def test_the_api_server_gets_its_objects_over_tls(self, folder, port, address):
+    async def test_review_over_tls_returns_the_objects(self, folder, port, address):
         data = conversion_certificate(None, host=HOST)
         put(folder, "..first", data)
         async with serving(folder, port) as registry:
@@ -199,7 +199,7 @@ class TestServing:
             end = registry.get_sample_value("purelb_conversion_certificate_end_seconds")
             assert 4 * YEARS < end - time.time() < 6 * YEARS
 
-    async def test_garbage_is_answered_and_the_next_one_is_served(self, folder, port):
+    async def test_invalid_requests_get_an_error_and_the_next_is_served(self, folder, port):
         data = conversion_certificate(None, host=HOST)
         put(folder, "..first", data)
         deep = "[" * 5000 + "]" * 5000
@@ -218,7 +218,7 @@ class TestServing:
             refused = {"outcome": "refused"}
             assert registry.get_sample_value("purelb_conversion_objects_total", refused) == 1
 
-    async def test_a_list_of_thousands_is_converted(self, folder, port):
+    async def test_list_of_thousands_is_converted(self, folder, port):
         data = conversion_certificate(None, host=HOST)
         put(folder, "..first", data)
         asked = json.dumps(review(*(group(f"g{n}", local=V4) for n in range(5000))))
@@ -230,7 +230,7 @@ class TestServing:
 
 
 class TestCertificates:
-    async def test_it_is_waited_for(self, folder, port, told):
+    async def test_server_starts_once_there_is_a_certificate(self, folder, port, told):
         data = conversion_certificate(None, host=HOST)
         async with serving(folder, port):
             with pytest.raises(aiohttp.ClientConnectorError):
@@ -240,7 +240,7 @@ class TestCertificates:
             assert (await until(lambda: post(port, "{}", bundle=data["ca.crt"])))[0] == 400
         assert [event for event, _fields in told] == ["conversionCertificate"]
 
-    async def test_a_new_one_is_taken_while_it_serves(self, folder, port):
+    async def test_new_certificate_is_loaded_while_serving(self, folder, port):
         first, second = (conversion_certificate(None, host=HOST) for _number in range(2))
         put(folder, "..first", first)
         async with serving(folder, port):
@@ -252,7 +252,7 @@ class TestCertificates:
 
     @pytest.mark.parametrize("field", ["tls.crt", "tls.key"])
     @pytest.mark.parametrize("how", ["another's", "garbage", "encrypted", "empty"])
-    async def test_a_bad_one_changes_nothing(self, folder, port, field, how, told):
+    async def test_unusable_certificate_is_logged_once_and_the_old_one_kept(self, folder, port, field, how, told):
         good, other = (conversion_certificate(None, host=HOST) for _number in range(2))
         key = load_pem_private_key(base64.b64decode(good["tls.key"]), None)
         bad = {
@@ -269,13 +269,13 @@ class TestCertificates:
             assert len(told) == 1
             assert (await post(port, "{}", bundle=good["ca.crt"]))[0] == 400
 
-    async def test_one_without_its_authority_serves_too(self, folder, port):
+    async def test_certificate_without_authority_file_is_served(self, folder, port):
         data = conversion_certificate(None, host=HOST)
         put(folder, "..first", {k: text for k, text in data.items() if k != "ca.crt"})
         async with serving(folder, port):
             assert (await until(lambda: post(port, "{}", bundle=data["ca.crt"])))[0] == 400
 
-    async def test_a_taken_port_is_told(self, folder, port):
+    async def test_taken_port_is_a_setting_error(self, folder, port):
         put(folder, "..first", conversion_certificate(None, host=HOST))
         with socket.create_server(("127.0.0.1", port)):
             server = Conversion(ConversionMetrics(CollectorRegistry()), folder=folder, port=port)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""What is told of ServiceGroups that something is wrong with: once, and again if it comes back."""
+"""Events about problems of ServiceGroups: once, and again when a problem comes back."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def local(name, family, first, last, *, created=1):
 OVERLAP = [("PoolOverlaps", "young"), ("PoolOverlaps", "old")]
 
 
-def test_an_overlap_that_was_mended_and_comes_back_is_told_again(pools, heard, family):
+def test_overlap_that_comes_back_is_reported_again(pools, heard, family):
     pools.put(local("old", family, 1, 9))
     pools.put(local("young", family, 5, 15, created=2))
     pools.report(Allocations())
@@ -82,7 +82,7 @@ def test_an_overlap_that_was_mended_and_comes_back_is_told_again(pools, heard, f
     assert heard.since() == OVERLAP
 
 
-def test_a_group_that_is_made_anew_with_the_same_overlap_is_told_of(pools, heard, family):
+def test_overlap_of_a_recreated_group_is_reported_again(pools, heard, family):
     young = local("young", family, 5, 15, created=2)
     pools.put(local("old", family, 1, 9))
     pools.put(young)
@@ -94,7 +94,7 @@ def test_a_group_that_is_made_anew_with_the_same_overlap_is_told_of(pools, heard
     assert heard.since() == OVERLAP
 
 
-def test_a_group_that_cannot_be_read_is_told_of_again_after_it_was_mended(pools, heard, family):
+def test_invalid_spec_that_comes_back_is_reported_again(pools, heard, family):
     wrong = local("group", family, 9, 1)
     for item, expected in (
         (wrong, [("InvalidSpec", "group")]),

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Electors and their fence against a server that keeps a Lease under versions, as the API does."""
+"""Electors and LeaderKube against a server that keeps a Lease under versions, as the API does."""
 
 from __future__ import annotations
 
@@ -156,8 +156,8 @@ async def replica(api):
             return made[-1]
 
         yield begin
-        for one in made:
-            await one.end()
+        for elector in made:
+            await elector.end()
 
 
 def spec(api):
@@ -170,7 +170,7 @@ async def until(is_true):
             await asyncio.sleep(0.005)
 
 
-async def test_a_free_lock_is_taken_at_once_and_renewed(api, replica):
+async def test_free_lock_is_acquired_at_once_and_renewed(api, replica):
     first = replica("a")
     await first.elected()
     assert (spec(api)["holderIdentity"], spec(api)["leaseTransitions"]) == ("a", 0)
@@ -182,7 +182,7 @@ async def test_a_free_lock_is_taken_at_once_and_renewed(api, replica):
     assert not first.elector.may_ask(takes=15.0)
 
 
-async def test_who_stands_by_may_not_write_and_takes_over_what_is_released(api, replica):
+async def test_standby_may_not_write_and_acquires_a_released_lock(api, replica):
     first = replica("a")
     await first.elected()
     second = replica("b")
@@ -197,7 +197,7 @@ async def test_who_stands_by_may_not_write_and_takes_over_what_is_released(api, 
     assert (spec(api)["holderIdentity"], spec(api)["leaseTransitions"]) == ("b", 1)
 
 
-async def test_a_lock_that_another_holds_is_not_released(api, replica):
+async def test_lock_of_another_holder_is_not_released(api, replica):
     first = replica("a")
     await first.elected()
     second = replica("b")
@@ -207,7 +207,7 @@ async def test_a_lock_that_another_holds_is_not_released(api, replica):
     assert spec(api)["holderIdentity"] == "a"
 
 
-async def test_a_dead_holder_is_replaced_after_a_duration_of_watching(api, replica, sleep_through):
+async def test_dead_holder_is_replaced_after_a_full_duration(api, replica, sleep_through):
     first = replica("a")
     await first.elected()
     await first.end()
@@ -223,7 +223,7 @@ async def test_a_dead_holder_is_replaced_after_a_duration_of_watching(api, repli
     assert spec(api)["holderIdentity"] == "b"
 
 
-async def test_who_slept_through_its_deadline_may_not_write_and_ends(api, replica, sleep_through):
+async def test_leader_suspended_past_its_deadline_may_not_write_and_ends(api, replica, sleep_through):
     first = replica("a")
     await first.elected()
     async with LeaderKube(api.access, first.elector) as writer:
@@ -236,7 +236,7 @@ async def test_who_slept_through_its_deadline_may_not_write_and_ends(api, replic
     assert [body for body, _query in api.written] == [{"n": 1}]
 
 
-async def test_who_sees_another_holder_ends(api, replica):
+async def test_leader_that_sees_another_holder_ends(api, replica):
     first = replica("a")
     await first.elected()
     api.store({**api.lease, "spec": {**spec(api), "holderIdentity": "b"}})
@@ -245,7 +245,7 @@ async def test_who_sees_another_holder_ends(api, replica):
     assert spec(api)["holderIdentity"] == "b"
 
 
-async def test_a_lock_that_others_labelled_or_deleted_stays_the_holders(api, replica):
+async def test_holder_keeps_a_lock_that_others_label_or_delete(api, replica):
     first = replica("a")
     await first.elected()
     for change in (api.label, api.delete):
@@ -257,7 +257,7 @@ async def test_a_lock_that_others_labelled_or_deleted_stays_the_holders(api, rep
 
 
 class Fence:
-    """Answers what the test wrote down, and then the last of it again and again."""
+    """Returns the given answers, then the last one again and again."""
 
     def __init__(self, *answers):
         self._answers = list(answers)
@@ -266,14 +266,14 @@ class Fence:
         return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
 
 
-async def test_a_write_is_bounded_at_the_server_and_a_read_is_free(api):
+async def test_write_has_a_server_timeout_and_a_read_has_none(api):
     async with LeaderKube(api.access, Fence(5.0, 5.0, 0.0)) as writer:
         await writer.request("PATCH", SERVICE, {"n": 1}, params={"a": "b"})
         assert await writer.request("GET", SERVICE) == {"query": {}}
     assert api.written == [({"n": 1}, {"a": "b", "timeout": "2s"})]
 
 
-async def test_a_write_whose_right_ended_while_it_connected_is_not_sent(api):
+async def test_write_is_not_sent_if_leadership_ends_while_it_connects(api):
     async with LeaderKube(api.access, Fence(5.0, 0.0)) as writer:
         with pytest.raises(ApiError):
             await writer.request("PATCH", SERVICE, {"n": 1})
@@ -281,7 +281,7 @@ async def test_a_write_whose_right_ended_while_it_connected_is_not_sent(api):
     assert api.written == []
 
 
-async def test_head_and_body_of_a_write_leave_together(certificate):
+async def test_head_and_body_of_a_write_are_sent_together(certificate):
     # Who is frozen between parts of a request would end it when he goes on.
     parts = []
 
@@ -304,14 +304,14 @@ async def test_head_and_body_of_a_write_leave_together(certificate):
     assert parts[1] == b""
 
 
-async def test_a_write_gets_no_longer_than_the_right_lasts(api):
+async def test_write_times_out_when_leadership_ends(api):
     api.delay = 1.0
     async with LeaderKube(api.access, Fence(0.1)) as writer:
         with pytest.raises(ApiError, match=r"no answer within 0\.1 s"):
             await writer.request("PATCH", SERVICE, {"n": 1})
 
 
-async def test_the_end_awaits_the_answer_to_what_was_sent_and_lets_nothing_follow(api):
+async def test_settle_awaits_the_pending_answer_and_refuses_further_writes(api):
     api.delay = 0.2
     async with LeaderKube(api.access, Fence(5.0)) as writer:
         sent = asyncio.create_task(writer.request("PATCH", SERVICE, {"n": 1}))
@@ -323,7 +323,7 @@ async def test_the_end_awaits_the_answer_to_what_was_sent_and_lets_nothing_follo
             await writer.request("PATCH", SERVICE, {"n": 2})
 
 
-async def test_the_end_awaits_that_a_write_without_an_answer_can_no_longer_arrive(api, monkeypatch):
+async def test_settle_waits_until_an_unanswered_write_can_no_longer_arrive(api, monkeypatch):
     monkeypatch.setattr(leader_kube, "ON_THE_WIRE", 0.2)
     monkeypatch.setattr(leader_kube, "AT_THE_SERVER", 0.2)
     api.delay = 1.0
@@ -338,7 +338,7 @@ async def test_the_end_awaits_that_a_write_without_an_answer_can_no_longer_arriv
 
 
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6], ids=["v4", "v6"])
-def test_the_leaders_kernel_gives_up_sooner(family):
+def test_kernel_timeout_of_the_leaders_sockets_is_shorter(family):
     address = (family, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ())
     for seconds in (10.0, leader_kube.ON_THE_WIRE):
         with client._socket_factory(seconds)(address) as made:  # noqa: SLF001 - an option of the kernel's
