@@ -22,19 +22,13 @@ description:
 extends_documentation_fragment:
   - purelb.purelb.connection
   - purelb.purelb.conversion
+  - purelb.purelb.reading
 options:
   definitions:
     description:
       - The v1 objects to convert instead of those in the cluster. With O(node_subnets), no cluster is needed.
     type: list
     elements: dict
-attributes:
-  check_mode:
-    support: full
-    description: Never changes anything.
-  diff_mode:
-    support: N/A
-    description: Never changes anything.
 seealso:
   - module: purelb.purelb.purelb_objects
 notes:

@@ -25,7 +25,7 @@ extends_documentation_fragment:
 options:
   draining:
     description:
-      - Whether the allocator may taint Nodes, as in M(purelb.purelb.purelb_rbac#module). If not, the policy
+      - Whether the allocator may taint Nodes, as in M(purelb.purelb.purelb_rbac). If not, the policy
         C(allocator-nodes) is not checked, as the permissions already refuse its writes.
     type: bool
     default: true

@@ -118,19 +118,18 @@ def test_an_address_that_is_not_on_a_segment_is_refused(vip):
         neighbors.neighbor_info({**PARAMS, "vips": [vip]})
 
 
-def test_a_missing_permission_is_an_error_with_a_remediation(monkeypatch):
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (PermissionError(1, "Operation not permitted"), r"as root \(become: true\)"),
+        (OSError(19, "No such device"), r"cannot use the interface eth0: .*No such device"),
+    ],
+    ids=["no permission", "removed interface"],
+)
+def test_a_socket_error_is_reported_with_its_cause(monkeypatch, error, words):
     def refuse(**_options):
-        raise PermissionError(1, "Operation not permitted")
+        raise error
 
     monkeypatch.setattr(neighbors.conf, "L2socket", refuse)
-    with pytest.raises(PureLBError, match=r"as root \(become: true\)"):
-        neighbors.query(INTERFACE, [VIP4], seconds=0.1, times=1)
-
-
-def test_a_removed_interface_is_named(monkeypatch):
-    def refuse(**_options):
-        raise OSError(19, "No such device")
-
-    monkeypatch.setattr(neighbors.conf, "L2socket", refuse)
-    with pytest.raises(PureLBError, match=r"cannot use the interface eth0: .*No such device"):
+    with pytest.raises(PureLBError, match=words):
         neighbors.query(INTERFACE, [VIP4], seconds=0.1, times=1)
