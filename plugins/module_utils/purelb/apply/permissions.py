@@ -49,7 +49,7 @@ ALLOCATOR: Rules = [
     _rule("", "services/status", "patch"),
     _rule(names.API_GROUP, "servicegroups", "list watch"),
     _rule(names.API_GROUP, "servicegroups/status", "patch"),
-    # Its UID tells this cluster from others with the same NetBox.
+    # Its UID distinguishes this cluster from others with the same NetBox.
     _rule("", "namespaces", "get", named="kube-system"),
     _rule("", "events", "create"),
 ]

@@ -122,7 +122,7 @@ def _metrics_failure(address: Address, port: int) -> Optional[str]:
 
 
 def outcome(found: Verification, params: Mapping[str, Any]) -> Dict[str, Any]:
-    """Returns the counts of findings, and a failure if `fail_on` says so."""
+    """Returns the counts of findings, and a failure depending on `fail_on`."""
     counts = {
         severity: sum(finding.severity is severity for finding in found.findings)
         for severity in Severity

@@ -18,8 +18,8 @@ def status(message: str) -> bytes:
 
 
 def test_a_missing_permission_names_the_rule_to_add():
-    said = 'leases.coordination.k8s.io is forbidden: User "ci" cannot list resource "leases"'
-    text = str(refusal(LEASES, host=HOST, status=403, body=status(said)))
+    message = 'leases.coordination.k8s.io is forbidden: User "ci" cannot list resource "leases"'
+    text = str(refusal(LEASES, host=HOST, status=403, body=status(message)))
     assert "list leases.coordination.k8s.io in namespace purelb-system" in text
     rule = '{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["list"]}'
     assert rule in text
@@ -28,15 +28,15 @@ def test_a_missing_permission_names_the_rule_to_add():
 
 
 def test_a_missing_cluster_wide_permission_names_a_cluster_role():
-    said = 'services is forbidden: User "ci" cannot list resource "services"'
-    error = refusal(Request("list", "", "services"), host=HOST, status=403, body=status(said))
+    message = 'services is forbidden: User "ci" cannot list resource "services"'
+    error = refusal(Request("list", "", "services"), host=HOST, status=403, body=status(message))
     assert '{"apiGroups": [""], "resources": ["services"]' in str(error)
     assert "ClusterRole of this user" in str(error)
 
 
 def test_a_refusal_by_a_policy_is_no_missing_permission():
-    said = 'pods "a" is forbidden: violates PodSecurity "restricted:latest"'
-    error = refusal(Request("patch", "", "pods"), host=HOST, status=403, body=status(said))
+    message = 'pods "a" is forbidden: violates PodSecurity "restricted:latest"'
+    error = refusal(Request("patch", "", "pods"), host=HOST, status=403, body=status(message))
     assert "add the rule" not in str(error)
     assert "violates PodSecurity" in str(error)
 
@@ -59,8 +59,8 @@ def test_every_error_has_a_remediation(code: int, words: str):
 
 
 def test_a_schema_mismatch_does_not_suggest_a_retry():
-    said = 'failed to create typed patch object: .spec.interfaces: duplicate entries for key "a"'
-    error = refusal(LEASES, host=HOST, status=500, body=status(said))
+    message = 'failed to create typed patch object: .spec.interfaces: duplicate entries for key "a"'
+    error = refusal(LEASES, host=HOST, status=500, body=status(message))
     assert "duplicate entries" in str(error)
     assert "try again" not in str(error)
 
