@@ -252,7 +252,9 @@ class TestCertificates:
 
     @pytest.mark.parametrize("field", ["tls.crt", "tls.key"])
     @pytest.mark.parametrize("how", ["another's", "garbage", "encrypted", "empty"])
-    async def test_unusable_certificate_is_logged_once_and_the_old_one_kept(self, folder, port, field, how, told):
+    async def test_unusable_certificate_is_logged_once_and_the_old_one_kept(
+        self, folder, port, field, how, told
+    ):
         good, other = (conversion_certificate(None, host=HOST) for _number in range(2))
         key = load_pem_private_key(base64.b64decode(good["tls.key"]), None)
         bad = {

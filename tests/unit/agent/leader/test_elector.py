@@ -223,7 +223,9 @@ async def test_dead_holder_is_replaced_after_a_full_duration(api, replica, sleep
     assert spec(api)["holderIdentity"] == "b"
 
 
-async def test_leader_suspended_past_its_deadline_may_not_write_and_ends(api, replica, sleep_through):
+async def test_leader_suspended_past_its_deadline_may_not_write_and_ends(
+    api, replica, sleep_through
+):
     first = replica("a")
     await first.elected()
     async with LeaderKube(api.access, first.elector) as writer:
