@@ -96,26 +96,13 @@ class Kernel:
         return News(address, is_gone=message.kind == rtnetlink.RTM_DELADDR)
 
     def _request(self, build: Callable[[int], bytes]) -> list[Message]:
-        """Send the request built with a new sequence number, and return the messages in reply."""
+        """Send a request and return the messages of its reply; NetlinkError if it was refused."""
         self._sequence += 1
         self._requests.send(build(self._sequence))
-        return self._receive(self._sequence)
-
-    def _receive(self, sequence: int) -> list[Message]:
-        """Return the messages of the reply to a request; NetlinkError if it was refused."""
-        replies: list[Message] = []
-        while True:
-            for message in rtnetlink.parse_messages(self._requests.recv(_BUFFER)):
-                if message.sequence != sequence:
-                    continue  # the late reply to a request that timed out
-                if message.kind == rtnetlink.NLMSG_DONE:
-                    return replies
-                if message.kind == rtnetlink.NLMSG_ERROR:
-                    code = rtnetlink.parse_error(message)
-                    if code:
-                        raise NetlinkError(code, os.strerror(code))
-                    return replies
-                replies.append(message)
+        reply = rtnetlink.read_reply(lambda: self._requests.recv(_BUFFER), self._sequence)
+        if reply.error:
+            raise NetlinkError(reply.error, os.strerror(reply.error))
+        return reply.messages
 
     def _dump(self, kind: int) -> list[Message]:
         return self._request(lambda sequence: rtnetlink.build_dump(kind, sequence))

@@ -75,14 +75,10 @@ class _Node:
     def _dump_once(self) -> tuple[set[Place], bool]:
         """Return all addresses, and whether no change interrupted the dump."""
         self._requests.send(rtnetlink.build_dump(rtnetlink.RTM_GETADDR, 0))
-        places: set[Place] = set()
-        is_whole = True
-        while True:
-            for message in rtnetlink.parse_messages(self._requests.recv(_READ)):
-                is_whole = is_whole and not message.flags & rtnetlink.NLM_F_DUMP_INTR
-                if message.kind == rtnetlink.NLMSG_DONE:
-                    return places, is_whole
-                places |= _places(message)
+        reply = rtnetlink.read_reply(lambda: self._requests.recv(_READ), 0)
+        assert not reply.error, reply
+        places = {place for message in reply.messages for place in _places(message)}
+        return places, not reply.was_interrupted
 
     def read(self) -> None:
         """Apply the notifications received since; raises OSError if some were lost."""

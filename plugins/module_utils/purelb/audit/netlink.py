@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import socket
 from dataclasses import dataclass
-from typing import Callable, Dict, Iterable, List, Mapping, Tuple
+from typing import Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
 from ..core.errors import PureLBError
 from ..core.node import rtnetlink
@@ -50,43 +50,22 @@ def interfaces() -> List[Interface]:
     return sorted(found, key=lambda interface: interface.index)
 
 
-def _keep_all(_message: Message) -> bool:
-    return True
-
-
 def _dump(
-    link: socket.socket, kind: int, keep: Callable[[Message], bool] = _keep_all
+    link: socket.socket, kind: int, keep: Optional[Callable[[Message], bool]] = None
 ) -> List[Message]:
     """Return the messages of an uninterrupted dump that are worth keeping."""
     for sequence in range(1, _ATTEMPTS + 1):
         link.send(rtnetlink.build_dump(kind, sequence))
-        messages, is_whole = _receive(link, sequence, keep)
-        if is_whole:
-            return messages
+        reply = rtnetlink.read_reply(lambda: link.recv(_BUFFER), sequence, keep=keep)
+        if reply.error:
+            reason = os.strerror(reply.error)
+            raise PureLBError(f"the kernel refused to list its interfaces: {reason}")
+        if not reply.was_interrupted:
+            return reply.messages
     raise PureLBError(
         f"the interfaces of this host changed during each of {_ATTEMPTS} attempts to read them: "
         "try again"
     )
-
-
-def _receive(
-    link: socket.socket, sequence: int, keep: Callable[[Message], bool]
-) -> Tuple[List[Message], bool]:
-    """Return the messages of the reply to a request, and whether no change interrupted it."""
-    kept: List[Message] = []
-    is_whole = True
-    while True:
-        for message in rtnetlink.parse_messages(link.recv(_BUFFER)):
-            if message.sequence != sequence:
-                continue
-            is_whole = is_whole and not message.flags & rtnetlink.NLM_F_DUMP_INTR
-            if message.kind == rtnetlink.NLMSG_DONE:
-                return kept, is_whole
-            if message.kind == rtnetlink.NLMSG_ERROR:
-                reason = os.strerror(rtnetlink.parse_error(message))
-                raise PureLBError(f"the kernel refused to list its interfaces: {reason}")
-            if keep(message):
-                kept.append(message)
 
 
 def addresses_by_link(messages: Iterable[Message]) -> Dict[int, Tuple[AddressMessage, ...]]:

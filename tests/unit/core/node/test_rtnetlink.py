@@ -336,6 +336,48 @@ def test_a_multipath_route_encoded_by_pyroute2_is_parsed():
     assert rtnetlink.parse_default_route(message).links == (3, 5)
 
 
+class TestReplies:
+    def datagram(self, *messages, sequence=1):
+        return b"".join(
+            struct.pack("=IHHII", 16 + len(body), kind, flags, sequence, 0) + body
+            for kind, flags, body in messages
+        )
+
+    A, B = (20, 2, b"aaaa"), (20, 2, b"bbbb")
+    DONE = (rtnetlink.NLMSG_DONE, 2, bytes(4))
+    INTERRUPTED = 0x10
+
+    def read(self, *datagrams, **options):
+        reply = rtnetlink.read_reply(iter(datagrams).__next__, 1, **options)
+        return [message.body for message in reply.messages], *reply[1:]
+
+    def test_a_dump_ends_with_done(self):
+        first, second = self.datagram(self.A), self.datagram(self.B, self.DONE, self.A)
+        assert self.read(first, second, first) == ([b"aaaa", b"bbbb"], 0, False)
+
+    @pytest.mark.parametrize("code", [0, 1])
+    def test_a_reply_ends_with_an_error_or_acknowledgement(self, code):
+        error = (rtnetlink.NLMSG_ERROR, 0, struct.pack("=i", -code))
+        assert self.read(self.datagram(self.A, error, self.B)) == ([b"aaaa"], code, False)
+
+    def test_other_replies_are_ignored(self):
+        late = self.datagram(self.B, self.DONE, sequence=7)
+        assert self.read(late, self.datagram(self.A, self.DONE)) == ([b"aaaa"], 0, False)
+
+    def test_an_interrupted_dump_is_marked(self):
+        flagged = (20, 2 | self.INTERRUPTED, b"aaaa")
+        assert self.read(self.datagram(flagged, self.B, self.DONE))[2]
+        assert self.read(self.datagram(self.A, (3, 2 | self.INTERRUPTED, bytes(4))))[2]
+
+    def test_only_wanted_messages_are_kept(self):
+        dump = self.datagram(self.A, self.B, self.DONE)
+        assert self.read(dump, keep=lambda message: message.body != b"aaaa")[0] == [b"bbbb"]
+
+    def test_what_receiving_raises_is_raised(self):
+        with pytest.raises(StopIteration):
+            self.read(self.datagram(self.A))
+
+
 class TestDatagrams:
     ONE = rtnetlink.build_dump(rtnetlink.RTM_GETADDR, 1)
     TWO = rtnetlink.build_delete_link(7, 2)

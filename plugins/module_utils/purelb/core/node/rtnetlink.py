@@ -16,7 +16,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
-from typing import Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 from ..model import Address, InterfaceAddress
 from .plan import Put
@@ -137,6 +137,17 @@ class LinkMessage:
     alias: str
 
 
+class Reply(NamedTuple):
+    """The reply to a request; `error` is an errno, 0 for success.
+
+    `was_interrupted`: something changed during the dump, which may therefore lack something.
+    """
+
+    messages: List[Message]
+    error: int
+    was_interrupted: bool
+
+
 @dataclass(frozen=True)
 class DefaultRoute:
     """A default route of the main table: IP version, metric, indexes of its interfaces."""
@@ -233,6 +244,32 @@ def parse_error(message: Message) -> int:
     """Return the errno in an NLMSG_ERROR; 0 is an acknowledgement."""
     (code,) = _S32.unpack_from(message.body)
     return -int(code)
+
+
+def read_reply(
+    receive: Callable[[], bytes],
+    sequence: int,
+    *,
+    keep: Optional[Callable[[Message], bool]] = None,
+) -> Reply:
+    """Receive datagrams up to the end of the reply to the request with this sequence number.
+
+    Messages of other replies, to requests that timed out, are ignored. `keep`: which messages are
+    worth returning.
+    """
+    messages: List[Message] = []
+    was_interrupted = False
+    while True:
+        for message in parse_messages(receive()):
+            if message.sequence != sequence:
+                continue
+            was_interrupted = was_interrupted or message.flags & NLM_F_DUMP_INTR != 0
+            if message.kind == NLMSG_ERROR:
+                return Reply(messages, parse_error(message), was_interrupted)
+            if message.kind == NLMSG_DONE:
+                return Reply(messages, 0, was_interrupted)
+            if keep is None or keep(message):
+                messages.append(message)
 
 
 def _attributes(data: bytes, offset: int) -> Dict[int, bytes]:
