@@ -1,0 +1,91 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""The requests of each write, and what interrupts them."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+
+import pytest
+
+from purelb.core.allocation.outcomes import Assignment
+from purelb.core.model import PoolType, Service, ServiceKey
+from purelb_agent.allocator.service_writer import ServiceWriter
+from purelb_agent.kube.client import ApiError
+from tests.support.agent.cancellation import cancel_at_each_await
+from tests.support.agent.fake_api import FakeApi
+
+PATH = "/api/v1/namespaces/default/services/web"
+SERVICE = Service(ServiceKey("default", "web"), version="7")
+V4, V6 = ip_address("10.0.0.1"), ip_address("fd00::1")
+
+
+def assignment(**more):
+    return Assignment("default", (V4, V6), PoolType.LOCAL, skip_dad=False, **more)
+
+
+@pytest.fixture
+def api():
+    api = FakeApi()
+    api.answer("PATCH", PATH, {"metadata": {"resourceVersion": "8"}})
+    api.answer("PATCH", f"{PATH}/status", {"metadata": {"resourceVersion": "9"}})
+    return api
+
+
+@pytest.fixture
+def writer(api):
+    return ServiceWriter(api)
+
+
+async def test_assign_writes_annotations_and_addresses_at_once(api, writer):
+    assert await writer.assign(SERVICE, assignment()) == "9"
+    (request,) = api.requests
+    assert request.path == f"{PATH}/status"
+    assert request.body["metadata"]["resourceVersion"] == "7"
+    assert request.body["metadata"]["annotations"]["purelb.io/allocated-from"] == "default"
+    ingress = request.body["status"]["loadBalancer"]["ingress"]
+    assert [entry["ip"] for entry in ingress] == [str(V4), str(V6)]
+
+
+async def test_assign_changes_the_policy_first_and_goes_on_from_that_version(api, writer):
+    assert await writer.assign(SERVICE, assignment(sets_cluster=True)) == "9"
+    policy, status = api.requests
+    assert policy.path == PATH
+    assert policy.body == {
+        "spec": {"externalTrafficPolicy": "Cluster"},
+        "metadata": {"resourceVersion": "7"},
+    }
+    assert status.body["metadata"]["resourceVersion"] == "8"
+
+
+async def test_release_removes_addresses_and_annotations(api, writer):
+    assert await writer.release(SERVICE) == "9"
+    (request,) = api.requests
+    assert set(request.body["metadata"]["annotations"].values()) == {None}
+    assert not request.body["status"]["loadBalancer"].get("ingress")
+
+
+async def test_reduce_leaves_the_annotations(api, writer):
+    assert await writer.reduce(SERVICE, (V6,)) == "9"
+    (request,) = api.requests
+    assert request.body["metadata"]["annotations"] == {}
+    ingress = request.body["status"]["loadBalancer"]["ingress"]
+    assert [entry["ip"] for entry in ingress] == [str(V6)]
+
+
+@pytest.mark.parametrize("status", [0, 403, 404, 409, 500])
+async def test_an_error_of_the_first_request_prevents_the_second(api, writer, status):
+    api.answer("PATCH", PATH, ApiError(status, "no"))
+    with pytest.raises(ApiError, match="no"):
+        await writer.assign(SERVICE, assignment(sets_cluster=True))
+    assert len(api.requests) == 1
+
+
+async def test_cancellation_at_each_await_leaves_no_request_under_way(api, writer):
+    runs = 0
+    async for interruption in cancel_at_each_await(
+        lambda: writer.assign(SERVICE, assignment(sets_cluster=True))
+    ):
+        assert api.under_way == 0, interruption
+        runs += 1
+    assert runs > 2
