@@ -14,7 +14,7 @@ class LeaseMetrics:
 
     def __init__(self, make: MetricFactory) -> None:
         self._healthy = make.gauge(
-            f"{_ELECTION}_lease_healthy", "1 while the own Lease gives the right to announce."
+            f"{_ELECTION}_lease_healthy", "1 while the own Lease allows this node to announce."
         )
         self._holding = make.gauge(
             f"{_ELECTION}_outage_holding",
@@ -26,28 +26,28 @@ class LeaseMetrics:
         )
         self._peer_answers = make.counter(
             f"{_ELECTION}_peer_answers_total",
-            "What peers said when they were asked whether they can renew.",
+            "Answers of peers to the question whether they can renew.",
             "answer",
         )
         self._renewals = make.counter(
-            f"{_ELECTION}_lease_renewals_total", "Good renewals of the Lease."
+            f"{_ELECTION}_lease_renewals_total", "Successful renewals of the Lease."
         )
         self._failures = make.counter(
             f"{_ELECTION}_lease_renewal_failures_total", "Failed renewals of the Lease."
         )
         self._deadline_used = make.histogram(
             f"{_ELECTION}_lease_deadline_used_ratio",
-            "Time between good renewals of the Lease, as a part of the renew deadline.",
+            "Time between successful renewals of the Lease, as a fraction of the renew deadline.",
             buckets=(0.5, 0.75, 0.9, 1.0),
         )
 
     def show(self, *, is_healthy: bool, is_holding: bool) -> None:
-        """Show whether the own Lease counts, and whether an outage keeps it counting."""
+        """Show whether this node may announce, and whether only because of an outage."""
         self._healthy.set(is_healthy)
         self._holding.set(is_holding)
 
     def count_renewal(self, deadline_used: float | None) -> None:
-        """Count a good renewal and the part of the deadline it used; None without a deadline."""
+        """Count a successful renewal and the fraction of the deadline used; None without one."""
         self._renewals.inc()
         if deadline_used is not None:
             self._deadline_used.observe(deadline_used)

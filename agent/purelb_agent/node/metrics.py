@@ -45,7 +45,9 @@ class ElectionMetrics:
             "Elections in which no candidate had the ready endpoint that was preferred.",
         )
         self._service_fallbacks = LabelSets(
-            make.counter(f"{_AGENT}_affinity_fallback_total", "The same by Service.", "service")
+            make.counter(
+                f"{_AGENT}_affinity_fallback_total", "Affinity fallbacks by Service.", "service"
+            )
         )
         self._wins = make.counter(f"{_AGENT}_election_wins_total", "Addresses won.")
         self._losses = make.counter(f"{_AGENT}_election_losses_total", "Addresses lost.")
@@ -106,17 +108,17 @@ class AddressMetrics:
 
     def __init__(self, make: MetricFactory) -> None:
         self._renewals = make.counter(
-            f"{_AGENT}_address_renewals_total", "Lifetimes of addresses set anew."
+            f"{_AGENT}_address_renewals_total", "Renewals of address lifetimes."
         )
         self._renewal_errors = make.counter(
-            f"{_AGENT}_address_renewal_errors_total", "Lifetimes of addresses not set anew."
+            f"{_AGENT}_address_renewal_errors_total", "Failed renewals of address lifetimes."
         )
         self._active = make.gauge(
-            f"{_AGENT}_address_renewals_active", "Addresses whose lifetimes are being kept."
+            f"{_AGENT}_address_renewals_active", "Addresses whose lifetimes are being renewed."
         )
         self._latency = make.histogram(
             f"{_AGENT}_address_renewal_latency_seconds",
-            "Time to set all lifetimes anew after a renewal of the Lease.",
+            "Time to renew all lifetimes after a renewal of the Lease.",
             buckets=(0.0001, 0.001, 0.01, 0.1, 1.0),
         )
         self._additions = make.counter(f"{_AGENT}_address_additions_total", "Addresses added.")
@@ -137,15 +139,15 @@ class AddressMetrics:
         return self._latency.time()
 
     def show_held(self, count: int) -> None:
-        """Show the number of addresses whose lifetimes are being kept."""
+        """Show the number of addresses whose lifetimes are being renewed."""
         self._active.set(count)
 
     def count_renewal(self) -> None:
-        """Count a lifetime set anew."""
+        """Count a renewed lifetime."""
         self._renewals.inc()
 
     def count_renewal_error(self) -> None:
-        """Count a lifetime that could not be set anew."""
+        """Count a lifetime that could not be renewed."""
         self._renewal_errors.inc()
 
     def count_addition(self) -> None:
@@ -161,7 +163,7 @@ class AddressMetrics:
         self._recoveries.inc()
 
     def count_conflict(self) -> None:
-        """Count an address that another host has, too."""
+        """Count an address that another host also has."""
         self._conflicts.inc()
 
 
@@ -203,7 +205,7 @@ class NodeMetrics:
         )
         self._draining = make.gauge(f"{_AGENT}_draining", "1 while a taint keeps addresses away.")
         self._selector_state = make.gauge(
-            f"{_AGENT}_selector_state", "1 for how this node came by its configuration.", "state"
+            f"{_AGENT}_selector_state", "1 for how this node's configuration was selected.", "state"
         )
 
     def mark_loaded(self) -> None:
@@ -215,6 +217,6 @@ class NodeMetrics:
         self._draining.set(is_draining)
 
     def show_selector(self, current: SelectorState) -> None:
-        """Show how this node came by its configuration."""
+        """Show how this node's configuration was selected."""
         for state in SelectorState:
             self._selector_state.labels(state.value).set(state is current)

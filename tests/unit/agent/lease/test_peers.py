@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Agents that ask and answer each other over the loopback interface."""
+"""Agents that ask and answer each other over the loopback interface, in real time."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class TestAsking:
     @pytest.mark.parametrize(
         ("outcome", "expected"), [(True, CAN), (False, CANNOT), (None, CANNOT)], ids=str
     )
-    async def test_a_peer_says_whether_it_could_renew(self, agent, address, outcome, expected):
+    async def test_a_peer_answers_whether_it_can_renew(self, agent, address, outcome, expected):
         asker = await agent("a")
         await agent("b", address, outcome=outcome)
         assert await asker.ask({"a": [address], "b": [address]}) == {"b": expected}
@@ -117,7 +117,7 @@ class TestAsking:
             {"a": CANNOT},
         ]
 
-    async def test_nobody_else_is_nobody_to_ask(self, agent):
+    async def test_a_node_without_peers_asks_none(self, agent):
         asker = await agent("a")
         assert await asker.ask({"a": [V4]}) == {}
 
@@ -131,7 +131,7 @@ class TestAsking:
             assert await asker.ask({"b": [broken, working]}) == {"b": CAN}
             assert clock.now() - before < 0.5
 
-    async def test_a_bad_reply_of_one_address_does_not_hide_the_good_one_of_another(
+    async def test_an_invalid_reply_from_one_address_does_not_hide_a_valid_one_from_another(
         self, agent, port
     ):
         asker = await agent("a")
@@ -156,17 +156,15 @@ async def endless(request):
 
 @BOTH
 class TestSilence:
-    async def test_a_port_that_nobody_listens_on(self, agent, address):
+    async def test_a_closed_port_is_silent(self, agent, address):
         asker = await agent("a")
         assert await asker.ask({"b": [address]}) == {"b": SILENT}
 
-    async def test_a_peer_without_an_address(self, agent, address):
+    async def test_a_peer_without_an_address_is_silent(self, agent, address):
         asker = await agent("a")
         assert await asker.ask({"b": []}) == {"b": SILENT}
 
-    async def test_a_peer_that_never_answers_costs_no_more_than_the_time_given(
-        self, agent, address, port
-    ):
+    async def test_a_peer_that_never_answers_is_silent_at_the_timeout(self, agent, address, port):
         asker = await agent("a")
         async with serving(never, address, port):
             before = clock.now()
@@ -193,12 +191,12 @@ class TestSilence:
         ],
         ids=["unsigned", "empty", "no text", "long", "error", "redirect", "endless"],
     )
-    async def test_garbage(self, agent, address, port, handler):
+    async def test_an_invalid_reply_is_silence(self, agent, address, port, handler):
         asker = await agent("a")
         async with serving(handler, address, port):
             assert await asker.ask({"b": [address]}, seconds=0.3) == {"b": SILENT}
 
-    async def test_a_server_that_speaks_no_http(self, agent, address, port):
+    async def test_a_server_of_another_protocol_is_silent(self, agent, address, port):
         async def babble(_reader, writer):
             writer.write(b"SSH-2.0-OpenSSH\r\n")
             writer.close()
@@ -208,17 +206,17 @@ class TestSilence:
         async with await asyncio.start_server(babble, str(address), port):
             assert await asker.ask({"b": [address]}) == {"b": SILENT}
 
-    async def test_an_agent_with_another_key(self, agent, address):
+    async def test_an_agent_with_another_key_is_silent(self, agent, address):
         asker = await agent("a")
         await agent("b", address, outcome=True, key=OTHER_KEY)
         assert await asker.ask({"b": [address]}) == {"b": SILENT}
 
-    async def test_another_node_at_the_address(self, agent, address):
+    async def test_a_reply_of_another_node_is_silence(self, agent, address):
         asker = await agent("a")
         await agent("c", address, outcome=True)
         assert await asker.ask({"b": [address]}) == {"b": SILENT}
 
-    async def test_a_reply_that_was_recorded_before(self, agent, address, port):
+    async def test_a_replayed_reply_is_silence(self, agent, address, port):
         recorded = []
 
         async def replay(request):
@@ -239,7 +237,7 @@ def asking_tasks():
 
 
 class TestBounds:
-    async def test_no_more_than_256_peers_are_asked_at_the_same_time(self, agent, port):
+    async def test_at_most_256_peers_are_asked_in_parallel(self, agent, port):
         under_way, most, full = [], [], asyncio.Event()
 
         async def count(_request):
@@ -258,7 +256,7 @@ class TestBounds:
         assert len(answers) == 300
         assert max(most) == 256
 
-    async def test_who_stops_asking_stops_at_once_and_leaves_nothing_behind(self, agent, port):
+    async def test_a_cancelled_round_of_questions_leaves_no_request(self, agent, port):
         asker = await agent("a")
         async with serving(never, V4, port):
             asking = asyncio.create_task(asker.ask({"b": [V4]}, seconds=60.0))
@@ -271,25 +269,25 @@ class TestBounds:
 
 
 class TestAnswering:
-    async def test_a_node_that_cannot_say_says_that_it_cannot_within_a_second(self, agent):
+    async def test_a_node_whose_attempt_hangs_answers_cannot_within_a_second(self, agent):
         asker = await agent("a")
         await agent("b", V4, could_renew=never)
         assert await asker.ask({"b": [V4]}) == {"b": CANNOT}
 
-    async def test_a_node_that_cannot_passes_on_what_it_heard_directly(self, agent):
+    async def test_a_node_that_cannot_renew_passes_on_what_it_heard_directly(self, agent):
         asker = await agent("a")
         between = await agent("b", V4, outcome=False)
         await agent("c", V6, outcome=True)
         assert await between.ask({"c": [V6]}) == {"c": CAN}
         assert await asker.ask({"b": [V4]}) == {"b": KNOWS}
 
-    async def test_an_asker_is_not_told_what_it_said_itself(self, agent):
+    async def test_an_asker_does_not_get_its_own_answer_back(self, agent):
         asker = await agent("a", OTHER_V4, outcome=True)
         peer = await agent("b", V4, outcome=False)
         assert await peer.ask({"a": [OTHER_V4]}) == {"a": CAN}
         assert await asker.ask({"b": [V4]}) == {"b": CANNOT}
 
-    async def test_what_was_only_passed_on_is_not_passed_on_again(self, agent):
+    async def test_an_answer_that_was_passed_on_is_not_passed_on_again(self, agent):
         last = await agent("a")
         asker = await agent("d", OTHER_V4, outcome=False)
         between = await agent("b", V4, outcome=False)
@@ -298,7 +296,7 @@ class TestAnswering:
         assert await asker.ask({"b": [V4]}) == {"b": KNOWS}
         assert await last.ask({"d": [OTHER_V4]}) == {"d": CANNOT}
 
-    async def test_a_peer_that_can_no_longer_is_not_passed_on(self, agent):
+    async def test_a_peer_that_can_no_longer_renew_is_not_passed_on(self, agent):
         outcomes = [True, False]
 
         async def could_renew():
@@ -311,26 +309,26 @@ class TestAnswering:
         await asker.ask({"b": [V4]})
         assert asker.heard == {}
 
-    async def test_silence_does_not_undo_what_was_heard(self, agent):
+    async def test_silence_keeps_the_previous_answer(self, agent):
         asker = await agent("a")
         await agent("b", V4, outcome=True)
         await asker.ask({"b": [V4]})
         await asker.ask({"b": []})
         assert list(asker.heard) == ["b"]
 
-    async def test_who_says_that_it_cannot_lets_the_askers_lease_count(self, agent):
+    async def test_the_answer_cannot_promises_the_asker_a_full_duration(self, agent):
         asker = await agent("a")
         peer = await agent("b", V4, outcome=False)
         await asker.ask({"b": [V4]})
         assert peer.promised == {"a": TIMING.duration}
 
-    async def test_who_took_the_askers_lease_as_ended_does_not_help_it_to_hold(self, agent):
+    async def test_a_node_for_which_the_askers_lease_expired_answers_knows(self, agent):
         asker = await agent("a")
         await agent("b", V4, outcome=False, may=False)
         assert await asker.ask({"b": [V4]}) == {"b": KNOWS}
 
     @pytest.mark.parametrize("outcome", [True, False])
-    async def test_who_says_that_somebody_can_promises_nothing(self, agent, outcome):
+    async def test_the_answers_can_and_knows_promise_nothing(self, agent, outcome):
         asker = await agent("a")
         peer = await agent("b", V4, outcome=outcome)
         await agent("c", V6, outcome=True)
@@ -339,7 +337,7 @@ class TestAnswering:
         assert peer.promised == {}
 
     @BOTH
-    async def test_a_stranger_is_turned_away_and_learns_nothing(self, agent, address, port):
+    async def test_a_request_without_a_valid_signature_gets_403(self, agent, address, port):
         peer = await agent("b", address, outcome=False)
         host = f"[{address}]" if address == V6 else address
         forged = build_question(OTHER_KEY, asker="a", peer="b", nonce="n")
@@ -367,22 +365,22 @@ class TestAnswering:
 
 
 class TestKey:
-    def test_a_key_is_read_as_it_is(self, tmp_path):
+    def test_a_key_is_read_unchanged(self, tmp_path):
         (tmp_path / "key").write_bytes(b"\n" + KEY + b"\n")
         assert read_key(tmp_path / "key") == b"\n" + KEY + b"\n"
 
-    def test_without_a_file_there_is_no_key(self, tmp_path):
+    def test_without_a_file_the_key_is_none(self, tmp_path):
         assert read_key(tmp_path / "key") is None
 
-    def test_an_empty_file_is_no_key(self, tmp_path):
+    def test_the_key_in_an_empty_file_is_none(self, tmp_path):
         (tmp_path / "key").touch()
         assert read_key(tmp_path / "key") is None
 
-    def test_a_key_that_is_too_short_is_refused_with_the_mend(self, tmp_path):
+    def test_a_key_that_is_too_short_is_an_error_with_the_remedy(self, tmp_path):
         (tmp_path / "key").write_bytes(b"x" * 15)
         with pytest.raises(SettingError, match=r"15 bytes.*Secret purelb-peers.*16 bytes or more"):
             read_key(tmp_path / "key")
 
-    def test_a_key_that_cannot_be_read_is_named_with_the_mend(self, tmp_path):
+    def test_a_key_that_cannot_be_read_is_an_error_with_the_remedy(self, tmp_path):
         with pytest.raises(SettingError, match=r"Is a directory.*mount the Secret purelb-peers"):
             read_key(tmp_path)

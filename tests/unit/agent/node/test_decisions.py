@@ -36,7 +36,7 @@ def series(registry, name):
 
 
 @BOTH
-def test_an_address_is_counted_as_announced_while_it_is_here(note, registry, vip):
+def test_an_address_is_counted_as_announced_while_this_node_holds_it(note, registry, vip):
     note(snapshot(service(addresses=[vip])))
     announced = series(registry, "purelb_lbnodeagent_announced")
     assert announced == {("default/web", "n1", str(vip)): 1}
@@ -45,7 +45,7 @@ def test_an_address_is_counted_as_announced_while_it_is_here(note, registry, vip
 
 
 @BOTH
-def test_changes_of_a_winner_are_counted_until_the_address_is_gone(note, registry, vip):
+def test_winner_changes_are_counted_until_the_address_is_released(note, registry, vip):
     web = service(addresses=[vip])
     note(snapshot(web, members=["n2"]))
     note(snapshot(web, members=["n1"]))
@@ -56,7 +56,7 @@ def test_changes_of_a_winner_are_counted_until_the_address_is_gone(note, registr
 
 
 @BOTH
-def test_fallbacks_of_affinity_are_counted_until_the_service_is_gone(note, registry, vip):
+def test_affinity_fallbacks_are_counted_until_the_service_is_deleted(note, registry, vip):
     note(snapshot(service(addresses=[vip], has_affinity=True)))
     name = "purelb_lbnodeagent_affinity_fallback_total"
     assert series(registry, name) == {("default/web",): 1}
@@ -71,7 +71,7 @@ def test_candidates_are_counted_by_subnet(note, registry):
 
 
 @BOTH
-def test_an_address_is_counted_once_when_another_service_comes_to_share_it(note, registry, vip):
+def test_a_shared_address_is_counted_once(note, registry, vip):
     shared = [service(name, [vip], sharing_key="k") for name in ("web", "shop")]
     note(snapshot(shared[0]))
     note(snapshot(*shared))
