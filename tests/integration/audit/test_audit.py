@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The audit against the cluster: what it sees, what it finds, what it says when it may not look."""
+"""The audit of a real cluster: its result, its findings, and its error without permission."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.lab.cluster_queries import addresses_of, eventually, holder, 
 pytestmark = pytest.mark.timeout(90)
 
 
-def test_a_whole_cluster_has_no_findings_and_the_winner_is_the_holder(cluster, make_service):
+def test_healthy_cluster_has_no_findings_and_winners_are_holders(cluster, make_service):
     vips = addresses_of(cluster, make_service())
 
     def settled():
@@ -32,7 +32,7 @@ def test_a_whole_cluster_has_no_findings_and_the_winner_is_the_holder(cluster, m
         assert [entry["node"] for entry in vip["announcing"]] == [vip["winner"]]
 
 
-def test_a_dead_agent_is_found(cluster, make_service):
+def test_dead_agent_is_a_finding(cluster, make_service):
     addresses_of(cluster, make_service())
     cluster.kill("n1", "lbnodeagent", "STOP")
     try:
@@ -48,7 +48,7 @@ def test_a_dead_agent_is_found(cluster, make_service):
         cluster.kill("n1", "lbnodeagent", "CONT")
 
 
-def test_a_missing_permission_is_named(cluster, tmp_path):
+def test_missing_permission_is_named_in_the_error(cluster, tmp_path):
     account = {
         "apiVersion": "v1",
         "kind": "ServiceAccount",

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the role installs for Prometheus, in one that scrapes the lab: alerts come and go."""
+"""The role's Prometheus files in a Prometheus that scrapes the lab: alerts fire and resolve."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GROUPS = f"/apis/purelb.io/v2/{SYSTEM}/servicegroups"
 NODE_CONFIGS = f"/apis/purelb.io/v2/{SYSTEM}/lbnodeagents"
 MONITORING = f"/apis/monitoring.coreos.com/v1/{SYSTEM}"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-# So that nobody waits half a minute for a test; the rules are otherwise those of an installation.
+# Shorter intervals to save time; otherwise the rules are those of an installation.
 SOONER = {
     name: {"for": "2s"}
     for name in ("PureLBLeaseUnhealthy", "PureLBAddressNotAnnounced", "PureLBPoolNearlyFull")
@@ -28,7 +28,7 @@ SOONER = {
 
 @pytest.fixture(scope="module")
 def folder(cluster, playbook, tmp_path_factory):
-    """The files of the role, for a Prometheus without the operator."""
+    """The role's files for a Prometheus without the operator."""
     made = tmp_path_factory.mktemp("manifests")
     options = {"purelb_install_manifests_dir": str(made), "purelb_install_alerts": SOONER}
     playbook("purelb.purelb.install", "-e", json.dumps(options))
@@ -36,7 +36,7 @@ def folder(cluster, playbook, tmp_path_factory):
 
 
 def target(pod):
-    """What Prometheus's discovery says of a pod, as far as scrape.yaml asks."""
+    """Return the discovery labels of a pod that scrape.yaml uses."""
     (container,) = pod["spec"]["containers"]
     port = next(port for port in container["ports"] if port["name"] == "monitoring")
     meta = {
@@ -54,11 +54,11 @@ def target(pod):
 
 @pytest.fixture(scope="module")
 def prometheus(cluster, folder):
-    """A Prometheus on a node, configured with them."""
+    """A Prometheus on a node, configured with the role's files."""
     pods = cluster.api.items(AGENTS)
     scrape = yaml.safe_load((folder / "scrape.yaml").read_text())
     (job,) = scrape["scrape_configs"]
-    # Debian's Prometheus is built without discovery in Kubernetes: it is told what that would find.
+    # Debian's Prometheus has no Kubernetes discovery: the targets are in a file.
     assert job.pop("kubernetes_sd_configs") == [
         {"role": "pod", "namespaces": {"names": ["purelb-system"]}}
     ]
@@ -84,7 +84,7 @@ def prometheus(cluster, folder):
     try:
         expected = {pod["metadata"]["name"] for pod in pods}
         eventually(
-            lambda: expected <= {one["pod"] for one in query(cluster, "up == 1")},
+            lambda: expected <= {series["pod"] for series in query(cluster, "up == 1")},
             "target for each pod",
             seconds=30,
         )
@@ -95,8 +95,8 @@ def prometheus(cluster, folder):
 
 
 def query(lab, expression):
-    """Labels of what an expression finds."""
-    # While it starts it answers, but not that.
+    """Return the labels of each series of an expression's result."""
+    # While it starts, it answers with another status.
     argv = ["curl", "-sS", "--fail", "-G", "--data-urlencode", f"query={expression}"]
     done = lab.run_in(HOST, [*argv, f"http://{ADDRESS}/api/v1/query"], check=False)
     if done.returncode:
@@ -105,30 +105,31 @@ def query(lab, expression):
 
 
 def firing(lab, alert, label):
-    """Values of a label of the alerts that fire."""
+    """Return the values of a label of the firing alerts."""
     found = query(lab, f'ALERTS{{alertname="{alert}",alertstate="firing"}}')
-    return {one[label] for one in found}
+    return {series[label] for series in found}
 
 
-def test_every_program_is_scraped_with_the_labels_that_alerts_ask_for(prometheus):
+def test_every_program_is_scraped_with_the_labels_of_the_alerts(prometheus):
     agents = query(prometheus, "purelb_election_lease_healthy")
-    assert {one["node"] for one in agents} == set(prometheus.nodes)
-    assert {one["namespace"] for one in agents} == {"purelb-system"}
+    assert {series["node"] for series in agents} == set(prometheus.nodes)
+    assert {series["namespace"] for series in agents} == {"purelb-system"}
     assert query(prometheus, "purelb_k8s_client_config_loaded_bool{pod=~'allocator-.*'}")
 
 
-def test_a_cluster_in_which_all_is_well_has_no_alert(prometheus, make_service):
+def test_healthy_cluster_has_no_alerts(prometheus, make_service):
     vips = addresses_of(prometheus, make_service())
     announced = "purelb_lbnodeagent_announced"
     eventually(
-        lambda: set(vips) <= {one["ip"] for one in query(prometheus, announced)}, "announcement"
+        lambda: set(vips) <= {series["ip"] for series in query(prometheus, announced)},
+        "announcement",
     )
-    # A busy machine may well be late with a renewal.
+    # On a busy machine a renewal may be late.
     alerts = 'ALERTS{alertname!="PureLBRenewalsNearDeadline"}'
     eventually(lambda: not query(prometheus, alerts), "silence", seconds=60)
 
 
-def test_a_node_that_is_cut_off_from_the_api_is_told_until_it_is_back(prometheus):
+def test_node_cut_off_from_the_api_causes_an_alert_until_it_returns(prometheus):
     prometheus.partition("n1")
     eventually(
         lambda: firing(prometheus, "PureLBLeaseUnhealthy", "node") == {"n1"}, "alert", seconds=30
@@ -139,7 +140,7 @@ def test_a_node_that_is_cut_off_from_the_api_is_told_until_it_is_back(prometheus
     )
 
 
-def test_addresses_on_no_node_are_told_until_they_are_on_one(prometheus, make_service):
+def test_addresses_on_no_node_cause_alerts_until_they_have_a_node(prometheus, make_service):
     vips = addresses_of(prometheus, make_service())
     meta = {"name": "nowhere", "namespace": "purelb-system"}
     body = {"apiVersion": "purelb.io/v2", "kind": "LBNodeAgent", "metadata": meta}
@@ -154,7 +155,7 @@ def test_addresses_on_no_node_are_told_until_they_are_on_one(prometheus, make_se
     eventually(lambda: not firing(prometheus, alert, "ip"), "their end", seconds=30)
 
 
-def test_a_pool_without_room_is_told_until_there_is_some(prometheus, make_service):
+def test_exhausted_pool_causes_alerts_until_addresses_are_free(prometheus, make_service):
     meta = {"name": "small", "namespace": "purelb-system"}
     pools = {
         "v4pool": {"pool": "172.28.1.211/32", "subnet": "172.28.1.0/24"},
@@ -177,7 +178,7 @@ def test_a_pool_without_room_is_told_until_there_is_some(prometheus, make_servic
 
 @pytest.fixture
 def operator(cluster):
-    """Definitions of the Prometheus Operator's kinds, which take every field."""
+    """Definitions of the Prometheus Operator's kinds, which accept every field."""
     kinds = {"podmonitors": "PodMonitor", "prometheusrules": "PrometheusRule"}
     for plural, kind in kinds.items():
         schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
@@ -205,7 +206,7 @@ def names(cluster, plural):
 
 
 @pytest.mark.timeout(300)
-def test_the_operator_gets_its_objects_where_it_is_and_they_go_again(cluster, playbook, operator):
+def test_operator_objects_are_created_and_removed_by_the_role(cluster, playbook, operator):
     command = ["purelb.purelb.install", "-e", f"purelb_install_image={IMAGE}"]
     playbook(*command)
     assert names(cluster, "podmonitors") == {"purelb-lbnodeagent", "purelb-allocator"}

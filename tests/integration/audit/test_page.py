@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The audit's page as a browser shows it: on a desktop, on a phone, in the dark and on paper."""
+"""The audit's page in a browser: on a desktop, on a phone, in dark mode and in print."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.lab.cluster_queries import (
 pytestmark = pytest.mark.timeout(120)
 PHONE, DESKTOP = 390, 1200
 NOW = 1_700_000_000.0
-# What somebody might try who may choose names or write annotations.
+# Attacks by names and annotations.
 HOSTILE = """<img src="https://example.com/x" onerror='document.title="broken"'>&amp;{{ 7 * 7 }}"""
 SHOWN = "[...document.querySelectorAll('tbody tr')].filter(row => row.checkVisibility()).length"
 WIDTH = "document.documentElement.scrollWidth"
@@ -38,7 +38,7 @@ def page(tmp_path_factory):
 
 
 def show(page, path, **how):
-    """Open a page and find that it stands by itself."""
+    """Open a page; assert that it loads nothing else and logs no errors."""
     page.open(path, **how)
     assert page.requests() == [path.as_uri()]
     assert page.console_errors() == []
@@ -50,7 +50,7 @@ def type_words(page, words):
     )
 
 
-# A file of variables would be trusted to hold templates; what a module returns is not.
+# A file of variables would be evaluated as templates; a module's result is not.
 PLAY = """
 - hosts: localhost
   gather_facts: false
@@ -66,7 +66,7 @@ PLAY = """
 
 
 def write(folder, report):
-    """The page of an audit that was made up."""
+    """Write the page of a generated audit."""
     (folder / "seen.json").write_text(json.dumps(audit.as_dict(report)))
     (folder / "play.yml").write_text(PLAY)
     run_ansible(str(folder / "play.yml"), "-e", f"folder={folder}")
@@ -89,7 +89,7 @@ def large(tmp_path_factory):
 
 
 def made_up(*, nodes, services, mark=""):
-    """An audit of a cluster in which all is well but what is last, which nobody announces."""
+    """Return an audit without findings, except that nobody announces the last address."""
     subnets = (ip_network("10.0.0.0/16"), ip_network("fd00::/64"))
     names = [f"worker-{i}{mark}" for i in range(nodes)]
     leases = [Lease(name, subnets, holder=name, renew_time=NOW - 2) for name in names]
@@ -111,7 +111,7 @@ def made_up(*, nodes, services, mark=""):
 
 @pytest.fixture
 def stray_group(cluster):
-    """A group from which nothing comes: it is in another namespace than the allocator."""
+    """A group that is never used, as it is in another namespace than the allocator."""
     meta = {"name": "stray", "namespace": "default"}
     spec = {"remote": {"v4pool": {"pool": "192.0.2.0/28", "subnet": "192.0.2.0/24"}}}
     body = {"apiVersion": "purelb.io/v2", "kind": "ServiceGroup", "metadata": meta, "spec": spec}
@@ -121,7 +121,7 @@ def stray_group(cluster):
 
 
 @pytest.mark.usefixtures("stray_group")
-def test_the_page_of_a_cluster_shows_what_the_module_returns(
+def test_page_of_a_cluster_shows_the_modules_result(
     cluster, playbook, make_service, page, tmp_path
 ):
     vips = addresses_of(cluster, make_service())
@@ -147,14 +147,14 @@ def test_the_page_of_a_cluster_shows_what_the_module_returns(
             page.screenshot(tmp_path / f"{width}{'-dark' if dark else ''}.png")
 
 
-def test_a_second_run_finds_a_dead_agent_and_says_what_to_do(
+def test_page_of_a_second_run_shows_a_dead_agent_with_its_remedy(
     cluster, playbook, make_service, page, tmp_path
 ):
     addresses_of(cluster, make_service())
     cluster.kill("n1", "lbnodeagent", "STOP")
     try:
         eventually(
-            lambda: any(not one["live"] for one in lease_info(cluster.kubeconfig)["leases"]),
+            lambda: any(not lease["live"] for lease in lease_info(cluster.kubeconfig)["leases"]),
             "expired Lease",
             seconds=20,
         )
@@ -168,7 +168,7 @@ def test_a_second_run_finds_a_dead_agent_and_says_what_to_do(
 
 
 @pytest.mark.parametrize("width", [PHONE, DESKTOP], ids=["phone", "desktop"])
-def test_names_of_the_worst_kind_stay_text(hostile, page, width):
+def test_hostile_names_are_shown_as_text(hostile, page, width):
     show(page, hostile, width=width)
     assert page.value_of("document.querySelectorAll('img').length") == 0
     assert page.value_of("document.title") == "PureLB audit: 1 error"
@@ -176,7 +176,7 @@ def test_names_of_the_worst_kind_stay_text(hostile, page, width):
     assert page.value_of(WIDTH) == width
 
 
-def test_nothing_but_the_pages_own_style_and_script_runs(small, page, tmp_path):
+def test_page_runs_only_its_own_style_and_script(small, page, tmp_path):
     path = tmp_path / "more.html"
     more = "<script>document.title = 'broken'</script><img src='https://example.com/x'>"
     path.write_text(small.read_text().replace("</main>", f"{more}</main>"))
@@ -190,7 +190,7 @@ def test_nothing_but_the_pages_own_style_and_script_runs(small, page, tmp_path):
 
 class TestALargeCluster:
     @pytest.mark.parametrize("width", [PHONE, DESKTOP], ids=["phone", "desktop"])
-    def test_is_folded_and_opens_for_what_is_looked_for(self, large, page, width):
+    def test_is_folded_and_a_search_opens_the_matches(self, large, page, width):
         show(page, large, width=width)
         assert page.value_of(SHOWN) == 1  # the finding
         type_words(page, "default/web-77")
@@ -202,7 +202,7 @@ class TestALargeCluster:
         assert page.value_of(SHOWN) == 2  # the finding, and the address
         assert page.value_of(WIDTH) == width
 
-    def test_is_whole_on_paper(self, large, page):
+    def test_is_complete_in_print(self, large, page):
         show(page, large)
         folded = page.value_of("document.querySelectorAll('details:not([open])').length")
         assert folded == 3
@@ -220,7 +220,7 @@ class TestALargeCluster:
     ],
     ids=["headers-of-columns", "headers-of-rows", "words-beside-colours", "labels"],
 )
-def test_who_cannot_see_the_finds(small, page, what, has):
+def test_screen_readers_find(small, page, what, has):
     show(page, small)
     found = f"[...document.querySelectorAll('{what}')]"
     assert page.value_of(f"{found}.length > 0 && {found}.every(it => {has})") is True

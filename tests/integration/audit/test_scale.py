@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A big cluster is audited in little time and memory: the module itself, over HTTP.
+"""The audit of a large cluster stays within time and memory limits: the module itself, over HTTP.
 
-The bounds are generous, and of processor time, as other programs share the machine; what it really
-takes, against a real API server, is measured by `bench/bench audit`.
+The limits are generous, and of processor time, as other programs share the machine. `bench/bench
+audit` measures the real cost against an API server.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CPU_SECONDS, MEGABYTES = 6.0, 150
 
 
 class Api(BaseHTTPRequestHandler):
-    """Lists in pages, as the API server does."""
+    """Answers lists in pages, like the API server."""
 
     protocol_version = "HTTP/1.1"
     lists: dict[str, list[dict[str, Any]]]
@@ -64,7 +64,7 @@ def api(objects):
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("module", auditing.MODULES)
-def test_a_thousand_nodes_with_five_thousand_services_are_audited(module, api, objects):
+def test_audit_of_1000_nodes_and_5000_services_stays_within_limits(module, api, objects):
     spent, result = auditing.spend(module, {"host": api, **objects.arguments(module)})
     assert [len(result["leases"]), len(result["vips"])] == [LEASES, SERVICES]
     assert {vip["candidate_count"] for vip in result["vips"]} == {LEASES}

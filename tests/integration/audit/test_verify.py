@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the kernels and the segment say, against what should be: things are broken on purpose."""
+"""The verification by kernels and segment, in a healthy and in a deliberately broken cluster."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def run_module(hosts):
 
 @pytest.fixture
 def verify(playbook, hosts):
-    """The playbook: what it prints, and whether it succeeds."""
+    """Runs the playbook; returns its output and asserts whether it succeeds."""
 
     def run(*, succeeds: bool, **variables: Any) -> str:
         extra = ("-e", json.dumps(variables))
@@ -67,11 +67,11 @@ def verify(playbook, hosts):
 
 @pytest.fixture
 def second(cluster, make_service) -> Iterator[tuple[list[str], str]]:
-    """The addresses of a Service, and a node that has them although it is not the winner."""
+    """The addresses of a Service, and a second node that has them without being the winner."""
     vips = addresses_of(cluster, make_service())
     holder_by_vip = {vip: holder(cluster, vip) for vip in vips}
     for vip, home in holder_by_vip.items():
-        # Or it would be duplicate address detection that finds the other one.
+        # Otherwise duplicate address detection would find the second one.
         eventually(lambda v=vip, n=home: not address_info(cluster, n, v).get("tentative"), vip)
     node = min(cluster.nodes.keys() - set(holder_by_vip.values()))
     masks = [f"{vip}/64" if ":" in vip else f"{vip}/24" for vip in vips]
@@ -95,7 +95,7 @@ def errors(kubeconfig):
     return [f for f in lease_info(kubeconfig)["findings"] if f["severity"] == "error"]
 
 
-def test_a_whole_cluster_has_no_findings(cluster, make_service, verify):
+def test_healthy_cluster_has_no_findings(cluster, make_service, verify):
     vips = addresses_of(cluster, make_service())
     settled(cluster.kubeconfig)
     shown = verify(succeeds=True, purelb_verify_fail_on="warning")
@@ -106,7 +106,7 @@ def test_a_whole_cluster_has_no_findings(cluster, make_service, verify):
         assert line.split()[2:5] == [node, node, mac_of(cluster, node)]
 
 
-def test_the_kernel_tells_where_an_address_is_and_for_how_long(cluster, make_service, run_module):
+def test_vip_info_returns_node_and_lifetime_of_an_address(cluster, make_service, run_module):
     vips = addresses_of(cluster, make_service())
     for vip in vips:
         node = holder(cluster, vip)
@@ -122,14 +122,16 @@ def test_the_kernel_tells_where_an_address_is_and_for_how_long(cluster, make_ser
         assert eth0["subnets"] == ["172.28.1.0/24", "fd28:0:0:1::/64"]
 
 
-def test_an_address_on_a_second_node_is_seen_by_all_three(cluster, second, run_module, verify):
+def test_address_on_a_second_node_is_found_by_all_three_modules(
+    cluster, second, run_module, verify
+):
     vips, wrong = second
     seen = run_module(wrong, "purelb_vip_info", pools=["172.28.1.220-172.28.1.250", "fd28::/32"])
-    by_hand = {one["address"]: one["valid_lifetime"] for one in seen["vips"]}
+    by_hand = {vip["address"]: vip["valid_lifetime"] for vip in seen["vips"]}
     assert {vip: by_hand[vip] for vip in vips} == dict.fromkeys(vips)
     answers = run_module("client", "purelb_neighbor_info", vips=vips)["answers"]
     both = {v: {mac_of(cluster, n) for n in (wrong, holder_but(cluster, v, wrong))} for v in vips}
-    assert {one["address"]: set(one["macs"]) for one in answers} == both
+    assert {answer["address"]: set(answer["macs"]) for answer in answers} == both
     shown = verify(succeeds=False)
     for vip in vips:
         for code in ("wrongHolder", "answeredTwice"):
@@ -143,9 +145,7 @@ def holder_but(lab, vip, other):
     return node
 
 
-def test_a_stopped_agent_is_a_warning_once_others_have_its_addresses(
-    cluster, holder_by_vip, verify
-):
+def test_stopped_agent_is_a_warning_once_others_have_its_addresses(cluster, holder_by_vip, verify):
     cluster.kill("n1", "lbnodeagent", "STOP")
     try:
         moved = [vip for vip, node in holder_by_vip.items() if node == "n1"]
@@ -164,9 +164,7 @@ def test_a_stopped_agent_is_a_warning_once_others_have_its_addresses(
         cluster.kill("n1", "lbnodeagent", "CONT")
 
 
-def test_a_winner_that_has_lost_its_addresses_and_a_wrong_lease_are_errors(
-    cluster, holder_by_vip, verify
-):
+def test_winner_without_its_addresses_and_wrong_lease_are_errors(cluster, holder_by_vip, verify):
     node = next(iter(holder_by_vip.values()))
     cluster.kill(node, "lbnodeagent", "STOP")
     try:
@@ -188,7 +186,7 @@ def test_a_winner_that_has_lost_its_addresses_and_a_wrong_lease_are_errors(
 
 @pytest.fixture
 def half_read(hosts) -> Path:
-    """The inventory with a node that does not answer, and one whose Python is not there."""
+    """The inventory with a node that does not answer and one without the configured Python."""
     inventory = json.loads(hosts.read_text())
     nodes = inventory["purelb_nodes"]["hosts"]
     nodes["n1"] = {"ansible_connection": "ssh", "ansible_host": "192.0.2.1", "ansible_timeout": 1}
@@ -197,7 +195,7 @@ def half_read(hosts) -> Path:
     return hosts
 
 
-def test_nodes_that_cannot_be_read_are_findings_and_the_others_are_looked_at(
+def test_unreachable_nodes_are_findings_and_the_others_are_verified(
     cluster, holder_by_vip, half_read, verify
 ):
     settled(cluster.kubeconfig)
@@ -210,7 +208,7 @@ def test_nodes_that_cannot_be_read_are_findings_and_the_others_are_looked_at(
         assert line.split()[3] == "n3"
 
 
-def test_a_node_that_cannot_be_read_fails_the_playbook_where_told_so(cluster, half_read, verify):
+def test_unreachable_node_fails_the_playbook_if_configured(cluster, half_read, verify):
     settled(cluster.kubeconfig)
     shown = verify(succeeds=False, purelb_verify_fail_on="warning")
     assert "first: nodeUnread: node n1: " in shown
@@ -225,7 +223,7 @@ def test_metrics_are_read_from_a_host_that_reaches_the_nodes(cluster, run_module
     assert "first: metricsUnreachable: node n1: http://172.28.1.11:7/metrics: " in refused["msg"]
 
 
-def test_what_cannot_be_asked_for_is_refused_with_the_mend(cluster, run_module):
+def test_invalid_options_are_refused_with_the_remedy(cluster, run_module):
     refused = run_module("client", "purelb_neighbor_info", succeeds=False, vips=["10.100.0.7"])
     assert "10.100.0.7 is not on a segment of this host" in refused["msg"]
     refused = run_module("n1", "purelb_vip_info", succeeds=False, pools=["172.28.1.0-x"])

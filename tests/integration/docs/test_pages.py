@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Every command of README.md, docs/ and the roles' READMEs, run as it stands there.
+"""Runs every command of README.md, docs/ and the roles' READMEs exactly as written.
 
-A page is followed in the cluster that the README makes: with PureLB, a ServiceGroup `default` and a
-Service `web`; unless `BEFORE` names what it begins with, and then it comes after all others. What
-it leaves behind is undone; PureLB that it has removed is installed again after all of them.
+A page starts in the cluster that the README makes: with PureLB, a ServiceGroup `default` and a
+Service `web`. Pages in `BEFORE` start with another state, and run after all others. After each page
+its changes are undone; removed PureLB is installed again after all of them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.support.v1 import v1_install
 
 pytestmark = pytest.mark.timeout(600)
 
-# The fixture that makes what a page begins with, where that is not `at_work`.
+# The fixture of a page's initial state, if it is not `at_work`.
 BEFORE = {
     "README.md": "nothing",
     "docs/install.md": "nothing",
@@ -65,7 +65,7 @@ WEB = {
         "ports": [{"port": 80, "targetPort": 8080}],
     },
 }
-# On which a page may keep what it is asked to keep.
+# Storage for pages that need a volume.
 VOLUME: dict[str, Any] = {
     "apiVersion": "v1",
     "kind": "PersistentVolume",
@@ -77,7 +77,7 @@ VOLUME: dict[str, Any] = {
     },
 }
 POOLS = "/apis/purelb.io/v2/namespaces/purelb-system"
-# What a page may leave behind, first what depends on what comes after.
+# Objects that a page may leave, dependents first.
 COLLECTIONS = (
     "/api/v1/namespaces/default/services",
     f"{POOLS}/servicegroups",
@@ -99,28 +99,28 @@ NODES = "/api/v1/nodes"
 
 
 def names_in(lab: Lab, path: str) -> set[str]:
-    """Names of the objects in a list; none where the kind is not defined."""
+    """Return the names of the objects in a list; empty if the kind is not defined."""
     return {item["metadata"]["name"] for item in (lab.api.find(path) or {"items": ()})["items"]}
 
 
 class Installation:
-    """PureLB with the image that the pages speak of, installed again only when it was changed."""
+    """PureLB with the pages' image, installed again only if it was changed."""
 
     def __init__(
         self, lab: Lab, install_purelb: Callable[..., None], remove: Callable[[], object]
     ) -> None:
-        """Take what installs and removes it; install it."""
+        """Install PureLB."""
         self._lab, self._install, self.remove = lab, install_purelb, remove
         self._usual: list[tuple[str, int]] = []
         self.ensure()
 
     def _seen(self) -> list[tuple[str, int]]:
-        """Changes with every change of what is installed."""
+        """Return a value that changes with every change of the installation."""
         found = [(self._lab.api.find(path) or {}).get("metadata", {}) for path in INSTALLED]
         return [(meta.get("uid", ""), meta.get("generation", 0)) for meta in found]
 
     def ensure(self) -> None:
-        """Install it unless it is as it was, and wait until every node has its agent."""
+        """Install PureLB if it was changed, and wait until every node has its agent."""
         if self._seen() != self._usual:
             self._install(IMAGE)
             self._usual = self._seen()
@@ -134,7 +134,7 @@ def installation(
     install_purelb: Callable[..., None],
     playbook: Callable[..., object],
 ) -> Iterator[Installation]:
-    """What the pages change; other tests find theirs as it was."""
+    """The installation that the pages change; restored for other tests afterwards."""
     gone = "purelb_install_state=absent purelb_install_remove_crds=true"
     yield Installation(
         cluster, install_purelb, partial(playbook, "purelb.purelb.install", "-e", gone)
@@ -144,7 +144,7 @@ def installation(
 
 @pytest.fixture(scope="module")
 def addressed(cluster: Lab, installation: Installation) -> Iterator[Lab]:
-    """The lab in the subnets that the pages speak of, without the pool of the other tests."""
+    """The lab with addresses in the pages' subnets, without the pool of the other tests."""
     cluster.api.delete(f"{POOLS}/servicegroups/default")
     added = [
         (host, pattern.format(first + number))
@@ -160,7 +160,7 @@ def addressed(cluster: Lab, installation: Installation) -> Iterator[Lab]:
 
 @pytest.fixture(scope="module")
 def image(cluster: Lab, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The image that the pages speak of is where the nodes can pull it."""
+    """Load the pages' image into the nodes."""
     folder = tmp_path_factory.mktemp("builder")
     someone = Reader(cluster, folder)
     someone.run(f"podman build --file agent/Dockerfile --tag {IMAGE} .; podman push {IMAGE}")
@@ -169,12 +169,12 @@ def image(cluster: Lab, tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.fixture(autouse=True)
 def _healthy_cluster() -> None:
-    """Instead of what tests of `cluster` begin with: `BEFORE` tells which page needs no PureLB."""
+    """Replaces the fixture of other tests, as some pages start without PureLB."""
 
 
 @pytest.fixture
 def undone(addressed: Lab, installation: Installation) -> Iterator[None]:
-    """Whatever a page does is undone after it; PureLB that it has removed stays away."""
+    """Undo a page's changes after it; removed PureLB is not installed again."""
     known = {path: names_in(addressed, path) for path in COLLECTIONS}
     yield
     # The nodes first: the web server has a pod on each.
@@ -188,7 +188,7 @@ def undone(addressed: Lab, installation: Installation) -> Iterator[None]:
 
 
 def restore(lab: Lab, node: str) -> None:
-    """Have a node back without taints of a page, and open for pods."""
+    """Remove a page's taints and cordon from a node."""
     found = lab.api.find(f"{NODES}/{node}")
     if found is None:
         lab.kill(node, "kubelet")
@@ -200,7 +200,7 @@ def restore(lab: Lab, node: str) -> None:
 
 @pytest.fixture
 def nothing(installation: Installation, undone: None) -> None:
-    """A cluster that never had PureLB."""
+    """A cluster without PureLB."""
     installation.remove()
 
 
@@ -217,7 +217,7 @@ def first_generation(nothing: None, installation: Installation, addressed: Lab) 
 
 @pytest.fixture
 def at_work(undone: None, addressed: Lab, tmp_path: Path) -> None:
-    """The cluster that the README makes, and a volume for who claims one."""
+    """The cluster that the README makes, with a volume for claims."""
     reset_lock_transitions(addressed)
     addressed.api.apply(GROUP)
     service = addressed.api.path_of(addressed.api.create(WEB))
@@ -227,14 +227,14 @@ def at_work(undone: None, addressed: Lab, tmp_path: Path) -> None:
     volume = {**VOLUME, "spec": {**VOLUME["spec"], "hostPath": {"path": str(folder)}}}
     addressed.api.apply(volume)
     addresses_of(addressed, service)
-    # Two nodes may announce one family each, and write so one after the other.
+    # Two nodes may announce one family each, in two separate writes.
     eventually(
         lambda: len(announced(addressed, service)) == len(SUBNETS), "both families announced"
     )
 
 
 def announced(lab: Lab, path: str) -> list[str]:
-    """The annotations of a Service by which nodes say that they announce its addresses."""
+    """Return the announcing annotations of a Service."""
     annotations = lab.api.get(path)["metadata"].get("annotations", {})
     return [key for key in annotations if key.startswith("purelb.io/announcing-")]
 
@@ -243,7 +243,7 @@ def announced(lab: Lab, path: str) -> list[str]:
 def reader(
     request: pytest.FixtureRequest, addressed: Lab, page: str, tmp_path: Path
 ) -> Iterator[Reader]:
-    """Somebody who has done what is to be done before a page."""
+    """A reader in the initial state of the page."""
     someone = Reader(addressed, tmp_path)
     text = read(page)
     if "ansible-galaxy collection install" not in text:
@@ -254,5 +254,5 @@ def reader(
 
 
 @pytest.mark.parametrize("page", FOLLOWED)
-def test_a_page_can_be_followed_to_the_letter(reader: Reader, page: str):
+def test_page_can_be_followed_literally(reader: Reader, page: str):
     reader.follow(page)

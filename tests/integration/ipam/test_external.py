@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Addresses of a sidecar: the sample one as a process of its own, and some that mean ill."""
+"""Addresses from a sidecar: the sample as a process, and misbehaving ones."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SERVICE = "purelb.ipam.v1.IPAM"
 
 
 class Sidecar:
-    """The sample, started and killed as a kubelet would."""
+    """The sample sidecar, started and killed as by a kubelet."""
 
     def __init__(self, folder):
         self.socket, self._file = folder / "ipam.sock", folder / "given.json"
@@ -93,7 +93,7 @@ def wants(service=WEB, families=(4, 6), **more):
 
 
 def texts(leased):
-    return [str(one) for one in leased]
+    return [str(address) for address in leased]
 
 
 def counted(registry, method, code):
@@ -101,7 +101,7 @@ def counted(registry, method, code):
     return registry.get_sample_value(name, {"method": method, "code": code})
 
 
-async def test_a_service_gets_the_same_addresses_however_often_it_asks(
+async def test_repeated_requests_of_a_service_get_the_same_addresses(
     sidecar, sources, group, registry
 ):
     for _time in range(2):
@@ -111,7 +111,7 @@ async def test_a_service_gets_the_same_addresses_however_often_it_asks(
 
 
 @pytest.mark.parametrize(("version", "address"), [(4, "10.92.1.6"), (6, "fd92::6")])
-async def test_an_address_asked_for_by_name_is_given_and_shared_by_key(
+async def test_requested_address_is_allocated_and_shared_by_key(
     sidecar, sources, group, version, address
 ):
     explicit = (ip_address(address),)
@@ -124,7 +124,7 @@ async def test_an_address_asked_for_by_name_is_given_and_shared_by_key(
     assert texts(await sources.allocate(group, again)) == [address]
 
 
-async def test_what_is_given_back_is_free(sidecar, sources, group):
+async def test_released_address_is_free(sidecar, sources, group):
     await sources.allocate(group, wants())
     await sources.release(group, WEB, ip_address("10.92.1.5"))
     assert texts(await sources.allocate(group, wants(API))) == ["10.92.1.5", "fd92::6"]
@@ -135,7 +135,7 @@ async def test_what_is_given_back_is_free(sidecar, sources, group):
     assert stats.display == tuple(RANGES)
 
 
-async def test_a_pool_that_is_used_up_says_so(sidecar, sources, group, registry):
+async def test_exhausted_pool_is_reported(sidecar, sources, group, registry):
     for name in ("a", "b"):
         await sources.allocate(group, wants(ServiceKey("default", name), families=(4,)))
     with pytest.raises(IpamError, match="ResourceExhausted: no address is left") as refused:
@@ -146,9 +146,7 @@ async def test_a_pool_that_is_used_up_says_so(sidecar, sources, group, registry)
     assert counted(registry, "Allocate", "ResourceExhausted") == 1
 
 
-async def test_a_sidecar_that_was_killed_is_found_again_with_all_that_it_gave(
-    sidecar, sources, group, registry
-):
+async def test_restarted_sidecar_keeps_its_allocations(sidecar, sources, group, registry):
     first = await sources.allocate(group, wants())
     await sidecar.kill()
     with pytest.raises(IpamError, match=r"Unavailable: .*see that its container runs") as refused:
@@ -160,14 +158,14 @@ async def test_a_sidecar_that_was_killed_is_found_again_with_all_that_it_gave(
     assert await sources.allocate(group, wants()) == first
 
 
-async def test_without_a_socket_the_sidecar_is_asked_for_again_later(sources, group):
+async def test_missing_socket_is_retried_later(sources, group):
     with pytest.raises(IpamError, match="Unavailable") as refused:
         await sources.stats(group)
     assert not refused.value.is_permanent
 
 
 def answers(**methods):
-    """A server whose methods are coroutines of bytes; what it says need not be a message."""
+    """Return a handler with raw methods, which may answer with invalid messages."""
     handlers = {
         name: grpc.unary_unary_rpc_method_handler(method) for name, method in methods.items()
     }
@@ -212,33 +210,33 @@ def says(*ips):
         (["fe80::1"], "which no Service can have"),
     ],
 )
-async def test_what_no_service_can_have_is_refused(sources, serve, group, ips, problem):
+async def test_unusable_addresses_are_refused(sources, serve, group, ips, problem):
     await serve(Allocate=says(*ips))
     with pytest.raises(IpamError, match=problem) as refused:
         await sources.allocate(group, wants())
     assert refused.value.is_permanent
 
 
-async def test_another_address_than_the_one_asked_for_is_refused(sources, serve, group):
+async def test_other_address_than_requested_is_refused(sources, serve, group):
     await serve(Allocate=says("10.92.1.5"))
     with pytest.raises(IpamError, match=r"it gave 10\.92\.1\.5 instead of 10\.92\.1\.6"):
         await sources.allocate(group, wants(explicit=(ip_address("10.92.1.6"),)))
 
 
-async def test_a_family_that_was_not_wanted_is_refused(sources, serve, group):
+async def test_address_of_an_unrequested_family_is_refused(sources, serve, group):
     await serve(Allocate=says("fd92::5"))
     with pytest.raises(IpamError, match="one address of each wanted family"):
         await sources.allocate(group, wants(families=(4,)))
 
 
-async def test_an_empty_answer_is_an_empty_pool(sources, serve, group):
+async def test_empty_answer_means_an_empty_pool(sources, serve, group):
     await serve(Allocate=says())
     with pytest.raises(IpamError, match="gave no address") as refused:
         await sources.allocate(group, wants())
     assert refused.value.is_exhausted
 
 
-async def test_an_unknown_capacity_is_unknown(sources, serve, group):
+async def test_unknown_capacity_is_reported_as_unknown(sources, serve, group):
     async def stats(_request, _context):
         return messages.StatsResponse(in_use_v4=3, size_v4=9).SerializeToString()
 
@@ -247,7 +245,7 @@ async def test_an_unknown_capacity_is_unknown(sources, serve, group):
     assert (found.in_use, found.size) == ({4: 3, 6: 0}, {4: None, 6: None})
 
 
-async def test_a_slow_sidecar_is_not_waited_for(serve, group, rpcs, registry):
+async def test_slow_sidecar_times_out(serve, group, rpcs, registry):
     async def slow(_request, _context):
         await asyncio.sleep(60)
 
@@ -260,7 +258,7 @@ async def test_a_slow_sidecar_is_not_waited_for(serve, group, rpcs, registry):
     assert counted(registry, "Allocate", "DeadlineExceeded") == 1
 
 
-async def test_garbage_is_an_error_of_the_sidecars(sources, serve, group, registry):
+async def test_malformed_answer_is_the_sidecars_error(sources, serve, group, registry):
     async def garbage(_request, _context):
         return b"\xff\xff garbage"
 
@@ -270,7 +268,7 @@ async def test_garbage_is_an_error_of_the_sidecars(sources, serve, group, regist
     assert counted(registry, "Allocate", "Internal") == 1
 
 
-async def test_a_sidecar_that_dies_while_it_is_asked_is_asked_again(sources, serve, group):
+async def test_request_is_retried_after_the_sidecar_dies(sources, serve, group):
     started = asyncio.Event()
 
     async def hang(_request, _context):
@@ -286,14 +284,14 @@ async def test_a_sidecar_that_dies_while_it_is_asked_is_asked_again(sources, ser
     assert not refused.value.is_permanent
 
 
-async def test_something_else_behind_the_socket_is_told_apart(sources, serve, group):
+async def test_other_grpc_service_behind_the_socket_is_reported(sources, serve, group):
     await serve(Other=says())
     with pytest.raises(IpamError, match=r"Unimplemented: .*must serve purelb\.ipam\.v1") as refused:
         await sources.stats(group)
     assert refused.value.is_permanent
 
 
-async def test_what_is_no_grpc_at_all_is_an_error(sources, group, tmp_path):
+async def test_server_without_grpc_is_an_error(sources, group, tmp_path):
     async def rude(_reader, writer):
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         writer.close()
@@ -304,12 +302,12 @@ async def test_what_is_no_grpc_at_all_is_an_error(sources, group, tmp_path):
     server.close()
 
 
-async def test_a_sidecar_cannot_tell_who_has_its_addresses(sidecar, sources, group):
+async def test_holders_of_a_sidecars_addresses_are_unknown(sidecar, sources, group):
     await sources.allocate(group, wants())
     assert await sources.holders(group) == frozenset()
 
 
-async def test_every_group_is_asked_where_it_says(sources, group):
+async def test_each_group_uses_its_own_source(sources, group):
     netbox = ServiceGroup("elsewhere", source=NetBoxSource("http://127.0.0.1:9", "lab"))
     with pytest.raises(IpamError, match="there is no token for NetBox"):
         await sources.stats(netbox)
@@ -317,7 +315,7 @@ async def test_every_group_is_asked_where_it_says(sources, group):
         await sources.release(group, WEB, None)
 
 
-async def test_a_netbox_waits_until_the_clusters_name_is_known(rpcs, tmp_path):
+async def test_netbox_waits_until_the_clusters_name_is_known(rpcs, tmp_path):
     answers = [ApiError(0, "no connection")]
 
     async def cluster():
@@ -334,7 +332,7 @@ async def test_a_netbox_waits_until_the_clusters_name_is_known(rpcs, tmp_path):
             await sources.stats(netbox)
 
 
-def test_fields_have_the_numbers_that_sidecars_know():
+def test_protobuf_field_numbers_are_stable():
     asked = messages.AllocateRequest(pool="p", service="n/s", sharing_key="k")
     asked.explicit.ips.append("1.2.3.4")
     assert asked.SerializeToString() == b'\n\x01p\x12\x03n/s\x1a\x01k"\t\n\x071.2.3.4'
@@ -357,7 +355,7 @@ def test_fields_have_the_numbers_that_sidecars_know():
     assert stats.SerializeToString() == b"\x08\x01\x10\x02\x18\x03 \x04(\x012\x01d"
 
 
-def test_what_is_generated_is_as_the_proto_file_says(tmp_path):
+def test_generated_code_matches_the_proto_file(tmp_path):
     subprocess.run([sys.executable, ROOT / "agent/generate.py", tmp_path], check=True)
     made = {path.name: path.read_text() for path in tmp_path.rglob("ipam_pb2*")}
     assert len(made) == 3
@@ -365,7 +363,7 @@ def test_what_is_generated_is_as_the_proto_file_says(tmp_path):
     assert made == {name: (folder / name).read_text() for name in made}
 
 
-async def test_who_does_not_lead_neither_takes_nor_gives_back(rpcs, tmp_path, group):
+async def test_standby_neither_allocates_nor_releases(rpcs, tmp_path, group):
     def stands_by():
         return False
 

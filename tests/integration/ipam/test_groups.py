@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Addresses that a NetBox or a sidecar gives out: given, announced, given back, missed."""
+"""Services with addresses from a NetBox or a sidecar: allocation, release, refusal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GROUPS = "/apis/purelb.io/v2/namespaces/purelb-system/servicegroups"
 EVENTS = "/api/v1/namespaces/default/events"
 PORT = 8000
 TOKEN = "a" * 40
-# By family: its name, its sidecar's only address, its NetBox's only address, and that one's mask.
+# By family: its name, the sidecar's address, NetBox's address and its prefix length.
 V4 = ("IPv4", "172.28.1.251", "10.91.1.5", 24)
 V6 = ("IPv6", "fd28:0:0:1::251", "fd91::5", 64)
 FAMILIES = [pytest.param(V4, id="v4"), pytest.param(V6, id="v6")]
@@ -41,7 +41,7 @@ def named(kind, name, **more):
 
 @pytest.fixture(scope="module")
 def sidecar(cluster, playbook):
-    """The allocator with the sample beside it, and a NetBox's token."""
+    """The allocator with the sample sidecar and a NetBox token."""
     code = (ROOT / "demo/ipam/server.py").read_text()
     sample = named("ConfigMap", "ipam-sample", data={"server.py": code})
     token = base64.b64encode(TOKEN.encode()).decode()
@@ -83,7 +83,7 @@ def sidecar(cluster, playbook):
 
 @pytest.fixture(scope="module")
 def netbox(cluster, sidecar):
-    """A NetBox at the client's address, and a group of its addresses; its records by address."""
+    """A fake NetBox at the client's address with a group; returns its records by address."""
     argv = [sys.executable, str(STANDIN), str(PORT)]
     argv += [f"{address}/{mask}" for _name, _local, address, mask in (V4, V6)]
     process = cluster.popen_in("client", argv)
@@ -95,8 +95,8 @@ def netbox(cluster, sidecar):
         curl = ["curl", "-sS", "--fail", "-H", f"Authorization: Token {TOKEN}"]
         done = cluster.run_in("client", [*curl, f"{url}/api/ipam/ip-addresses/"])
         return {
-            one["address"]: (one["status"]["value"], one["description"])
-            for one in json.loads(done.stdout)["results"]
+            record["address"]: (record["status"]["value"], record["description"])
+            for record in json.loads(done.stdout)["results"]
         }
 
     eventually(lambda: _succeeds(records), "NetBox")
@@ -111,13 +111,13 @@ def _succeeds(look):
         return bool(look())
     except AssertionError:
         raise
-    except Exception:  # noqa: BLE001 - whatever a server that is starting makes of a question
+    except Exception:  # noqa: BLE001 - any error of a server that is starting
         return False
 
 
 @pytest.fixture
 def ask(make_service):
-    """Create a Service of one family that names a group; returns its path."""
+    """Creates a Service of one family with a group; returns its path."""
 
     def make(family, group, **more):
         annotations = {"purelb.io/service-group": group, **more}
@@ -142,7 +142,7 @@ def in_use(cluster, group, family):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_sidecars_address_is_announced_by_one_node_and_answers(cluster, sidecar, ask, family):
+def test_sidecars_address_is_announced_by_one_node_and_answers(cluster, sidecar, ask, family):
     path = ask(family, "sidecar")
     assert given(cluster, path) == [family[1]]
     node = holder(cluster, family[1])
@@ -155,7 +155,7 @@ def test_a_sidecars_address_is_announced_by_one_node_and_answers(cluster, sideca
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_who_comes_too_late_gets_what_another_gives_back(cluster, sidecar, ask, family):
+def test_refused_service_gets_a_released_address(cluster, sidecar, ask, family):
     first = ask(family, "sidecar")
     assert given(cluster, first) == [family[1]]
     second = ask(family, "sidecar")
@@ -166,7 +166,7 @@ def test_who_comes_too_late_gets_what_another_gives_back(cluster, sidecar, ask, 
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.expects_errors("Unavailable")
-def test_a_sidecar_that_is_killed_is_asked_again_when_it_is_back(cluster, sidecar, ask, family):
+def test_restarted_sidecar_is_used_again(cluster, sidecar, ask, family):
     pod = allocator_pods(cluster)[0]
     cluster.api.wait(
         f"{AGENTS}/{pod['metadata']['name']}",
@@ -180,9 +180,7 @@ def test_a_sidecar_that_is_killed_is_asked_again_when_it_is_back(cluster, sideca
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_netboxs_address_is_on_every_node_with_its_mask_and_goes_back(
-    cluster, netbox, ask, family
-):
+def test_netbox_address_is_on_every_node_with_its_mask_until_released(cluster, netbox, ask, family):
     _name, _local, address, mask = family
     path = ask(family, "netbox")
     assert given(cluster, path) == [address]
@@ -202,9 +200,7 @@ def test_a_netboxs_address_is_on_every_node_with_its_mask_and_goes_back(
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_an_address_that_netbox_does_not_have_is_refused_with_what_to_do(
-    cluster, netbox, ask, family
-):
+def test_address_unknown_to_netbox_is_refused_with_the_remedy(cluster, netbox, ask, family):
     other = "10.91.1.99" if family is V4 else "fd91::99"
     path = ask(family, "netbox", **{"purelb.io/addresses": other})
     eventually(

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Addresses of a NetBox: a stand-in and, with `make netbox`, a real one, by the same tests."""
+"""Addresses from a NetBox: the same tests with a fake and, in `make netbox`, with a real one."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.support.netbox.server import running
 from tests.support.netbox.standin import Serving, StandIn
 
 WEB, API = ServiceKey("default", "web"), ServiceKey("default", "api")
-# A name that another one begins with.
+# A name that is a prefix of another one.
 WEB2 = ServiceKey("default", "web-2")
 FOUR, SIX = ["10.91.1.5/24", "10.91.1.6/24"], ["fd91::5/64", "fd91::6/64"]
 
 
 class StandInBed:
-    """A stand-in with one tenant."""
+    """A fake NetBox with one tenant."""
 
     def __init__(self, standin):
         self.standin, self.tokens, self.url = standin, standin.tokens, standin.url
@@ -48,7 +48,7 @@ class StandInBed:
 
 
 class RealBed:
-    """A tenant of its own in a real NetBox."""
+    """A new tenant in a real NetBox."""
 
     def __init__(self, server):
         self._server, self.tokens, self.url = server, server.tokens, server.url
@@ -72,7 +72,8 @@ class RealBed:
     async def shown(self):
         found = await self._ask("GET", f"ipam/ip-addresses/?tenant_id={self._tenant}&limit=0")
         return {
-            one["address"]: (one["status"]["value"], one["description"]) for one in found["results"]
+            record["address"]: (record["status"]["value"], record["description"])
+            for record in found["results"]
         }
 
     async def clear(self):
@@ -113,7 +114,7 @@ def secret(tmp_path, bed):
 
 @pytest.fixture
 async def netbox(secret):
-    # The real one is slow where it shares a machine with all other tests.
+    # The real one is slow beside other tests.
     made = NetBox(secret, cluster="c1", seconds=20)
     yield made
     await made.close()
@@ -129,14 +130,14 @@ def wants(service=WEB, families=(4, 6), **more):
 
 
 def texts(leased):
-    return [str(one) for one in leased]
+    return [str(address) for address in leased]
 
 
-# Starting the real one takes a while.
+# Starting the real one takes long.
 pytestmark = pytest.mark.timeout(180)
 
 
-async def test_a_service_gets_the_first_reserved_address_of_each_family(bed, netbox, group):
+async def test_service_gets_the_first_reserved_address_of_each_family(bed, netbox, group):
     await bed.add(*FOUR, *SIX, description="for anybody")
     assert texts(await netbox.allocate(group, wants())) == [FOUR[0], SIX[0]]
     shown = await bed.shown()
@@ -145,7 +146,7 @@ async def test_a_service_gets_the_first_reserved_address_of_each_family(bed, net
 
 
 @pytest.mark.parametrize(("version", "pool"), [(4, FOUR), (6, SIX)], ids=["v4", "v6"])
-async def test_whoever_asks_again_gets_the_same(bed, netbox, group, version, pool):
+async def test_repeated_request_gets_the_same_address(bed, netbox, group, version, pool):
     await bed.add(*pool)
     first = await netbox.allocate(group, wants(families=(version,)))
     assert await netbox.allocate(group, wants(families=(version,))) == first
@@ -153,7 +154,7 @@ async def test_whoever_asks_again_gets_the_same(bed, netbox, group, version, poo
     assert texts([*first, *other]) == pool
 
 
-async def test_an_address_given_back_is_reserved_and_nothing_of_it_remains(bed, netbox, group):
+async def test_released_address_is_reserved_and_its_description_empty(bed, netbox, group):
     await bed.add(*FOUR, *SIX)
     await netbox.allocate(group, wants())
     await netbox.release(group, WEB, ip_address("10.91.1.5"))
@@ -164,14 +165,14 @@ async def test_an_address_given_back_is_reserved_and_nothing_of_it_remains(bed, 
     assert set((await bed.shown()).values()) == {("reserved", "")}
 
 
-async def test_a_name_that_begins_with_another_one_is_another_service(bed, netbox, group):
+async def test_service_name_with_another_name_as_prefix_is_distinct(bed, netbox, group):
     await bed.add(*FOUR)
     await netbox.allocate(group, wants(WEB2, families=(4,)))
     await netbox.release(group, WEB, None)
     assert (await bed.shown())[FOUR[0]] == ("active", "purelb c1 default/web-2")
 
 
-async def test_another_cluster_with_the_same_names_gets_other_addresses(bed, netbox, group, secret):
+async def test_other_cluster_with_the_same_names_gets_other_addresses(bed, netbox, group, secret):
     await bed.add(*FOUR)
     there = NetBox(secret, cluster="c2", seconds=20)
     mine = await netbox.allocate(group, wants(families=(4,)))
@@ -182,9 +183,7 @@ async def test_another_cluster_with_the_same_names_gets_other_addresses(bed, net
     assert (await bed.shown())[FOUR[1]] == ("active", "purelb c2 default/web")
 
 
-async def test_of_two_allocators_at_once_each_gets_an_address_of_its_own(
-    bed, netbox, group, secret
-):
+async def test_concurrent_allocators_get_different_addresses(bed, netbox, group, secret):
     await bed.add(*FOUR)
     there = NetBox(secret, cluster="c2", seconds=20)
     both = await asyncio.gather(
@@ -193,7 +192,7 @@ async def test_of_two_allocators_at_once_each_gets_an_address_of_its_own(
         return_exceptions=True,
     )
     await there.close()
-    got = [str(one[0]) for one in both if not isinstance(one, IpamError)]
+    got = [str(result[0]) for result in both if not isinstance(result, IpamError)]
     assert len(set(got)) == len(got) >= 1
     shown = await bed.shown()
     for cluster, leased in zip(("c1", "c2"), both, strict=True):
@@ -202,7 +201,7 @@ async def test_of_two_allocators_at_once_each_gets_an_address_of_its_own(
 
 
 @pytest.mark.parametrize(("version", "pool"), [(4, FOUR), (6, SIX)], ids=["v4", "v6"])
-async def test_an_address_asked_for_by_name_is_given(bed, netbox, group, version, pool):
+async def test_requested_address_is_allocated(bed, netbox, group, version, pool):
     await bed.add(*pool)
     address = ip_address(pool[1].partition("/")[0])
     leased = await netbox.allocate(group, wants(explicit=(address,)))
@@ -211,9 +210,7 @@ async def test_an_address_asked_for_by_name_is_given(bed, netbox, group, version
     assert (await bed.shown())[pool[0]][0] == "reserved"
 
 
-async def test_services_with_a_common_key_share_an_address_until_the_last_leaves(
-    bed, netbox, group
-):
+async def test_services_with_one_key_share_an_address_until_the_last_releases(bed, netbox, group):
     await bed.add(FOUR[0])
     address = (ip_address("10.91.1.5"),)
     await netbox.allocate(group, wants(WEB, explicit=address, sharing_key="k"))
@@ -227,7 +224,7 @@ async def test_services_with_a_common_key_share_an_address_until_the_last_leaves
     assert (await bed.shown())[FOUR[0]] == ("reserved", "")
 
 
-async def test_more_sharers_than_a_description_holds_are_refused(bed, netbox, group):
+async def test_more_sharing_services_than_fit_the_description_are_refused(bed, netbox, group):
     await bed.add(FOUR[0])
     explicit = (ip_address("10.91.1.5"),)
     long = [ServiceKey("n" * 60, f"{i}" * 60) for i in range(2)]
@@ -244,9 +241,7 @@ async def test_more_sharers_than_a_description_holds_are_refused(bed, netbox, gr
         ("10.91.1.5/24", "deprecated", "status 'deprecated'"),
     ],
 )
-async def test_an_address_that_is_not_ours_to_give_is_refused(
-    bed, netbox, group, address, status, problem
-):
+async def test_address_that_is_not_ours_is_refused(bed, netbox, group, address, status, problem):
     await bed.add(address, status=status, description="printer")
     with pytest.raises(IpamError, match=problem) as refused:
         await netbox.allocate(group, wants(explicit=(ip_address("10.91.1.5"),)))
@@ -254,7 +249,7 @@ async def test_an_address_that_is_not_ours_to_give_is_refused(
     assert (await bed.shown())[address] == (status, "printer")
 
 
-async def test_a_pool_without_reserved_addresses_is_exhausted(bed, netbox, group):
+async def test_pool_without_reserved_addresses_is_exhausted(bed, netbox, group):
     await bed.add(FOUR[0])
     assert texts(await netbox.allocate(group, wants())) == [FOUR[0]]
     with pytest.raises(IpamError, match=r"no IPv4 and IPv6 address left: .*'reserved'") as refused:
@@ -263,7 +258,7 @@ async def test_a_pool_without_reserved_addresses_is_exhausted(bed, netbox, group
     assert str(refused.value).startswith(f"ServiceGroup elsewhere: NetBox {bed.url}: ")
 
 
-async def test_stats_count_what_is_ours_and_what_is_free(bed, netbox, group, secret):
+async def test_stats_count_own_and_free_addresses(bed, netbox, group, secret):
     await bed.add(*FOUR, *SIX, "10.91.1.7/24", "10.91.2.1/25")
     await bed.add("10.91.1.8/24", status="active", description="printer")
     await netbox.allocate(group, wants())
@@ -272,7 +267,7 @@ async def test_stats_count_what_is_ours_and_what_is_free(bed, netbox, group, sec
     assert stats.display == ("10.91.1.5-10.91.1.7/24", "10.91.2.1/25", "fd91::5-fd91::6/64")
 
 
-async def test_whoever_starts_can_find_what_was_given_before(bed, netbox, group, secret):
+async def test_holders_are_the_services_of_this_cluster(bed, netbox, group, secret):
     await bed.add(*FOUR, *SIX)
     there = NetBox(secret, cluster="c11", seconds=20)
     await netbox.allocate(group, wants(WEB))
@@ -283,7 +278,7 @@ async def test_whoever_starts_can_find_what_was_given_before(bed, netbox, group,
     assert await netbox.holders(group) == frozenset()
 
 
-async def test_a_pool_of_several_pages_is_read_whole(bed, netbox, group):
+async def test_pool_of_several_pages_is_read_completely(bed, netbox, group):
     pool = [f"10.91.3.{i}/24" for i in range(1, 8)]
     await bed.add(*pool)
     assert (await netbox.stats(group)).size == {4: 7, 6: 0}
@@ -292,14 +287,14 @@ async def test_a_pool_of_several_pages_is_read_whole(bed, netbox, group):
     assert texts(one for (one,) in got) == pool
 
 
-async def test_a_tenant_may_be_called_by_its_name(bed, netbox, group):
+async def test_tenant_can_be_given_by_name(bed, netbox, group):
     await bed.add(*FOUR)
     name = "The Lab" if bed.slug == "lab" else f"The {bed.slug}"
     named = ServiceGroup("elsewhere", source=NetBoxSource(bed.url, name))
     assert texts(await netbox.allocate(named, wants())) == [FOUR[0]]
 
 
-async def test_a_token_of_the_newer_form_is_as_good(bed, netbox, group, secret):
+async def test_token_of_the_newer_format_is_accepted(bed, netbox, group, secret):
     await bed.add(*FOUR)
     (secret / "token").write_text(bed.tokens["new"])
     assert texts(await netbox.allocate(group, wants())) == [FOUR[0]]
@@ -318,7 +313,7 @@ async def test_a_token_of_the_newer_form_is_as_good(bed, netbox, group, secret):
     ],
     ids=["unknown", "may nothing", "empty", "blank", "lines", "not ascii", "no file"],
 )
-async def test_without_a_good_token_nothing_is_had_until_there_is_one(
+async def test_invalid_token_is_an_error_until_it_is_replaced(
     bed, netbox, group, secret, token, problem
 ):
     await bed.add(*FOUR)
@@ -334,17 +329,17 @@ async def test_without_a_good_token_nothing_is_had_until_there_is_one(
     assert texts(await netbox.allocate(group, wants())) == [FOUR[0]]
 
 
-async def test_an_unknown_tenant_is_named(bed, netbox):
+async def test_unknown_tenant_is_named_in_the_error(bed, netbox):
     group = ServiceGroup("g", source=NetBoxSource(bed.url, "nobody"))
     with pytest.raises(IpamError, match="no tenant 'nobody' that the token's user may see: write"):
         await netbox.stats(group)
 
 
-async def test_a_url_that_is_no_netbox_is_named(bed, netbox):
+async def test_url_without_a_netbox_is_named_in_the_error(bed, netbox):
     group = ServiceGroup("g", source=NetBoxSource(f"{bed.url}/netbox", bed.slug))
     with pytest.raises(IpamError, match=r"spec\.netbox\.url"):
         await netbox.stats(group)
 
 
-async def test_an_address_without_a_mask_is_announced_as_a_host():
+async def test_address_without_a_mask_gets_the_host_prefix():
     assert str(Leased(ip_address("10.91.1.5"))) == "10.91.1.5"

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""A NetBox that is not there, not trusted, not one, or changed by others at the same moment."""
+"""A NetBox that is unreachable, untrusted, something else, or changed by others concurrently."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def allocate(netbox, url):
 
 
 @both_kinds
-async def test_an_address_that_somebody_takes_first_is_left_to_them(standin, netbox, has_etags):
+async def test_address_taken_by_another_client_first_is_not_used(standin, netbox, has_etags):
     standin.has_etags = has_etags
 
     def take(number):
@@ -73,14 +73,14 @@ async def test_an_address_that_somebody_takes_first_is_left_to_them(standin, net
             standin.before_patch = take
             assert await allocate(netbox, serving.url) == "10.91.1.6/24"
         else:
-            # Without conditions the later writer wins, and the earlier sees it.
+            # Without conditional changes the later writer wins, and the earlier one notices.
             loop = asyncio.get_running_loop()
             standin.before_patch = lambda number: loop.call_later(0.1, take, number)
             assert await allocate(netbox, serving.url) == "10.91.1.6/24"
     assert standin.addresses[1]["description"] == "purelb c2 default/web"
 
 
-async def test_a_sharer_that_comes_while_another_leaves_keeps_the_address(standin, netbox):
+async def test_service_that_joins_during_a_release_keeps_the_address(standin, netbox):
     async with Serving(standin.app()) as serving:
         await allocate(netbox, serving.url)
 
@@ -95,8 +95,8 @@ async def test_a_sharer_that_comes_while_another_leaves_keeps_the_address(standi
     assert standin.addresses[1]["description"] == "purelb c1 default/api"
 
 
-async def test_an_answer_that_was_lost_does_not_cost_an_address(standin, netbox, monkeypatch):
-    """The change is made, and the allocator never hears of it."""
+async def test_lost_answer_does_not_leak_an_address(standin, netbox, monkeypatch):
+    """The change succeeds, but the allocator gets no answer."""
     lost = asyncio.Event()
 
     @web.middleware
@@ -119,7 +119,7 @@ async def test_an_answer_that_was_lost_does_not_cost_an_address(standin, netbox,
 
 
 @hosts
-async def test_a_private_authority_is_trusted_once_the_secret_has_it(
+async def test_private_authority_is_trusted_once_the_secret_has_it(
     standin, netbox, host, pki, tmp_path
 ):
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -135,7 +135,7 @@ async def test_a_private_authority_is_trusted_once_the_secret_has_it(
 
 
 @hosts
-async def test_a_netbox_that_is_not_there_is_asked_again_later(netbox, host):
+async def test_unreachable_netbox_is_retried_later(netbox, host):
     name = f"[{host}]" if ":" in host else host
     with pytest.raises(IpamError, match=r"cannot be reached: .*refused") as refused:
         await allocate(netbox, f"http://{name}:1")
@@ -143,13 +143,13 @@ async def test_a_netbox_that_is_not_there_is_asked_again_later(netbox, host):
     assert str(refused.value).startswith(f"ServiceGroup elsewhere: NetBox http://{name}:1: ")
 
 
-async def test_a_name_that_nobody_knows_is_told(netbox):
+async def test_unresolvable_name_is_reported(netbox):
     with pytest.raises(IpamError, match=r"cannot be reached|no answer within") as refused:
         await allocate(netbox, "http://netbox.invalid")
     assert not refused.value.is_permanent
 
 
-async def test_one_that_accepts_and_says_nothing_is_not_waited_for(netbox):
+async def test_silent_server_times_out(netbox):
     with socket.create_server(("127.0.0.1", 0)) as server:
         began = time.monotonic()
         with pytest.raises(IpamError, match="no answer within 1 s") as refused:
@@ -158,7 +158,7 @@ async def test_one_that_accepts_and_says_nothing_is_not_waited_for(netbox):
     assert not refused.value.is_permanent
 
 
-async def test_one_that_answers_byte_by_byte_is_not_waited_for_nor_in_the_way(standin, netbox):
+async def test_slow_server_times_out_and_blocks_no_other_request(standin, netbox):
     ended = asyncio.Event()
 
     async def drip(_reader, writer):
@@ -181,8 +181,8 @@ async def test_one_that_answers_byte_by_byte_is_not_waited_for_nor_in_the_way(st
     server.close()
 
 
-async def test_nothing_is_written_after_the_time_is_over(standin, netbox):
-    """Whoever asked has been told that it failed, and may ask for another address."""
+async def test_nothing_is_written_after_the_timeout(standin, netbox):
+    """The caller has been told that the request failed, and may request another address."""
 
     @web.middleware
     async def slow(request, handler):
@@ -221,7 +221,7 @@ async def answering(status, *, text="", headers=None):
         (503, "", r"answers 503: ", False),
     ],
 )
-async def test_what_is_no_answer_of_a_netbox_is_told_with_what_to_do(
+async def test_answer_of_another_server_is_reported_with_the_remedy(
     netbox, status, text, problem, is_permanent
 ):
     async with Serving(await answering(status, text=text)) as serving:
@@ -230,17 +230,15 @@ async def test_what_is_no_answer_of_a_netbox_is_told_with_what_to_do(
     assert refused.value.is_permanent is is_permanent
 
 
-async def test_a_redirect_is_not_followed_but_told(netbox, standin):
-    """Followed, it would turn a change into a read, and take the token who knows where."""
+async def test_redirect_is_reported_and_not_followed(netbox, standin):
+    """Following it would turn a change into a read and send the token to another server."""
     app = await answering(301, headers={"Location": "https://netbox.example.com/api/"})
     async with Serving(app) as serving:
         with pytest.raises(IpamError, match=r"redirects to https://netbox\.example\.com/api/: wr"):
             await allocate(netbox, serving.url)
 
 
-async def test_a_proxy_of_the_environment_is_used_unless_it_is_told_not_to(
-    netbox, standin, monkeypatch
-):
+async def test_proxy_of_the_environment_is_used_unless_excluded(netbox, standin, monkeypatch):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     async with Serving(standin.app()) as serving:
         monkeypatch.setenv("no_proxy", "")

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""A Service changes its class and comes back, as the API server has it, with all else as it was."""
+"""A Service's class changes and returns in the API server; all its other fields stay."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("spec", SHAPES.values(), ids=SHAPES)
-def test_a_service_of_any_shape_changes_its_class_and_comes_back(lab: Lab, spec: dict[str, Any]):
+def test_service_is_unchanged_after_its_class_changed_and_returned(lab: Lab, spec: dict[str, Any]):
     api = lab.api
     body = {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {"name": "moving", "namespace": "default"},
-        # Of a class that nobody here serves.
+        # A class that nothing here serves.
         "spec": {
             "type": "LoadBalancer",
             "loadBalancerClass": "example.com/before",

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""From a PureLB of the first generation to this one and back, also when a run is cut off."""
+"""The migration from v1 to v2 and back, also when a run is killed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 APPS = "/apis/apps/v1/namespaces/purelb"
 MARK = "/api/v1/namespaces/purelb/configmaps/purelb-migration"
 GROUPS = "/apis/purelb.io/{}/namespaces/{}/servicegroups"
-# Seconds that two nodes may have an address: none, but for what their kernels take to tell of it.
+# Seconds that two nodes may have an address: only the delay of the kernels' notifications.
 ON_TWO = 0.3
 NOISE = (
     "annotations",
@@ -48,9 +48,9 @@ COUNTERS = ("deprecated.daemonset.template.generation", "deployment.kubernetes.i
 
 @pytest.fixture(scope="module")
 def first(lab_without_purelb):
-    """A first generation that serves two Services; the paths of these.
+    """A v1 that serves two Services; returns their paths.
 
-    Each test but the last leaves all of it as it was.
+    Each test except the last leaves it unchanged.
     """
     services = v1_install.provide(lab_without_purelb, IMAGE)
     eventually(
@@ -64,7 +64,7 @@ def first(lab_without_purelb):
 
 def variables(folder, *more):
     given = [f"purelb_install_image={IMAGE}", f"purelb_migrate_backup_dir={folder}", *more]
-    return [part for one in given for part in ([one] if one.startswith("--") else ["-e", one])]
+    return [part for text in given for part in ([text] if text.startswith("--") else ["-e", text])]
 
 
 @pytest.fixture
@@ -76,37 +76,37 @@ def migrate(playbook, tmp_path):
     return run
 
 
-def annotations_of(one):
-    return one["metadata"].get("annotations", {})
+def annotations_of(body):
+    return body["metadata"].get("annotations", {})
 
 
 def state(lab, services):
-    """All that a rollback has to bring back, but for bookkeeping."""
+    """Return everything that a rollback has to restore."""
     lists = [GROUPS.format("v1", "purelb"), GROUPS.format("v1", "purelb")[:-13] + "lbnodeagents"]
     paths = [f"{APPS}/deployments/allocator", f"{APPS}/daemonsets/lbnodeagent", *services]
     paths += [f"{CRDS}/{name}.purelb.io" for name in ("servicegroups", "lbnodeagents")]
     found = [lab.api.get(path) for path in paths]
-    found += [one for path in lists for one in lab.api.items(path)]
+    found += [body for path in lists for body in lab.api.items(path)]
     return [
         {
-            "metadata": {k: v for k, v in one["metadata"].items() if k not in NOISE},
-            "annotations": {k: v for k, v in annotations_of(one).items() if k not in COUNTERS},
-            "spec": one["spec"],
-            "status": one.get("status", {}).get("loadBalancer"),
-            "uid": one["metadata"]["uid"],
-            "stored": one.get("status", {}).get("storedVersions"),
+            "metadata": {k: v for k, v in body["metadata"].items() if k not in NOISE},
+            "annotations": {k: v for k, v in annotations_of(body).items() if k not in COUNTERS},
+            "spec": body["spec"],
+            "status": body.get("status", {}).get("loadBalancer"),
+            "uid": body["metadata"]["uid"],
+            "stored": body.get("status", {}).get("storedVersions"),
         }
-        for one in found
+        for body in found
     ]
 
 
 def errors(lab):
     found = lease_info(lab.kubeconfig)["findings"]
-    return [one for one in found if one["severity"] == "error"]
+    return [finding for finding in found if finding["severity"] == "error"]
 
 
 def is_served(lab, services):
-    """Whether v2 serves them all, at the addresses of before."""
+    """Assert that v2 serves all Services at their earlier addresses."""
     for path, addresses in zip(services, (WEB, SHOP), strict=True):
         service = lab.api.get(path)
         assert ingress(service) == addresses
@@ -117,7 +117,7 @@ def is_served(lab, services):
 
 
 def is_migrated(lab):
-    """Whether nothing of v1 is left."""
+    """Assert that nothing of v1 is left."""
     groups = lab.api.items(GROUPS.format("v2", "purelb-system"))
     assert {g["metadata"]["name"]: list(g["spec"])[-1] for g in groups}.keys() == {"default", "far"}
     assert "remote" in next(g["spec"] for g in groups if g["metadata"]["name"] == "far")
@@ -136,7 +136,7 @@ def gaps(prober, since):
 
 
 def is_as_before(lab, services, before):
-    """Whether v1 is back, and nothing of v2 there."""
+    """Assert that v1 is restored and nothing of v2 is left."""
     assert state(lab, services) == before
     assert not lab.api.exists(MARK)
     assert not lab.api.exists("/api/v1/namespaces/purelb-system")
@@ -145,7 +145,7 @@ def is_as_before(lab, services, before):
 
 
 def cut_off(lab, folder, task, *more):
-    """Run the playbook and kill it, with all its processes, as soon as a task has begun."""
+    """Run the playbook and kill it, with all its processes, as soon as a task has started."""
     program = str(Path(sys.executable).with_name("ansible-playbook"))
     environ = {**os.environ, "KUBECONFIG": str(lab.kubeconfig), "ANSIBLE_NOCOLOR": "1"}
     argv = [program, "purelb.purelb.migrate", *variables(folder, *more)]
@@ -160,7 +160,7 @@ def cut_off(lab, folder, task, *more):
     pytest.fail(f"no task {task!r} in:\n" + "".join(seen))
 
 
-def test_it_says_what_becomes_what_and_stops_until_all_is_decided(
+def test_preview_lists_conversions_and_stops_until_all_is_decided(
     lab_without_purelb, first, migrate
 ):
     group = v1_install.v1_object("ServiceGroup", "split", {"local": SPLIT})
@@ -179,7 +179,7 @@ def test_it_says_what_becomes_what_and_stops_until_all_is_decided(
     lab_without_purelb.api.delete(path)
 
 
-def test_a_failure_leaves_all_as_it_was(lab_without_purelb, first, migrate):
+def test_failure_leaves_everything_unchanged(lab_without_purelb, first, migrate):
     before = state(lab_without_purelb, first)
     wrong = "purelb_install_image=localhost/none:1"
     timeout = "purelb_install_wait_timeout=15"
@@ -189,7 +189,7 @@ def test_a_failure_leaves_all_as_it_was(lab_without_purelb, first, migrate):
     is_as_before(lab_without_purelb, first, before)
 
 
-def test_services_go_one_by_one_and_come_back(lab_without_purelb, first, migrate, figure):
+def test_services_migrate_one_by_one_and_back(lab_without_purelb, first, migrate, figure):
     before = state(lab_without_purelb, first)
     web, shop = first
     keep = "purelb_migrate_remove_v1=false"
@@ -201,23 +201,23 @@ def test_services_go_one_by_one_and_come_back(lab_without_purelb, first, migrate
         done = migrate(keep, '{"purelb_migrate_services": ["default/old-web"]}')
         assert "v1 still serves default/old-shop." in done.stdout
         assert lab_without_purelb.api.get(web)["spec"]["loadBalancerClass"] == "purelb.io/purelbv2"
-        # v1 goes on with the other one.
+        # v1 still serves the other one.
         assert all(holders.sequence(vip) == [{"n1"}] for vip in SHOP)
         assert all(len(lab_without_purelb.holders(vip)) == 1 for vip in WEB)
         migrate(keep, "purelb_migrate_one_by_one=true")
         is_served(lab_without_purelb, first)
         assert all(holders.longest_doubled(vip) < ON_TWO for vip in WEB + SHOP)
-        figure(f"no answer while going one by one: {gaps(prober, start)}")
+        figure(f"no answer while migrating one by one: {gaps(prober, start)}")
         back = time.monotonic()
         migrate("purelb_migrate_state=rolled_back")
         for vip in WEB + SHOP:
             prober.wait_for_answer(vip, after=time.monotonic(), seconds=30)
-        figure(f"no answer while going back: {gaps(prober, back)}")
+        figure(f"no answer during the rollback: {gaps(prober, back)}")
     assert "migration" not in str(lab_without_purelb.api.get(shop)["metadata"]["annotations"])
     is_as_before(lab_without_purelb, first, before)
 
 
-# Where a run is killed, and again the next one, until it is through.
+# The tasks at which successive runs are killed.
 THERE = [
     "Back up the v1 installation",
     "Apply the permissions and the allocator",
@@ -229,9 +229,7 @@ THERE = [
 BACK = ["Restore v1", "Remove the programs and wait until their Pods are gone"]
 
 
-def test_a_run_that_is_cut_off_anywhere_is_gone_on_with(
-    lab_without_purelb, first, migrate, tmp_path
-):
+def test_killed_run_is_continued_by_the_next(lab_without_purelb, first, migrate, tmp_path):
     before = state(lab_without_purelb, first)
     for task in THERE:
         cut_off(lab_without_purelb, tmp_path / "backup", task)
@@ -258,7 +256,7 @@ def test_services_keep_their_addresses(lab_without_purelb, first, migrate, figur
         figure(f"no answer while migrating all at once: {gaps(prober, start)}")
         for vip in WEB + SHOP:
             assert prober.longest_gap(vip, since=start) < 20
-            # An agent that restarts for the last settings gives its addresses to another one.
+            # An agent that restarts for changed settings hands its addresses over.
             assert holders.longest_doubled(vip) < ON_TWO
     is_served(lab_without_purelb, first)
     is_migrated(lab_without_purelb)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Clients of v1 beside clients of v2, and what is left of both without the conversion."""
+"""Clients of the v1 and v2 APIs side by side, with and without the conversion webhook."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ V6 = {
 }
 FAR_V4 = {"pool": "10.100.9.0/28", "subnet": "10.100.9.0/24", "aggregation": "/32"}
 FAR_V6 = {"pool": "fd28:100:9::/124", "subnet": "fd28:100:9::/64", "aggregation": "/128"}
-# Seconds after which a Pod that ends is still among the endpoints, in a test.
+# Seconds for which a terminating Pod stays among the endpoints, in a test.
 UNHEARD = 2.0
 CLIENTS = 8
 WITH_V1 = ("-e", "purelb_install_v1_api=true")
@@ -45,7 +45,7 @@ WITH_V1 = ("-e", "purelb_install_v1_api=true")
 
 @pytest.fixture(scope="module")
 def install(cluster, playbook):
-    """Run the installation again, with the image that is there."""
+    """Runs the installation again, with the same image."""
     (container,) = cluster.api.get(DEPLOYMENT)["spec"]["template"]["spec"]["containers"]
     return partial(
         playbook, "purelb.purelb.install", "-e", f"purelb_install_image={container['image']}"
@@ -54,7 +54,7 @@ def install(cluster, playbook):
 
 @pytest.fixture(scope="module")
 def both(cluster, install):
-    """The cluster with v1 served; without it again after the tests."""
+    """The cluster with v1 served; not served any more after the tests."""
     install(*WITH_V1)
     eventually(partial(converts, cluster), "a conversion that answers", seconds=60)
     yield cluster
@@ -62,14 +62,14 @@ def both(cluster, install):
 
 
 def converts(lab):
-    """Whether v1 can be written; lists the API server may have ready from before."""
+    """Whether v1 can be written, as lists may come from the API server's cache."""
     meta = {"name": "tried", "namespace": "purelb-system"}
     body = {"apiVersion": "purelb.io/v1", "kind": "ServiceGroup", "metadata": meta}
     try:
         path = f"{GROUPS.format('v1')}?dryRun=All"
         lab.api.call("POST", path, {**body, "spec": {"local": {"v4pool": V4}}})
     except ApiError as error:
-        # Of v1 for what is written, of v2 for the answer; the next Pod asked may be an ended one.
+        # A write converts twice; the second request may go to a Pod that has ended.
         if "conversion webhook for purelb.io/v" not in str(error):
             raise
         return False
@@ -78,7 +78,7 @@ def converts(lab):
 
 @pytest.fixture
 def make(both):
-    """Create an object of ours; all are deleted after the test."""
+    """Creates objects of ours; deletes them after the test."""
     made = []
 
     def create(kind, name, spec, *, version):
@@ -94,7 +94,7 @@ def make(both):
 
 
 def is_deleted(lab, path):
-    """Delete an object; not while the conversion that this needs is on its way back."""
+    """Delete an object; return False while the conversion, which this needs, is unavailable."""
     try:
         lab.api.delete(path)
     except ApiError as error:
@@ -118,7 +118,7 @@ def path_of(kind, name):
 
 
 def stored(lab, kind, name):
-    """An object as it is in etcd."""
+    """Return an object as stored in etcd."""
     plural = "servicegroups" if kind == "ServiceGroup" else "lbnodeagents"
     key = f"/registry/purelb.io/{plural}/purelb-system/{name}"
     asked = json.dumps({"key": base64.b64encode(key.encode()).decode()})
@@ -128,7 +128,7 @@ def stored(lab, kind, name):
 
 
 def warnings_of(lab, method, path, body=None):
-    """The Warning headers of an answer."""
+    """Return the Warning headers of an answer."""
     pki = lab.at.run / "pki"
     tls = ssl.create_default_context(cafile=str(pki / "ca.crt"))
     tls.load_cert_chain(pki / "admin.crt", pki / "admin.key")
@@ -161,7 +161,7 @@ class TestServiceGroups:
         assert both.api.get(path.format("v1"))["spec"] == {"local": {"v4pool": V4, "v6pools": [V6]}}
 
     @pytest.mark.parametrize(("entry", "field"), [(V4, "v4pool"), (V6, "v6pool")], ids=["v4", "v6"])
-    def test_the_first_spelling_is_understood_and_comes_back(self, both, make, entry, field):
+    def test_oldest_fields_of_v1_are_converted_both_ways(self, both, make, entry, field):
         path = make("ServiceGroup", "flat", {"local": entry}, version="v1")
         assert both.api.get(path.format("v2"))["spec"]["local"][field] == entry
         assert both.api.get(path.format("v1"))["spec"] == {"local": entry}
@@ -169,7 +169,7 @@ class TestServiceGroups:
     @pytest.mark.parametrize(
         ("field", "entry"), [("v4pool", FAR_V4), ("v6pool", FAR_V6)], ids=["v4", "v6"]
     )
-    def test_a_client_of_v1_changes_its_part_of_a_v2_group(self, both, make, field, entry):
+    def test_v1_client_changes_only_the_v1_part_of_a_group(self, both, make, field, entry):
         spec = {"remote": {field: entry, "balancePools": True}, "namespaces": ["x"]}
         path = make("ServiceGroup", "new", spec, version="v2")
         before = both.api.get(path.format("v2"))["spec"]
@@ -179,7 +179,7 @@ class TestServiceGroups:
         before["remote"][field]["aggregation"] = "default"
         assert both.api.get(path.format("v2"))["spec"] == before
 
-    def test_an_external_group_may_be_labelled_by_a_client_of_v1(self, both, make):
+    def test_v1_client_can_label_an_external_group(self, both, make):
         spec = {"external": {"provider": "p", "announce": "local"}}
         path = make("ServiceGroup", "outside", spec, version="v2")
         both.api.merge_patch(path.format("v1"), {"metadata": {"labels": {"l": "1"}}})
@@ -188,7 +188,7 @@ class TestServiceGroups:
         assert after["spec"]["external"]["provider"] == "p"
         assert "purelb.io/v2-spec" not in after["metadata"].get("annotations", {})
 
-    def test_the_same_goes_for_apply(self, both, make):
+    def test_v1_client_can_apply_to_an_external_group(self, both, make):
         path = make("ServiceGroup", "applied", {"remote": {"v4pool": FAR_V4}}, version="v2")
         meta = {"name": "applied", "namespace": "purelb-system"}
         body = {"apiVersion": "purelb.io/v1", "kind": "ServiceGroup", "metadata": meta}
@@ -211,7 +211,7 @@ class TestLBNodeAgents:
         }
         assert both.api.get(path.format("v1"))["spec"] == spec
 
-    def test_what_v1_has_no_word_for_survives_a_client_of_v1(self, both, make):
+    def test_fields_unknown_to_v1_survive_a_v1_client(self, both, make):
         nobody = {"matchLabels": {"no": "node"}}
         local = {"garpConfig": {"count": 7, "interval": "1s"}}
         path = make("LBNodeAgent", "zz-new", {"nodeSelector": nobody, "local": local}, version="v2")
@@ -233,7 +233,7 @@ def test_only_v2_is_stored(both, make, kind):
 
 
 @pytest.mark.parametrize(("path", "kind"), [(GROUPS, "ServiceGroup"), (AGENTS, "LBNodeAgent")])
-def test_clients_of_v1_are_warned_and_those_of_v2_are_not(both, path, kind):
+def test_only_v1_clients_get_a_deprecation_warning(both, path, kind):
     (warning,) = warnings_of(both, "GET", path.format("v1"))
     assert f"purelb.io/v1 {kind} is deprecated: write purelb.io/v2" in warning
     assert warnings_of(both, "GET", path.format("v2")) == []
@@ -257,13 +257,13 @@ def test_clients_of_v1_are_warned_and_those_of_v2_are_not(both, path, kind):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_v1_garbage_is_refused_in_the_api_servers_words(make, spec, words):
+def test_invalid_v1_object_is_refused_by_the_api_server(make, spec, words):
     with pytest.raises(ApiError, match=words) as refusal:
         make("ServiceGroup", "refused", spec, version="v1")
     assert refusal.value.status == 422
 
 
-def test_a_forged_annotation_is_refused_by_name(both):
+def test_forged_annotation_is_refused_by_name(both):
     meta = {
         "name": "forged",
         "namespace": "purelb-system",
@@ -292,7 +292,7 @@ def test_kubectl_shows_v1(both, make):
     assert "Warning: purelb.io/v1 ServiceGroup is deprecated" in done.stderr
 
 
-def test_an_address_of_a_group_written_in_v1_is_served(both, make, make_service):
+def test_group_written_in_v1_allocates_addresses(both, make, make_service):
     make("ServiceGroup", "v1-served", {"local": {"v4pool": V4, "v6pool": V6}}, version="v1")
     path = make_service(annotations={"purelb.io/service-group": "v1-served"})
     first, second = sorted(addresses_of(both, path), key=len)
@@ -301,7 +301,7 @@ def test_an_address_of_a_group_written_in_v1_is_served(both, make, make_service)
 
 
 @pytest.mark.parametrize("which", [0, 1])
-def test_a_pod_that_ends_converts_until_the_api_server_may_have_heard_of_it(both, which, figure):
+def test_terminating_pod_converts_until_the_endpoints_are_updated(both, which, figure):
     pod = allocator_pods(both)[which]
     written, controllers = [], "kube-controller-manager"
 
@@ -310,10 +310,10 @@ def test_a_pod_that_ends_converts_until_the_api_server_may_have_heard_of_it(both
         while time.monotonic() < end:
             written.append(converts(both))
 
-    # As on a busy control plane: nobody takes the Pod out of the endpoints for a while.
+    # As on a busy control plane: the Pod stays among the endpoints for a while.
     both.kill("control", controllers, "STOP")
     try:
-        # Several at once, or the API server would keep to one connection, and so to one Pod.
+        # Several at once, as the API server would use one connection, to one Pod.
         with ThreadPoolExecutor(CLIENTS) as pool:
             both.api.delete(f"{PODS}/{pod['metadata']['name']}")
             list(pool.map(write, range(CLIENTS)))
@@ -333,7 +333,7 @@ def uids(pods):
 class TestWithoutTheConversion:
     @pytest.fixture
     def switch(self, both):
-        """Let the allocators convert or not; what the API server knows stays as it is."""
+        """Switches the allocators' conversion on or off; the API server's configuration stays."""
 
         def turn(word):
             containers = both.api.get(DEPLOYMENT)["spec"]["template"]["spec"]["containers"]
@@ -348,7 +348,7 @@ class TestWithoutTheConversion:
         yield turn
         turn("on")
 
-    def test_v2_is_read_and_written_and_addresses_are_given(self, both, make, make_service, switch):
+    def test_v2_can_be_used_and_addresses_are_allocated(self, both, make, make_service, switch):
         switch("off")
         spec = {"local": {"v4pool": V4, "v6pool": V6}}
         path = make("ServiceGroup", "alone", spec, version="v2").format("v2")
@@ -357,7 +357,7 @@ class TestWithoutTheConversion:
         both.api.merge_patch(path, {"spec": {"local": {"multiPool": True}}})
         assert both.api.get(path)["spec"]["local"]["multiPool"] is True
 
-    def test_v2_may_write_what_v1_has_written_but_by_apply(self, both, make, switch):
+    def test_v2_client_can_update_v1_objects_except_by_apply(self, both, make, switch):
         path = make("ServiceGroup", "mixed", {"local": {"v4pool": V4}}, version="v1").format("v2")
         meta = {"name": "mixed", "namespace": "purelb-system"}
         body = {"apiVersion": "purelb.io/v2", "kind": "ServiceGroup", "metadata": meta}
@@ -382,11 +382,11 @@ class TestTheRole:
             assert "changed=0" in playbook("purelb.purelb.install", *folder, *way).stdout
             names = {path.name for path in tmp_path.iterdir()}
             assert ("conversion-secret.yaml" in names) == ("conversion.yaml" in names) == bool(way)
-            # As whoever installed it: what another one has set nobody else takes away.
+            # With the installer's field manager, which owns the fields to remove.
             apply = ("apply", "--server-side", "--field-manager=purelb.purelb", "--force-conflicts")
             kubectl(both, *apply, "--dry-run=server", "-k", tmp_path)
 
-    def test_it_does_not_make_v1_objects_unreadable(self, both, install):
+    def test_conversion_is_not_removed_while_v1_objects_exist(self, both, install):
         crd = f"{CRDS}/servicegroups.purelb.io"
         both.api.merge_patch(f"{crd}/status", {"status": {"storedVersions": ["v1", "v2"]}})
         done = install(check=False)
@@ -395,10 +395,10 @@ class TestTheRole:
         assert "stored as purelb.io/v1" in done.stdout
         assert both.api.get(crd)["spec"]["conversion"]["strategy"] == "Webhook"
 
-    def test_it_writes_anew_what_is_stored_as_v1(self, both, install, make):
+    def test_objects_stored_as_v1_are_rewritten(self, both, install, make):
         crd = f"{CRDS}/servicegroups.purelb.io"
         versions = both.api.get(crd)["spec"]["versions"]
-        before = [{**one, "storage": one["name"] == "v1"} for one in versions]
+        before = [{**version, "storage": version["name"] == "v1"} for version in versions]
         both.api.merge_patch(crd, {"spec": {"versions": before}})
         path = make(
             "ServiceGroup", "of-before", {"local": {"v4pool": V4, "v6pool": V6}}, version="v2"
@@ -417,7 +417,7 @@ class TestTheRole:
         assert "changed=0" in install(*WITH_V1).stdout
 
     @pytest.mark.timeout(180)
-    def test_it_is_switched_off_and_on(self, both, install, make):
+    def test_v1_can_be_switched_off_and_on(self, both, install, make):
         path = make("ServiceGroup", "stays", {"local": V4}, version="v1")
         install()
         assert both.api.get(path.format("v2"))["spec"]["local"]["v4pool"] == V4

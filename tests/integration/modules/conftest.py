@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Playbooks with tasks of one module, and what became of each."""
+"""Runs playbooks with tasks of one module, and collects the result of each task."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support import ROOT
 
 
 class Play:
-    """Results of the tasks of one playbook, and what it printed."""
+    """The results of a playbook's tasks, and its output."""
 
     def __init__(self, results, output):
         self.results = results
@@ -28,7 +28,7 @@ class Play:
 
 @pytest.fixture
 def play(cluster, tmp_path):
-    """Run tasks, each a module and its options, with the connection set once for the group."""
+    """Runs tasks of a module; the connection is set once by module defaults."""
 
     def run(module, *tasks):
         names = [f"result_{number}" for number in range(len(tasks))]
@@ -63,7 +63,7 @@ def play(cluster, tmp_path):
 
 
 def ansible_playbook(path):
-    """What a playbook prints, in a line; no variable tells it about the cluster."""
+    """Run a playbook without KUBECONFIG; return its output in one line."""
     environ = {k: v for k, v in os.environ.items() if k != "KUBECONFIG"}
     done = subprocess.run(
         [str(Path(sys.executable).with_name("ansible-playbook")), str(path)],

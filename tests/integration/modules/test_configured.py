@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""ServiceGroups and LBNodeAgents by their modules: foretold, done, changed, refused, undone."""
+"""The modules for ServiceGroups and LBNodeAgents: check mode, changes, refusals, removal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FAMILIES = pytest.mark.parametrize("family", POOLS)
 
 
 @pytest.mark.parametrize(("family", "source"), [("v4pool", "local"), ("v6pool", "remote")])
-def test_a_group_comes_changes_and_goes(cluster, play, family, source):
+def test_group_is_created_changed_and_removed(cluster, play, family, source):
     first = {"name": "life", source: {family: POOLS[family], "skip_ipv6_dad": True}}
     second = {"name": "life", source: {f"{family}s": [POOLS[family]]}, "labels": {"tier": "gold"}}
     gone = {"name": "life", "state": "absent"}
@@ -46,7 +46,7 @@ def test_a_group_comes_changes_and_goes(cluster, play, family, source):
         "multiPool": False,
         "balancePools": False,
     }
-    # What the second task leaves out is gone: one range by another, the switch by its default.
+    # Options that the second task omits are reset to their defaults.
     assert done.results[5]["object"]["spec"][source] == {
         f"{family}s": [{**POOLS[family], "aggregation": "default"}],
         "skipIPv6DAD": False,
@@ -83,13 +83,13 @@ REFUSED = [
     ({"remote": {"v4pool": POOLS["v6pool"]}}, "remote.v4pool: must hold IPv4"),
     ({"remote": {"v6pools": [POOLS["v4pool"]]}}, "remote.v6pools[0]: must hold IPv6"),
     ({}, "any of the following are missing: local, remote, netbox, external"),
-    # The API server's own words, in full.
+    # The API server's complete message.
     ({"name": "Wrong_Name", "remote": POOLS}, "a lowercase RFC 1123 subdomain must consist of"),
     ({"namespace": "nowhere", "remote": POOLS}, 'namespaces "nowhere" not found'),
 ]
 
 
-def test_what_cannot_be_is_refused_with_the_option_and_nothing_is_made(cluster, play):
+def test_invalid_options_are_refused_by_name_and_nothing_is_created(cluster, play):
     before = {group["metadata"]["name"] for group in cluster.api.items(GROUPS)}
     done = play("purelb_service_group", *({"name": "wrong", **given} for given, _text in REFUSED))
     for (_given, text), result in zip(REFUSED, done.results, strict=True):
@@ -99,7 +99,7 @@ def test_what_cannot_be_is_refused_with_the_option_and_nothing_is_made(cluster, 
 
 
 @FAMILIES
-def test_an_overlap_is_a_warning_and_waiting_tells_what_the_allocator_says(play, family):
+def test_overlap_is_a_warning_and_wait_returns_the_conditions(play, family):
     pool = {"remote": {family: POOLS[family]}}
     wait = {**pool, "wait": True, "wait_timeout": 20}
     done = play(
@@ -111,7 +111,7 @@ def test_an_overlap_is_a_warning_and_waiting_tells_what_the_allocator_says(play,
         {"name": "older", "state": "absent"},
     )
     conditions = done.results[0]["object"]["status"]["conditions"]
-    assert [one["status"] for one in conditions if one["type"] == "Ready"] == ["True"]
+    assert [entry["status"] for entry in conditions if entry["type"] == "Ready"] == ["True"]
     assert "of ServiceGroup older" in done.output
     assert "of ServiceGroup younger" in done.output
     assert "overlap, so the younger group is not used" in done.output
@@ -120,7 +120,7 @@ def test_an_overlap_is_a_warning_and_waiting_tells_what_the_allocator_says(play,
     assert done.changed == [True, True, False, True, True]
 
 
-def test_what_another_program_set_is_taken_over_only_if_asked_for(cluster, play):
+def test_fields_of_another_manager_are_taken_over_only_with_force(cluster, play):
     body = {
         "apiVersion": "purelb.io/v2",
         "kind": "ServiceGroup",
@@ -140,11 +140,11 @@ def test_what_another_program_set_is_taken_over_only_if_asked_for(cluster, play)
     assert done.results[1]["action"] == "changed"
 
 
-def test_settings_of_nodes_come_change_and_go(cluster, play):
+def test_node_settings_are_created_changed_and_removed(cluster, play):
     lifetimes = {"valid_lifetime": 60, "preferred_lifetime": 30, "no_prefix_route": False}
     first = {
         "name": "settings",
-        # Every node of the lab, so that none loses its addresses.
+        # Selects every node of the lab, so that none loses its addresses.
         "node_selector": {"match_expressions": [{"key": "kubernetes.io/os", "operator": "Exists"}]},
         "local": {
             "garp_config": {"count": 5, "interval": "1s", "delay_ms": 0},

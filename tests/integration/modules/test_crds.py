@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the API server itself makes of ServiceGroups and LBNodeAgents; nothing of PureLB runs here.
+"""The API server's own validation of ServiceGroups and LBNodeAgents; PureLB does not run here.
 
-Which rules there are is read from the definitions: a unit test finds one that has no case.
+The rules are read from the definitions: a unit test finds rules without a case.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def thing(kind, body, version="v2", name="case"):
 
 @pytest.fixture
 def make(api):
-    """Create an object; it is removed after the test."""
+    """Creates objects; deletes them after the test."""
     made = []
 
     def create(kind, body, version="v2", name="case"):
@@ -57,14 +57,14 @@ def make(api):
 
 @pytest.fixture(scope="module")
 def existing(api):
-    """An object of each kind, for what its status may say."""
+    """An object of each kind, for tests of its status."""
     bodies = {"ServiceGroup": {"spec": {"local": {"v4pool": V4}}}, "LBNodeAgent": {"spec": {}}}
     made = {kind: api.create(thing(kind, body, name="there")) for kind, body in bodies.items()}
     return {kind: api.path_of(one) for kind, one in made.items()}
 
 
 def send(api, existing, case):
-    """Ask by dry run, so that nothing is left of what is accepted."""
+    """Send the case as a dry run."""
     if "status" in case.body:
         status = f"{existing[case.kind]}/status?dryRun=All"
         return api.merge_patch(status, {"status": case.body["status"]})
@@ -142,7 +142,7 @@ DEFAULTS = {
         {},
         {"local": {"localInterface": "default", "dummyInterface": "kube-lb0"}},
     ),
-    # No time among the defaults: it would stand beside what was written in the other spelling.
+    # Times have no defaults: they would conflict with values in the other spelling.
     "agent with parts": (
         "LBNodeAgent",
         {
@@ -167,12 +167,12 @@ DEFAULTS = {
 
 
 @pytest.mark.parametrize(("kind", "spec", "filled"), DEFAULTS.values(), ids=DEFAULTS)
-def test_the_api_server_fills_in_the_defaults(make, kind, spec, filled):
+def test_api_server_sets_the_defaults(make, kind, spec, filled):
     assert make(kind, {"spec": spec})["spec"] == filled
 
 
 @pytest.mark.parametrize("kind", PLURALS)
-def test_a_field_that_nobody_knows_is_refused_where_that_is_asked_for(api, existing, kind):
+def test_unknown_field_is_refused_in_strict_mode(api, existing, kind):
     spec = api.get(existing[kind])["spec"]
     body = thing(kind, {"spec": {**spec, "adresses": []}})
     with pytest.raises(ApiError, match=r'unknown field "spec\.adresses"'):
@@ -185,7 +185,7 @@ def apply(api, body, manager, *, force=False):
 
 
 class TestServerSideApply:
-    """Several who apply the same object."""
+    """Several field managers apply the same object."""
 
     @pytest.mark.parametrize(
         ("entry", "one", "other"),
@@ -195,7 +195,7 @@ class TestServerSideApply:
         ],
         ids=["v4", "v6"],
     )
-    def test_a_second_one_is_told_whose_field_it_is(self, api, entry, one, other):
+    def test_second_manager_gets_a_conflict_that_names_the_first(self, api, entry, one, other):
         mine = thing("ServiceGroup", {"spec": {"local": {entry: one}}}, name=f"applied-{entry}")
         theirs = {**mine, "spec": {"local": {entry: other}}}
         apply(api, mine, "alice")
@@ -211,7 +211,7 @@ class TestServerSideApply:
         assert after["spec"]["local"][entry]["pool"] == other["pool"]
         api.delete(api.path_of(mine))
 
-    def test_parts_of_several_stand_beside_each_other(self, api):
+    def test_fields_of_several_managers_are_merged(self, api):
         local = {"localInterface": "none", "interfaces": ["eth1"]}
         mine = thing("LBNodeAgent", {"spec": {"local": local}}, name="shared")
         apply(api, mine, "alice")
@@ -231,7 +231,7 @@ STATUS = {
 
 @pytest.mark.parametrize(("kind", "status"), [(k, s) for k, (s, _other) in STATUS.items()])
 class TestStatus:
-    """The status is written apart from the rest."""
+    """The status is a subresource."""
 
     def test_is_not_written_with_the_object(self, api, make, existing, kind, status):
         spec = api.get(existing[kind])["spec"]
@@ -252,7 +252,7 @@ class TestStatus:
 
 
 def fields(schema, place=""):
-    """Every field of a schema as the API server tells it to kubectl."""
+    """Yield every field of a schema in the API server's OpenAPI document."""
     for name, part in schema.get("properties", {}).items():
         here = f"{place}.{name}"
         inner = part
@@ -270,7 +270,7 @@ def test_kubectl_explains_every_field(api, kind, version):
     )
     told = dict(fields(schema))
     assert ".spec" in told
-    # A reference to another schema, as of metadata, is described there and here.
+    # A reference to another schema, such as metadata, has a description of its own.
     assert [place for place, part in told.items() if not part.get("description", "").strip()] == []
 
 
@@ -281,7 +281,7 @@ def kubectl(*arguments):
 
 
 def rows(text):
-    """What kubectl prints, as one dictionary of each line."""
+    """Parse kubectl's output into a dictionary per line."""
     head, *lines = text.splitlines()
     starts = [head.index(name) for name in head.split()]
     return [
@@ -293,7 +293,7 @@ def rows(text):
     ]
 
 
-def test_an_operator_sees_what_a_group_has_left(api, make):
+def test_kubectl_get_shows_the_free_addresses_of_a_group(api, make):
     made = make("ServiceGroup", {"spec": {"local": {"v4pool": V4, "v6pool": V6}}}, name="seen")
     status = {
         "announce": "Local",
@@ -320,7 +320,7 @@ def test_an_operator_sees_what_a_group_has_left(api, make):
     assert row["ADDRESSES"] == '["10.0.0.0/28","fd00:1::/124"]'
 
 
-def test_an_operator_sees_which_interfaces_are_used(make):
+def test_kubectl_get_shows_the_interfaces_of_an_lbnodeagent(make):
     local = {"localInterface": "eth[0-9]", "interfaces": ["bond0"], "dummyInterface": "d0"}
     make("LBNodeAgent", {"spec": {"local": local}}, name="seen")
     (row,) = rows(kubectl("get", "lbna", "-n", NAMESPACE, "seen", "-o", "wide"))
@@ -328,5 +328,5 @@ def test_an_operator_sees_which_interfaces_are_used(make):
 
 
 @pytest.mark.parametrize("field", ["sg.spec.local.v6pool.pool", "lbna.spec.local.dummyInterface"])
-def test_kubectl_explain_answers(api, field):
+def test_kubectl_explain_prints_the_field(api, field):
     assert "DESCRIPTION:" in kubectl("explain", "--api-version=purelb.io/v2", field)

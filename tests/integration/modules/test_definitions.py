@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The module purelb_crd: definitions come and go, and what is stored moves to another version."""
+"""The module purelb_crd: definitions are created and removed, stored objects are migrated."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ NEW = definition(version("v2", stored=True))
 
 @pytest.fixture
 def things(cluster):
-    """Make things of the test's definition; the definition goes after the test."""
+    """Creates objects of the test's definition; deletes the definition after the test."""
 
     def make(*names):
         for name in names:
@@ -60,7 +60,7 @@ def things(cluster):
 
 def resource_versions(lab):
     def read():
-        # What is stored by a changed definition is served again a moment later.
+        # After a change of a definition its objects are unavailable for a moment.
         with suppress(ApiError):
             return lab.api.items("/apis/example.com/v2/namespaces/default/things")
 
@@ -68,7 +68,7 @@ def resource_versions(lab):
     return {thing["metadata"]["name"]: thing["metadata"]["resourceVersion"] for thing in things}
 
 
-def test_what_is_stored_is_brought_to_the_version_of_an_upgrade(cluster, play, things):
+def test_stored_objects_are_migrated_to_the_version_of_an_upgrade(cluster, play, things):
     old = {"definitions": [OLD]}
     assert play("purelb_crd", {**old, "check": True}, old, old).changed == [True, True, False]
     things("a", "b")
@@ -81,7 +81,7 @@ def test_what_is_stored_is_brought_to_the_version_of_an_upgrade(cluster, play, t
     moved = [{"name": "things.example.com", "objects": 2}]
     assert [result["migrated"] for result in done.results] == [moved, moved, []]
     assert done.results[1]["diff"][0]["before"] == {"storedVersions": ["v1", "v2"]}
-    # Written anew, which the API server does only for what is stored otherwise.
+    # Rewritten, which the API server does only for objects stored in another version.
     after = resource_versions(cluster)
     assert not set(before.values()) & set(after.values())
     assert cluster.api.get(f"{CRDS}/things.example.com")["status"]["storedVersions"] == ["v2"]
@@ -90,7 +90,7 @@ def test_what_is_stored_is_brought_to_the_version_of_an_upgrade(cluster, play, t
     assert resource_versions(cluster) == after
 
 
-def test_versions_are_migrated_before_an_upgrade_takes_them_away(cluster, play, things):
+def test_objects_are_migrated_before_an_upgrade_removes_their_version(cluster, play, things):
     play("purelb_crd", {"definitions": [OLD]})
     things("a")
     play("purelb_crd", {"definitions": [BOTH], "migrate": False})
@@ -98,7 +98,7 @@ def test_versions_are_migrated_before_an_upgrade_takes_them_away(cluster, play, 
     assert done.results[0]["migrated"] == [{"name": "things.example.com", "objects": 1}]
 
 
-def test_definitions_with_objects_stay_unless_the_objects_are_to_go(cluster, play, things):
+def test_definitions_with_objects_are_kept_unless_objects_may_be_deleted(cluster, play, things):
     play("purelb_crd", {"definitions": [OLD]})
     things("a", "b")
     gone = {"definitions": [OLD], "state": "absent"}
@@ -118,7 +118,7 @@ def test_definitions_with_objects_stay_unless_the_objects_are_to_go(cluster, pla
     assert "things.example.com stays: it has other labels" in done.output
 
 
-def test_the_collections_own_definitions_need_no_option(cluster, play):
+def test_definitions_of_the_collection_are_the_default(cluster, play):
     done = play("purelb_crd", {}, {"state": "absent", "check": True})
     assert not done.changed[0]
     assert {result["name"] for result in done.results[0]["results"]} == {

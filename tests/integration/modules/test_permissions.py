@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The module purelb_rbac: permissions are given, changed and taken away."""
+"""The module purelb_rbac: permissions are granted, changed and revoked."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def may(lab, namespace, program, verb, resource, group=""):
     return review["status"]["allowed"]
 
 
-def test_permissions_are_given_changed_and_taken_away(cluster, play, elsewhere):
+def test_permissions_are_granted_changed_and_revoked(cluster, play, elsewhere):
     given = {"namespace": elsewhere}
     done = play("purelb_rbac", {**given, "check": True}, given, given, {**given, "check": True})
     assert done.changed == [True, True, False, False]
@@ -50,9 +50,9 @@ def test_permissions_are_given_changed_and_taken_away(cluster, play, elsewhere):
     done = play("purelb_rbac", {**gone, "check": True}, gone, gone)
     assert done.changed == [True, True, False]
     assert not may(cluster, elsewhere, "lbnodeagent", "list", "services")
-    # The installation has its own.
+    # The installation's own permissions are not affected.
     assert may(cluster, NAMESPACE, "lbnodeagent", "list", "services")
 
 
-def test_a_second_installation_changes_no_permission(play):
+def test_second_installation_changes_no_permission(play):
     assert play("purelb_rbac", {}).changed == [False]

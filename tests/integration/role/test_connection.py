@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The role goes where its variables say, and not where else it might find a cluster."""
+"""The role connects by its variables, whatever other kubeconfigs exist."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.lab.cluster_queries import run_ansible
 pytestmark = pytest.mark.timeout(120)
 
 
-def test_the_kubeconfig_and_the_context_are_those_of_the_variables(cluster, tmp_path):
+def test_kubeconfig_and_context_are_those_of_the_variables(cluster, tmp_path):
     config = json.loads(cluster.kubeconfig.read_text())
     (context,) = config["contexts"]
     nowhere = {"name": "nowhere", "cluster": {"server": "https://127.0.0.1:9"}}

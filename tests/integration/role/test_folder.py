@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""A folder of manifests is what the role would have applied."""
+"""A folder of manifests has exactly what the role would apply."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(120)
 
 
 def apply(lab: Lab, folder: Path) -> str:
-    """Apply a folder by kubectl, as whoever installed PureLB."""
+    """Apply a folder with kubectl and the installer's field manager."""
     program = [str(programs(lab.at).kubernetes), "kubectl", "--kubeconfig", str(lab.kubeconfig)]
     how = ["apply", "--server-side", "--field-manager=purelb.purelb", "-k", str(folder)]
     done = subprocess.run([*program, *how], text=True, capture_output=True, check=False)
@@ -28,7 +28,7 @@ def apply(lab: Lab, folder: Path) -> str:
 
 
 def versions(lab: Lab, objects: list[dict[str, Any]]) -> dict[str, Any]:
-    """What changes with each write of an object; programs write some of them themselves."""
+    """Return the resource versions of objects that programs do not write themselves."""
     found = [lab.api.get(lab.api.path_of(obj)) for obj in objects]
     return {
         f"{obj['kind']} {obj['metadata']['name']}": there["metadata"].get("generation")
@@ -38,9 +38,9 @@ def versions(lab: Lab, objects: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def test_kubectl_applies_it_and_changes_nothing_after_the_role(cluster, playbook, tmp_path):
+def test_kubectl_apply_after_the_role_changes_nothing(cluster, playbook, tmp_path):
     wanted = (f"manifests_dir={tmp_path}", f"image={IMAGE}")
-    settings = [word for one in wanted for word in ("-e", f"purelb_install_{one}")]
+    settings = [word for variable in wanted for word in ("-e", f"purelb_install_{variable}")]
     playbook("purelb.purelb.install", *settings)
     listed = yaml.safe_load((tmp_path / "kustomization.yaml").read_text())["resources"]
     texts = [(tmp_path / name).read_text() for name in listed]

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The role purelb_install where there are to be no admission policies, or cannot be."""
+"""The role purelb_install without admission policies, switched off or not supported."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.timeout(120)
 
 
 class _WithoutPolicies(BaseHTTPRequestHandler):
-    """An API server that serves the group, and of its kinds only webhooks."""
+    """A fake API server whose admission group serves only webhooks."""
 
     def do_GET(self) -> None:
         name = "validatingwebhookconfigurations"
@@ -71,7 +71,7 @@ def install(environ: dict[str, str], **variables: object) -> subprocess.Complete
     )
 
 
-def test_a_cluster_that_has_none_is_refused_before_anything_is_applied(
+def test_cluster_without_policies_is_refused_before_anything_is_applied(
     server: HTTPServer, tmp_path: Path
 ):
     where = {"server": f"http://127.0.0.1:{server.server_port}"}
@@ -93,7 +93,7 @@ def test_a_cluster_that_has_none_is_refused_before_anything_is_applied(
     assert not hasattr(server, "written")
 
 
-def test_a_folder_of_manifests_loses_them_where_they_are_switched_off(tmp_path: Path):
+def test_policies_are_removed_from_a_manifests_folder_when_switched_off(tmp_path: Path):
     (tmp_path / "admissionpolicies.yaml").write_text("# of an earlier run\n")
     settings = {"purelb_install_manifests_dir": str(tmp_path)}
     done = install({}, purelb_install_admission_policy=False, **settings)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes that cannot pull get the image from an archive, by the playbook load_image."""
+"""The playbook load_image imports an image from an archive into nodes that cannot pull."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def hosts(cluster: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def archive(cluster: Lab, tmp_path: Path) -> Iterator[Path]:
-    """A small image that no node has; none has it after the test."""
+    """A small image that no node has; removed after the test."""
     root, layer, path = tmp_path / "root", tmp_path / "layer.tar", tmp_path / "image.tar"
     root.mkdir()
     shutil.copy2(programs(cluster.at).pause, root / "pause")
@@ -60,7 +60,7 @@ def load(playbook: Callable[..., Any], hosts: Path) -> Callable[..., Any]:
 
 
 def changed(done: subprocess.CompletedProcess[str]) -> dict[str, int]:
-    """How many tasks changed each host."""
+    """Return the number of changed tasks by host."""
     found = re.findall(r"^(\w+) +: ok=\d+ +changed=(\d+)", done.stdout, re.MULTILINE)
     return {host: int(count) for host, count in found}
 
@@ -78,7 +78,7 @@ def pod(node: str) -> dict[str, Any]:
     }
 
 
-def test_pods_start_that_may_not_pull(cluster, load, archive):
+def test_pods_that_must_not_pull_start(cluster, load, archive):
     foretold = load(archive, "--check")
     assert changed(foretold) == dict.fromkeys(cluster.nodes, 1)
     assert not any(OTHER in cluster.ctr(node, "images", "list", "-q") for node in cluster.nodes)
@@ -92,7 +92,7 @@ def test_pods_start_that_may_not_pull(cluster, load, archive):
             cluster.api.delete(path)
 
 
-def test_only_nodes_that_have_another_image_by_this_name_get_it(cluster, load, archive):
+def test_only_nodes_without_this_image_are_changed(cluster, load, archive):
     missing, other, *_rest = cluster.nodes
     load(archive)
     cluster.ctr(missing, "images", "remove", OTHER)
@@ -112,7 +112,7 @@ def test_only_nodes_that_have_another_image_by_this_name_get_it(cluster, load, a
     ],
     ids=["none", "missing", "no archive", "of another image"],
 )
-def test_what_cannot_be_loaded_is_refused_with_a_mend(load, path, image, words):
+def test_invalid_archive_or_image_is_refused_with_the_remedy(load, path, image, words):
     done = load(path, image=image, check=False)
     assert done.returncode != 0
     assert words in " ".join(done.stdout.split())

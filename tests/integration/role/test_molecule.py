@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The molecule scenarios, each from nothing to nothing, on the lab of these tests."""
+"""The molecule scenarios, each from creation to destruction, on the lab of these tests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SCENARIOS = sorted(path.parent.name for path in ROOT.glob("extensions/molecule/*
 def molecule_environ(
     lab_without_purelb: Lab, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, str]:
-    """What a scenario is told of the lab; what molecule keeps is the tests' own."""
+    """Return a scenario's environment: the lab, and a state folder of the tests' own."""
     file = tmp_path_factory.mktemp("molecule") / "inventory.json"
     file.write_text(inventory(lab_without_purelb.at, lab_without_purelb.topology))
     return {
@@ -38,10 +38,10 @@ def molecule_environ(
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_a_scenario_runs_from_nothing_to_nothing(
+def test_scenario_runs_from_creation_to_destruction(
     scenario: str, molecule_environ: dict[str, str], tmp_path: Path
 ):
-    # What an interrupted run remembers there would have the next one skip steps.
+    # The state of an interrupted run would make the next one skip steps.
     environ = {**molecule_environ, "MOLECULE_EPHEMERAL_DIRECTORY": str(tmp_path)}
     molecule = str(Path(sys.executable).with_name("molecule"))
     argv = [molecule, "test", "--scenario-name", scenario]

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Each variable of the installation does what it says, as the manifests show it."""
+"""Each variable of the installation has its effect in the manifests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.lab.cluster_queries import run_ansible
 
 pytestmark = pytest.mark.timeout(120)
 DEFAULTS = yaml.safe_load((ROOT / "roles/purelb_install/defaults/main.yml").read_text())
-# What no manifest shows, and which tests see it at work.
+# Variables without effect in the manifests, with the tests that cover them.
 ELSEWHERE = {
     "state": "molecule default",
     "manifests_dir": "here",
@@ -44,7 +44,7 @@ RESOURCES = {"requests": {"cpu": "10m"}, "limits": {"memory": "1Gi"}}
 SECRETS = [{"name": "a"}, {"name": "b"}]
 LOCAL = {"local": {"localInterface": "bond[0-9]+"}}
 
-# Variable, its value, the object that shows it, where in it, and what is there then.
+# Variable, its value, the object that it changes, the path in it, the expected value.
 ROWS: list[tuple[str, Any, str, tuple[Any, ...], Any]] = [
     ("namespace", "lb", AGENT, ("metadata", "namespace"), "lb"),
     ("namespace", "lb", ALLOCATOR, ("metadata", "namespace"), "lb"),
@@ -94,7 +94,7 @@ ROWS: list[tuple[str, Any, str, tuple[Any, ...], Any]] = [
 
 
 def rendered(folder: Path, **variables: Any) -> dict[str, dict[str, Any]]:
-    """Every object of the folder that the role writes with these variables, by kind and name."""
+    """Return the objects that the role writes with these variables, by kind and name."""
     given = {f"purelb_install_{name}": value for name, value in variables.items()}
     given["purelb_install_manifests_dir"] = str(folder)
     run_ansible("purelb.purelb.install", "-e", json.dumps(given))
@@ -106,19 +106,19 @@ def rendered(folder: Path, **variables: Any) -> dict[str, dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def usual(tmp_path_factory):
-    """By default, but for the namespace, which is in names."""
+    """The manifests with default values, except the namespace, which is in names."""
     return rendered(tmp_path_factory.mktemp("usual"), namespace="lb")
 
 
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory):
-    """With every variable of the table."""
+    """The manifests with every variable of the table."""
     values = {name: value for name, value, *_where in ROWS}
     return rendered(tmp_path_factory.mktemp("tuned"), **values)
 
 
 def find(objects: dict[str, dict[str, Any]], name: str, path: tuple[Any, ...]) -> Any:
-    """What is at a path; None where nothing is. Entries of `env` go by their names."""
+    """Return the value at a path, or None; entries of `env` are found by name."""
     there: Any = objects.get(name)
     for step in path:
         if isinstance(there, list) and isinstance(step, str):
@@ -133,7 +133,7 @@ def find(objects: dict[str, dict[str, Any]], name: str, path: tuple[Any, ...]) -
     ("variable", "name", "path", "expected"),
     [pytest.param(v, n, p, e, id=f"{v}-{n.split()[0]}-{p[-1:]}") for v, _x, n, p, e in ROWS],
 )
-def test_a_variable_is_in_the_manifests(usual, tuned, variable, name, path, expected):
+def test_variable_has_its_effect_in_the_manifests(usual, tuned, variable, name, path, expected):
     assert find(tuned, name, path) == expected
     if variable != "namespace":
         assert find(usual, name, path) != expected
@@ -144,7 +144,7 @@ def test_every_variable_has_a_test():
     assert tested == DEFAULTS.keys()
 
 
-def test_everything_is_in_the_namespace_that_was_asked_for(tuned):
+def test_everything_is_in_the_configured_namespace(tuned):
     named = {
         obj["metadata"]["namespace"] for obj in tuned.values() if "namespace" in obj["metadata"]
     }
@@ -152,7 +152,7 @@ def test_everything_is_in_the_namespace_that_was_asked_for(tuned):
     assert named | {subject["namespace"] for subject in subjects} == {"lb"}
 
 
-def test_without_draining_nodes_are_not_written(usual, tuned):
+def test_without_draining_no_permission_to_write_nodes(usual, tuned):
     def rules(objects):
         return [rule for obj in objects.values() for rule in obj.get("rules") or ()]
 
@@ -163,5 +163,5 @@ def test_without_draining_nodes_are_not_written(usual, tuned):
     assert not writes(tuned)
 
 
-def test_no_manifest_holds_a_secret(usual):
+def test_no_manifest_contains_a_secret(usual):
     assert not [name for name in usual if name.startswith("Secret ")]

@@ -66,12 +66,12 @@ def pods(lab, installed):
         pod(lab, NAMESPACE, account="allocator", node="n1", name="allocator") as allocator,
     ):
         made = {"n1": first, "n2": second, "next": following, "allocator": allocator}
-        # A Lease whose owner is no Node is soon collected.
-        yield {name: {**one, "node_uid": _node_uid(lab, one)} for name, one in made.items()}
+        # A Lease whose owner is not an existing Node is soon garbage-collected.
+        yield {name: {**body, "node_uid": _node_uid(lab, body)} for name, body in made.items()}
 
 
-def _node_uid(lab, one):
-    return lab.api.get(f"/api/v1/nodes/{one['spec']['nodeName']}")["metadata"]["uid"]
+def _node_uid(lab, body):
+    return lab.api.get(f"/api/v1/nodes/{body['spec']['nodeName']}")["metadata"]["uid"]
 
 
 @pytest.fixture(scope="package")
@@ -85,7 +85,7 @@ def objects(lab, pods):
             "metadata": {"name": name, "namespace": NAMESPACE, "annotations": annotations},
             "spec": {
                 "type": "LoadBalancer",
-                # So that an allocator that is at work in this cluster leaves it alone.
+                # So that a running allocator in this cluster ignores it.
                 "loadBalancerClass": "example.com/nobody",
                 "ports": [{"port": 80}],
                 **spec,
@@ -103,7 +103,7 @@ def objects(lab, pods):
         lease(pods["n1"]),
         lease(pods["n2"], "n2"),
         service("announced", {**ENTRIES, **noted}),
-        # One that no agent at work in this cluster looks at, and clears of entries that are wrong.
+        # Running agents ignore this type, and do not remove its wrong entries.
         {
             "apiVersion": "v1",
             "kind": "Service",

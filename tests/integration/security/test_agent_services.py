@@ -124,7 +124,7 @@ class TestServiceAndTheAgent:
             agent.annotate(path, **{annotation: f"{mine} {text}"})
             agent.annotate(path, **{annotation: f"{mine} {' '.join(others[1:])}"})
             forged = {"metadata": {"annotations": {annotation: f"{text} n0,eth0,x"}}}
-            # There the budget may be what refuses it.
+            # A larger object may exceed the cost budget.
             with pytest.raises(ApiError, match="'lbnodeagent-services"):
                 agent.patch(path, forged)
         finally:

@@ -17,7 +17,7 @@ from tests.support.lab.cluster_queries import eventually
 
 pytestmark = pytest.mark.timeout(120)
 
-# The agent watches everything; what else it does is beside the verb.
+# The agent watches everything; other verbs have their use beside them.
 LBNODEAGENT = {
     ("", "nodes"): {"get", "list", "watch"},  # get: the UID of the own Node, for its Lease
     ("", "services"): {"list", "watch", "patch"},  # patch: the announcing annotations
@@ -34,16 +34,16 @@ ALLOCATOR = {
     ("purelb.io", "servicegroups"): {"list", "watch"},
     ("purelb.io", "servicegroups/status"): {"patch"},  # how many addresses are in use
     ("", "events"): {"create"},
-    # list, watch: which ranges have live nodes; create: the lock, where somebody deleted it
+    # list, watch: which ranges have live nodes; create: the lock, if it was deleted
     ("coordination.k8s.io", "leases"): {"list", "watch", "create"},
     ("coordination.k8s.io", "leases purelb-allocator"): {"get", "patch"},  # the lock
-    ("", "namespaces kube-system"): {"get"},  # its UID, which a NetBox knows this cluster by
+    ("", "namespaces kube-system"): {"get"},  # its UID, which identifies the cluster in a NetBox
 }
 DRAINING = {
     ("", "nodes"): {"list", "watch", "patch"},  # patch: the taint
     ("", "events"): {"create", "list", "watch"},  # of a coming eviction
 }
-# One of the role and one of the cluster role: the authorizer learns of each a moment later.
+# One of the role and one of the cluster role: the authorizer learns each with a delay.
 KNOWN = {("coordination.k8s.io", "leases"), ("", "events")}
 # Only in the namespace of the installation.
 OWN_NAMESPACE = {

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics and health endpoints, and what a program may do with its token."""
+"""Metrics and health endpoints, the agents' Leases and their requests at rest."""
 
 from __future__ import annotations
 
