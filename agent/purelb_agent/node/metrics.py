@@ -72,7 +72,7 @@ class ElectionMetrics:
         self._losses.inc()
 
     def count_winner_change(self, address: Address, services: str, *, old: str, new: str) -> None:
-        """Count a change of an address's winner; "" is nobody."""
+        """Count a change of an address's winner; "" means none."""
         self._winner_changes.of(address, services, str(address), old, new).inc()
 
     def show_members(self, count: int) -> None:

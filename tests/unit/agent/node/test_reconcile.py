@@ -9,21 +9,13 @@ import errno
 from dataclasses import replace
 
 import pytest
-from prometheus_client import CollectorRegistry
 
-from purelb.core.election.claims import claimed
-from purelb.core.election.leases import HoldDeadline
 from purelb.core.model import PoolType
 from purelb.core.names import DRAINING_TAINTS
 from purelb.core.node.configuration import SelectorState
-from purelb_agent.kube.store import NodeStore
-from purelb_agent.node.decisions import DecisionRecorder
-from purelb_agent.node.interfaces import Interfaces
-from purelb_agent.node.metrics import NodeMetrics
 from purelb_agent.node.netlink import NetlinkError, News
-from purelb_agent.node.reconcile import RESYNC, Effects, Reconciler
+from purelb_agent.node.reconcile import RESYNC
 from purelb_agent.runtime import clock
-from tests.support.agent.fake_kernel import FakeKernel
 from tests.support.agent.kubernetes_objects import (
     config_object,
     group_object,
@@ -31,123 +23,12 @@ from tests.support.agent.kubernetes_objects import (
     node_object,
     service_object,
 )
-from tests.support.core.snapshots import ETH0, NET4, NET6, OWN4, OWN6, VIP4, VIP6
+from tests.support.agent.reconciled_node import TABLES, Node
+from tests.support.core.snapshots import ETH0, NET4, NET6, VIP4, VIP6
 
-TABLES = ("services", "groups", "slices", "leases", "configs", "nodes")
 ON_ETH0 = {(ETH0.index, VIP4), (ETH0.index, VIP6)}
 EACH_VIP = pytest.mark.parametrize("vip", [VIP4, VIP6], ids=["v4", "v6"])
 REMOTE = PoolType.REMOTE
-
-
-class RecordedRenewer:
-    """Counts what the loop requests of the renewer."""
-
-    node = "n1"
-
-    def __init__(self):
-        self.subnets = []
-        self.soon = 0
-        self.checks = 0
-
-    def set_subnets(self, subnets, *, at_once):
-        self.subnets.append((subnets, at_once))
-
-    def ensure_current(self):
-        self.checks += 1
-
-    def renew_soon(self):
-        self.soon += 1
-
-
-class RecordedAnnouncer:
-    """Keeps what is announced; `next_at` is when the next announcement is due."""
-
-    def __init__(self):
-        self.usable = []
-        self.next_at = None
-
-    def announce(self, usable, fresh, links, config, *, now):
-        self.usable.append(usable)
-
-
-class RecordedListener:
-    """Keeps which addresses are checked for duplicates."""
-
-    checked = frozenset()
-
-    def update(self, checked, _links, *, now):
-        self.checked = checked
-
-
-class RecordedReporter:
-    """Keeps the results of the cycles."""
-
-    def __init__(self):
-        self.results = []
-        self.choices = []
-
-    def report(self, decisions, held, *, done):
-        self.results.append((held, done))
-
-    def report_choice(self, choice):
-        self.choices.append(choice.state)
-
-
-class Node:
-    """A node on which the loop runs; `held` is what is on its interfaces besides its own."""
-
-    def __init__(self):
-        self.kernel = FakeKernel(ETH0)
-        self.kernel.hold(OWN4, OWN6)
-        self.store = NodeStore("n1", classes=claimed(unclassed=True), drains=True)
-        self.renewer, self.announcer = RecordedRenewer(), RecordedAnnouncer()
-        self.listener, self.reporter = RecordedListener(), RecordedReporter()
-        self.registry = CollectorRegistry()
-        metrics = NodeMetrics(self.registry)
-        self.interfaces = Interfaces(self.kernel, metrics.addresses)
-        self.relists = 0
-        self.reconciler = Reconciler(
-            self.store,
-            self.renewer,
-            Effects(
-                self.interfaces,
-                self.announcer,
-                self.listener,
-                DecisionRecorder("n1", metrics.election),
-                self.reporter,
-            ),
-            metrics=metrics,
-            relist_leases=self._relist,
-        )
-
-    def _relist(self):
-        self.relists += 1
-
-    @property
-    def held(self):
-        return set(self.kernel.held) - {(a.link, a.address) for a in (OWN4, OWN6)}
-
-    def list_all(self, **objects):
-        listed = {"groups": [group_object()], "services": [service_object()], **objects}
-        for table in TABLES:
-            getattr(self.store, table).replace(listed.get(table, []), asked_at=clock.now())
-
-    def renew(self, *nodes, seconds=10.0):
-        """Renew the Leases of these nodes, and with the own one the hold deadline."""
-        for node in nodes or ("n1",):
-            self.store.leases.put(lease_object(node, version=str(int(clock.now() * 10))))
-        if not nodes or "n1" in nodes:
-            now = clock.now()
-            self.store.set_hold_deadline(HoldDeadline(now + seconds * 0.7, now + seconds))
-
-    def metric(self, name):
-        return self.registry.get_sample_value(name)
-
-    async def calls_of(self, method, *, seconds):
-        """How often the kernel is asked for this within so many seconds."""
-        before = self.kernel.calls.count(method)
-        await asyncio.sleep(seconds)
-        return self.kernel.calls.count(method) - before
 
 
 async def settle():
