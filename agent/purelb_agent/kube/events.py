@@ -55,6 +55,8 @@ EventReason = Literal[
 ]
 # Length of the queue; beyond it, the oldest events are dropped.
 _MAX_QUEUED = 1000
+# Characters of a message; the API server refuses a longer one (core/v1 Event).
+_LONGEST = 1024
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,11 @@ class ObjectReference:
     name: str
     namespace: str = ""
     uid: str = ""
+
+
+def _shortened(message: str) -> str:
+    """Returns the message, cut to what the API server takes."""
+    return message if len(message) <= _LONGEST else f"{message[: _LONGEST - 1]}…"
 
 
 class Events:
@@ -98,7 +105,7 @@ class Events:
                     **{name: text for name, text in names.items() if text},
                 },
                 "reason": reason,
-                "message": message,
+                "message": _shortened(message),
                 "type": kind,
                 "action": reason,
                 "source": {"component": self._component, "host": self._instance},

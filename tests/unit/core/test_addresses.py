@@ -2,11 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from ipaddress import ip_address, ip_network
+import re
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from purelb.core.addresses import parse_range, parse_subnets
+from purelb.core.addresses import parse_address, parse_range, parse_subnets
 
 
 @pytest.mark.parametrize(
@@ -64,3 +67,62 @@ def test_subnets_that_are_none_are_kept_apart():
     good, bad = parse_subnets(["10.0.0.5/24", "nonsense", "fd53::/64"])
     assert good == (ip_network("10.0.0.0/24"), ip_network("fd53::/64"))
     assert bad == ("nonsense",)
+
+
+@pytest.mark.parametrize(
+    "text", ["fd00::11%1", "fe80::1%eth0", "::ffff:192.0.2.1%1", "fd00::11%", "192.0.2.1%1"]
+)
+def test_an_address_with_a_zone_is_refused(text):
+    with pytest.raises(ValueError, match=re.escape(text)):
+        parse_address(text)
+
+
+@pytest.mark.parametrize("text", ["fd00::%1/64", "fd00::/64%1", "::ffff:192.0.2.0%1/120"])
+def test_a_subnet_with_a_zone_is_refused(text):
+    assert parse_subnets([text]) == ((), (text,))
+    with pytest.raises(ValueError, match="zone"):
+        parse_range("fd00::1-fd00::9", text)
+
+
+def test_a_pool_with_a_zone_is_refused():
+    with pytest.raises(ValueError, match="zone"):
+        parse_range("fd00::1%1-fd00::9", "fd00::/64")
+
+
+def _v4_spellings(number: int) -> list[str]:
+    plain = str(IPv4Address(number))
+    high, low = divmod(number, 1 << 16)
+    return [plain, f" {plain} ", f"::ffff:{plain}", f"::FFFF:{plain}", f"::ffff:{high:x}:{low:x}",
+            f"0:0:0:0:0:ffff:{high:04X}:{low:04x}", f"0000::ffff:{plain}"]  # fmt: skip
+
+
+def _v6_spellings(number: int) -> list[str]:
+    address = IPv6Address(number)
+    groups = address.exploded.split(":")
+    embedded = ":".join(groups[:6]) + f":{IPv4Address(number & 0xFFFFFFFF)}"
+    bare = ":".join(f"{int(group, 16):x}" for group in groups)
+    return [
+        str(address),
+        address.exploded,
+        address.exploded.upper(),
+        embedded,
+        bare,
+        f"{address}\n",
+    ]
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_every_spelling_of_an_ipv4_address_is_one_address(number):
+    assert {parse_address(text) for text in _v4_spellings(number)} == {IPv4Address(number)}
+
+
+@given(st.integers(0, 2**128 - 1))
+def test_every_spelling_of_an_ipv6_address_is_one_address(number):
+    assert len({parse_address(text) for text in _v6_spellings(number)}) == 1
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from(["0{}", "00{}", "{}.0", "{}%1", "0x{}"]))
+def test_no_other_spelling_of_an_ipv4_address_is_read(number, spelling):
+    text = spelling.format(IPv4Address(number))
+    with pytest.raises(ValueError, match=re.escape(text)):
+        parse_address(text)

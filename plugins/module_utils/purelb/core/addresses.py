@@ -19,12 +19,22 @@ def parse_address(text: str) -> Address:
     """Return an address in its canonical form; raises a ValueError that quotes the text.
 
     An IPv4-mapped IPv6 address becomes the IPv4 address, as in Go's net.IP: the election must not
-    depend on the spelling.
+    depend on the spelling. A zone (fe80::1%eth0, RFC 4007) is refused: it would make a second
+    address of the same number.
     """
     address = ip_address(text.strip())
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        return address.ipv4_mapped
+    if isinstance(address, IPv6Address):
+        if address.scope_id is not None:
+            raise ValueError(f"{text!r} has a zone; write the address without %{address.scope_id}")
+        if address.ipv4_mapped is not None:
+            return address.ipv4_mapped
     return address
+
+
+def _network(text: str, *, strict: bool) -> Network:
+    if "%" in text:
+        raise ValueError(f"{text!r} has a zone; write the subnet without it")
+    return ip_network(text.strip(), strict=strict)
 
 
 def parse_subnets(texts: Iterable[str]) -> Tuple[Tuple[Network, ...], Tuple[str, ...]]:
@@ -32,7 +42,7 @@ def parse_subnets(texts: Iterable[str]) -> Tuple[Tuple[Network, ...], Tuple[str,
     good, bad = [], []
     for text in texts:
         try:
-            good.append(ip_network(text, strict=False))
+            good.append(_network(text, strict=False))
         except ValueError:
             bad.append(text)
     return tuple(good), tuple(bad)
@@ -48,7 +58,7 @@ def parse_ends(pool: str) -> Tuple[Address, Address]:
     if "-" in pool:
         first, _dash, last = pool.partition("-")
         return parse_address(first), parse_address(last)
-    network = ip_network(pool.strip(), strict=True)
+    network = _network(pool, strict=True)
     return network.network_address, network.broadcast_address
 
 
@@ -67,7 +77,7 @@ def parse_aggregation(text: str, version: int) -> Optional[int]:
 def parse_range(pool: str, subnet: str, aggregation: str = "default") -> AddressRange:
     """Parse one entry of a pool; a ValueError names the fault and the remedy."""
     first, last = parse_ends(pool)
-    network = ip_network(subnet.strip(), strict=False)
+    network = _network(subnet, strict=False)
     if not first.version == last.version == network.version:
         raise ValueError(f"pool {pool!r} and subnet {subnet!r} must be of one IP family")
     if int(last) < int(first):

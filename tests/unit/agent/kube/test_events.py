@@ -149,3 +149,12 @@ async def test_cancellation_leaves_no_request():
     async for interruption in cancel_at_each_await(work):
         assert apis[-1].under_way == 0, interruption
     assert len(apis) > 2
+
+
+@pytest.mark.parametrize(("length", "kept"), [(3, 3), (1024, 1024), (5000, 1024)])
+async def test_a_message_is_cut_to_what_the_api_server_takes(api, events, length, kept):
+    events.record(WEB, "AllocationFailed", "x" * length)
+    await asyncio.sleep(1)
+    (message,) = sent(api)
+    assert len(message) == kept
+    assert message.endswith("…") is (length > kept)

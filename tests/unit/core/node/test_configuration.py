@@ -57,6 +57,14 @@ class TestWhichApplies:
         choice = choose([config(labels={"zone": "b"})], LABELS)
         assert (choice.state, choice.config) == (SelectorState.DESELECTED, None)
 
+    @pytest.mark.parametrize("spec", [{}, {"local": None}, None], ids=str)
+    def test_an_object_without_local_is_skipped(self, spec):
+        bare = node_config_of({"metadata": {"name": "bare", "namespace": "x"}, "spec": spec})
+        choice = choose([bare], LABELS)
+        assert (choice.state, choice.config) == (SelectorState.DEFAULT, NodeConfig())
+        beside = choose([bare, config("catch-all")], LABELS)
+        assert (beside.state, beside.config.name) == (SelectorState.CONFIGURED, "catch-all")
+
     def test_a_specific_object_beats_a_catch_all_and_ties_go_by_name(self):
         objects = [
             config("a"),

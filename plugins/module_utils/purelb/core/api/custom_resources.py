@@ -155,6 +155,7 @@ def node_config_of(body: Json) -> NodeConfig:
         namespace=meta.get("namespace", ""),
         uid=meta.get("uid", ""),
         selector=_requirements(spec.get("nodeSelector") or {}),
+        has_local=spec.get("local") is not None,
     )
     try:
         config = replace(

@@ -61,6 +61,8 @@ class NodeConfig:
     addresses: AddressConfig = field(default_factory=AddressConfig)
     dummy_addresses: AddressConfig = ON_DUMMY
     problem: str = ""
+    # Without spec.local an object configures nothing.
+    has_local: bool = True
 
     @property
     def pattern(self) -> Optional[Pattern[str]]:
@@ -83,8 +85,11 @@ class SelectedConfig:
 
 
 def choose(configs: Iterable[NodeConfig], labels: Mapping[str, str]) -> SelectedConfig:
-    """Return the configuration that applies to a node with these labels."""
-    known = tuple(configs)
+    """Return the configuration that applies to a node with these labels.
+
+    Objects without `spec.local` are skipped: where no other object exists, the default stays.
+    """
+    known = tuple(config for config in configs if config.has_local)
     if not known:
         return SelectedConfig(SelectorState.DEFAULT, NodeConfig())
     matching = [c for c in known if all(term.matches(labels) for term in c.selector)]
