@@ -49,11 +49,11 @@ def groups(cluster):
             ("default", "default"),
         ),
     ]
-    for one in made:
-        cluster.api.apply(one)
+    for body in made:
+        cluster.api.apply(body)
     yield
-    for one in made:
-        cluster.api.delete(cluster.api.path_of(one))
+    for body in made:
+        cluster.api.delete(cluster.api.path_of(body))
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +149,7 @@ def test_address_follows_the_endpoints_with_local_traffic(
 
     def moved():
         slices = cluster.api.items(SLICES, labelSelector=selector)
-        nodes = {e["nodeName"] for one in slices for e in one.get("endpoints") or ()}
+        nodes = {e["nodeName"] for part in slices for e in part.get("endpoints") or ()}
         return nodes == {"n3"}
 
     # The time until the endpoints change is not measured: it depends on the cluster.

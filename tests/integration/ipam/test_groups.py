@@ -46,8 +46,8 @@ def sidecar(cluster, playbook):
     sample = named("ConfigMap", "ipam-sample", data={"server.py": code})
     token = base64.b64encode(TOKEN.encode()).decode()
     secret = named("Secret", "purelb-netbox", data={"token": token})
-    for one in (sample, secret):
-        cluster.api.apply(one)
+    for body in (sample, secret):
+        cluster.api.apply(body)
     ranges = [f"{address}-{address}" for address in (V4[1], V6[1])]
     container = {
         "name": "ipam",
@@ -77,8 +77,8 @@ def sidecar(cluster, playbook):
     yield
     cluster.api.delete(f"{GROUPS}/sidecar")
     playbook("purelb.purelb.install", "-e", f"purelb_install_image={IMAGE}")
-    for one in (sample, secret):
-        cluster.api.delete(cluster.api.path_of(one))
+    for body in (sample, secret):
+        cluster.api.delete(cluster.api.path_of(body))
 
 
 @pytest.fixture(scope="module")

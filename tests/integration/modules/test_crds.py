@@ -51,8 +51,8 @@ def make(api):
         return created
 
     yield create
-    for one in made:
-        api.delete(one)
+    for path in made:
+        api.delete(path)
 
 
 @pytest.fixture(scope="module")

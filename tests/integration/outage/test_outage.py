@@ -61,14 +61,14 @@ def test_clients_are_not_interrupted_by_an_outage(cluster, make_service, figure,
     vips = [vip for service in services for vip in addresses_of(cluster, service)]
     # Requests to the nodes' own addresses are the baseline of this machine.
     node_port = cluster.api.get(services[0])["spec"]["ports"][0]["nodePort"]
-    holder_by_vip = nodes_addresses(cluster)
-    control = Prober(cluster, *holder_by_vip, port=node_port)
+    own_addresses = nodes_addresses(cluster)
+    control = Prober(cluster, *own_addresses, port=node_port)
     winners = {vip: holder(cluster, vip) for vip in vips}
     before = {node: held_outages(cluster, node) for node in cluster.nodes}
     with control, Prober(cluster, *vips) as prober, record_holders(cluster, *vips) as holders:
         for vip in vips:
             prober.wait_for_answer(vip, after=0, seconds=5)
-        for home in holder_by_vip:
+        for home in own_addresses:
             control.wait_for_answer(home, after=0, seconds=5)
         start = time.monotonic()
         with outage(cluster):
@@ -83,12 +83,12 @@ def test_clients_are_not_interrupted_by_an_outage(cluster, make_service, figure,
         # A node that counted as dead would lose its addresses within a Lease duration.
         time.sleep(12)
         gap, control_gap = (
-            max(one.longest_gap(address, since=start) for address in addresses)
-            for one, addresses in ((prober, vips), (control, holder_by_vip))
+            max(client.longest_gap(address, since=start) for address in addresses)
+            for client, addresses in ((prober, vips), (control, own_addresses))
         )
         failed, control_failed = (
-            share_of_failures([a for a in one.answers if a.sent > start])
-            for one in (prober, control)
+            share_of_failures([a for a in client.answers if a.sent > start])
+            for client in (prober, control)
         )
     figure(
         f"longest time without an answer {gap:.2f} s, of 1,000 requests {failed * 1000:.1f} failed "
