@@ -29,7 +29,7 @@ class TestOneFamily:
         outcome = decide(new(families=(version,)), GROUPS, busy, NOBODY)
         assert outcome.addresses == (FIRST[version] + 2,)
 
-    def test_gets_again_what_was_given_to_it_and_does_not_show_yet(self, version):
+    def test_unwritten_allocation_is_repeated(self, version):
         reserved = taken(FIRST[version] + 3, by="web")
         outcome = decide(new(families=(version,)), GROUPS, reserved, NOBODY)
         assert outcome.addresses == (FIRST[version] + 3,)
@@ -59,7 +59,7 @@ class TestOneFamily:
             allocations.hold(one, decide(one, huge, allocations, NOBODY).addresses)
         assert len(allocations) == 100
 
-    def test_keeps_what_its_shrunken_pool_does_not_hold_any_more(self, version):
+    def test_keeps_addresses_outside_its_shrunken_pool(self, version):
         shrunk = replace(GROUP, ranges=ranges(version))
         mine = replace(service(addresses=[FIRST[version]]), families=(version,))
         assert asked(mine, groups=Groups([shrunk])) == Keep((FIRST[version],))
@@ -71,7 +71,7 @@ class TestDualStack:
     def test_gets_an_address_of_each_family_in_the_services_order(self):
         assert asked(new(families=(6, 4))).addresses == (VIP6, VIP4)
 
-    def test_gets_what_there_is_if_it_only_prefers_both(self):
+    def test_preferred_dual_stack_accepts_one_family(self):
         only6 = Groups([replace(GROUP, ranges=GROUP.ranges[1:])])
         assert asked(new(), groups=only6).addresses == (VIP6,)
 
@@ -79,7 +79,7 @@ class TestDualStack:
         only6 = Groups([replace(GROUP, ranges=GROUP.ranges[1:])])
         assert isinstance(asked(new(requires_dual_stack=True), groups=only6), Refusal)
 
-    def test_goes_on_with_what_it_has_if_the_other_one_cannot_be_had(self):
+    def test_refused_dual_stack_keeps_the_first_family(self):
         only4 = Groups([replace(GROUP, ranges=GROUP.ranges[:1])])
         single = replace(service(addresses=[VIP4]), requires_dual_stack=True)
         assert asked(single, groups=only4).keeps == (VIP4,)
@@ -94,8 +94,8 @@ class TestDualStack:
         assert asked(single).addresses == (FIRST[version],)
 
 
-class TestWhoIsServed:
-    def test_a_service_that_has_what_it_should_is_left_alone(self):
+class TestServedServices:
+    def test_correct_service_is_kept(self):
         assert asked(service()) == Keep()
 
     @pytest.mark.parametrize("name", [None, "purelb.io/purelbv2", "purelb.io/purelb-v2"])
@@ -139,7 +139,7 @@ class TestWhoIsServed:
         assert asked(service(), groups=Groups()) == Keep((VIP4, VIP6))
 
     @pytest.mark.parametrize("version", [4, 6], ids=["v4", "v6"])
-    def test_but_not_one_that_another_service_has(self, version):
+    def test_address_of_another_service_is_not_kept(self, version):
         allocations = taken(FIRST[version])
         outcome = decide(service(), Groups(), allocations, NOBODY)
         assert outcome.reason is RefusalReason.UNKNOWN_POOL
@@ -154,7 +154,7 @@ class TestWhoIsServed:
         outcome = asked(service(group="blue"))
         assert (outcome.reason, outcome.keeps) == (RefusalReason.UNKNOWN_POOL, (VIP4, VIP6))
 
-    def test_marks_that_somebody_removed_are_written_again(self):
+    def test_removed_annotations_are_written_again(self):
         bare = replace(service(), allocated_by_us=False, allocated_from=None)
         assert asked(bare).addresses == (VIP4, VIP6)
 
@@ -183,23 +183,23 @@ class TestReevaluation:
         assert asked(service(), groups=groups) == Keep()
         assert asked(service(asks_reevaluation=True), groups=groups).group == "blue"
 
-    def test_leaves_a_group_that_is_gone(self):
+    def test_leaves_a_deleted_group(self):
         groups = Groups([replace(GROUP, ranges=ranges(4) + ranges(6))])
         orphan = service(allocated_from="gone", asks_reevaluation=True)
         assert asked(orphan, groups=groups).addresses == (ranges(4)[0].first, ranges(6)[0].first)
 
 
 class TestRebuild:
-    def test_takes_what_services_say(self):
+    def test_rebuild_reads_the_status(self):
         allocations = rebuild([service("a", [VIP4]), service("b", [VIP6])])
         assert {a: allocations.holders(a)[0].name for a in (VIP4, VIP6)} == {VIP4: "a", VIP6: "b"}
 
-    def test_who_claims_an_address_without_our_mark_comes_last(self):
+    def test_unmarked_service_comes_last(self):
         thief = replace(service("a", [VIP4]), allocated_by_us=False)
         allocations = rebuild([thief, service("b", [VIP4])])
         assert allocations.holders(VIP4) == (service("b").key,)
 
-    def test_who_shares_an_address_has_it_too(self):
+    def test_shared_address_belongs_to_both(self):
         both = [
             service(name, [VIP4], sharing_key="x", ports=frozenset({port}))
             for name, port in (("a", HTTP), ("b", DNS))

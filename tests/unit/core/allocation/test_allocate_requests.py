@@ -30,7 +30,7 @@ from tests.support.core.snapshots import GROUP, VIP4, VIP6, service
 
 @pytest.mark.parametrize("version", [4, 6], ids=["v4", "v6"])
 class TestExplicit:
-    def test_gets_what_it_asks_for(self, version):
+    def test_gets_the_requested_addresses(self, version):
         outcome = asked(new(families=(version,), explicit=(FIRST[version] + 4,)))
         assert outcome.addresses == (FIRST[version] + 4,)
 
@@ -38,7 +38,7 @@ class TestExplicit:
         outcome = asked(new(explicit=(FIRST[version] + 4,)))
         assert outcome.addresses == tuple(FIRST[v] + 4 * (v == version) for v in (4, 6))
 
-    def test_moves_when_it_asks_for_another_one(self, version):
+    def test_moves_to_another_requested_address(self, version):
         running = service(explicit=(FIRST[version] + 4,))
         assert asked(running).addresses == tuple(FIRST[v] + 4 * (v == version) for v in (4, 6))
 
@@ -64,7 +64,7 @@ class TestExplicit:
         ],
         ids=["outside", "taken", "key", "garbage", "family", "two", "two-of-one-range"],
     )
-    def test_is_told_why_it_cannot_have_it(self, version, more, reason, words):
+    def test_refusal_has_the_reason(self, version, more, reason, words):
         settings = dict(more)
         offsets = [settings.pop(n) for n in ("explicit", "second") if n in settings]
         family = 10 - version if settings.pop("other_family", False) else version
@@ -100,14 +100,14 @@ class TestSharing:
         mine = new(families=(version,), sharing_key="y", ports=frozenset({DNS}))
         assert asked(mine, self.other(version)).addresses == (FIRST[version] + 1,)
 
-    def test_who_adds_a_port_that_the_other_has_moves_away(self, version):
+    def test_added_port_conflict_moves_the_service(self, version):
         mine = new(families=(version,), sharing_key="x", ports=frozenset({DNS}))
         running = given_before(mine, asked(mine, self.other(version)))
         allocations = rebuild([running, self.other(version)])
         changed = replace(running, ports=frozenset({HTTP}))
         assert decide(changed, GROUPS, allocations, NOBODY).addresses == (FIRST[version] + 1,)
 
-    def test_who_insists_on_an_address_that_it_cannot_share_any_more_loses_it(self, version):
+    def test_explicit_address_with_a_new_conflict_is_lost(self, version):
         mine = new(families=(version,), sharing_key="x", ports=frozenset({DNS}))
         running = given_before(mine, asked(mine, self.other(version)))
         allocations = rebuild([running, self.other(version)])

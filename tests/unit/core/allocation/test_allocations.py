@@ -65,7 +65,7 @@ class TestLowestFree:
 
 @pytest.mark.parametrize("address", ["10.0.0.10", "fd00::10"], ids=["v4", "v6"])
 class TestSharing:
-    def test_a_stranger_conflicts_with_whoever_has_it(self, address):
+    def test_service_without_a_key_conflicts_with_the_holder(self, address):
         allocations = Allocations()
         allocations.hold(service("a"), [ip_address(address)])
         assert allocations.conflict(ip_address(address), service("b")) == AllocationConflict(
@@ -120,7 +120,7 @@ class TestSharing:
         assert allocations.conflict(one.first, service("b", "x", [DNS])) is not None
 
 
-def test_leaving_what_nobody_has_changes_nothing():
+def test_releasing_an_unknown_service_changes_nothing():
     allocations = Allocations()
     assert allocations.release(service("a").key) == frozenset()
     assert allocations.hold(service("a"), []) == frozenset()

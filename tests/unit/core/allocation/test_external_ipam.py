@@ -76,7 +76,7 @@ def test_a_mask_that_the_group_asks_for_needs_no_status(address, host, listed, s
 def test_a_mask_learnt_late_is_corrected_in_one_plan(address, host, listed, segment):
     held = InterfaceAddress(DUMMY.index, address, host)
     plan = planned(made(replace(NETBOX, ranges=LISTED), address, held=[held]))
-    assert [one.held for one in plan.removes] == [held]
+    assert [remove.held for remove in plan.removes] == [held]
     assert masks(plan) == [(DUMMY.index, address, listed)]
 
 
@@ -90,16 +90,14 @@ def test_a_sidecars_address_keeps_its_mask_whatever_the_status_names(
 
 
 @families
-def test_an_address_that_nobody_has_any_more_leaves_the_dummy_interface(
-    address, host, listed, segment
-):
+def test_unused_address_is_removed_from_the_dummy_interface(address, host, listed, segment):
     held = InterfaceAddress(DUMMY.index, address, host)
     plan = planned(made(replace(NETBOX, ranges=LISTED), address, held=[held], is_served=False))
-    assert [one.held for one in plan.removes] == [held]
+    assert [remove.held for remove in plan.removes] == [held]
 
 
 @families
-def test_what_another_system_lists_clears_no_real_interface(address, host, listed, segment):
+def test_external_ranges_never_clear_a_real_interface(address, host, listed, segment):
     own = on_eth0(address, prefixlen=segment)
     group = replace(SIDECAR, ranges=listed_ranges(["172.28.1.0/24", "fd28::/64"]))
     assert planned(made(group, address, held=[own], is_served=False)).removes == ()
@@ -112,7 +110,7 @@ def test_an_address_left_by_a_process_before_goes_when_a_service_has_it_elsewher
     left = on_eth0(address, prefixlen=segment)
     group = replace(SIDECAR, ranges=LISTED)
     plan = planned(made(group, address, held=[left], members=("n2",)))
-    assert [one.held for one in plan.removes] == [left]
+    assert [remove.held for remove in plan.removes] == [left]
 
 
 def test_an_address_of_no_group_at_all_is_announced_as_its_service_says():

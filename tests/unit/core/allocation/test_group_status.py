@@ -33,11 +33,11 @@ def held(*addresses):
 def body(group=GROUP, allocations=None, known=(), now=NOW, problem=None):
     use = use_of(group, allocations or Allocations())
     conditions = (ready(problem), exhausted(use), outside_pool({}))
-    shown = [str(one) for one in group.ranges]
+    shown = [str(pool_range) for pool_range in group.ranges]
     return status_body(group, use, conditions, shown, known=dict(known), now=now)
 
 
-def test_says_what_is_in_use_and_what_is_free():
+def test_use_counts_used_and_free_addresses():
     status = body(allocations=held(VIP4, VIP4 + 1, VIP6))
     assert {k: v for k, v in status.items() if k != "conditions"} == {
         "announce": "Local",
@@ -50,7 +50,7 @@ def test_says_what_is_in_use_and_what_is_free():
     }
 
 
-def test_a_pool_larger_than_the_field_says_the_most_that_fits():
+def test_huge_pool_is_limited_to_the_field():
     huge = ServiceGroup("big", ranges=(parse_range("fd00::/60", "fd00::/60"),))
     assert body(huge)["availableIPv6"] == 2**63 - 1
 
@@ -98,7 +98,7 @@ def test_only_what_differs_is_written():
     [(NetBoxSource("https://netbox", "web"), "NetBox"), (ExternalSource("acme", "/s"), "acme")],
     ids=["netbox", "external"],
 )
-def test_another_system_says_what_it_knows_of_its_pool(source, name):
+def test_use_of_an_external_pool(source, name):
     use = use_of_external(Stats({4: 3}, {4: 3, 6: None}, ("10.0.0.1/24",)))
     group = replace(GROUP, source=source)
     status = status_body(group, use, [exhausted(use)], ("10.0.0.1/24",), known={}, now=NOW)

@@ -60,7 +60,7 @@ class TestOverlap:
         )
         assert [(o.later, o.earlier) for o in groups.overlaps] == [("b", "a"), ("c", "a")]
 
-    def test_what_overlaps_only_one_that_is_not_used_is_used(self, version):
+    def test_overlap_with_an_unused_group_is_ignored(self, version):
         groups = Groups(
             [
                 group("a", pool(version, 10, 20)),
@@ -78,7 +78,7 @@ class TestOverlap:
         groups = Groups([group("a", pool(version, 10, 19)), group("b", pool(version, 20, 30))])
         assert groups.overlaps == ()
 
-    def test_a_service_that_names_one_that_is_not_used_is_told(self, version):
+    def test_naming_an_unused_group_is_refused(self, version):
         groups = Groups([group("a", pool(version, 10, 20)), group("b", pool(version, 20, 30))])
         problem = refused(groups, service(group="b"))
         assert problem.reason is RefusalReason.UNKNOWN_POOL
@@ -89,17 +89,17 @@ def test_the_families_do_not_overlap():
     assert Groups([group("a", pool(4, 1, 9), pool(6, 1, 9))]).overlaps == ()
 
 
-class TestWhichGroup:
-    def test_the_one_that_the_service_names(self):
+class TestGroupSelection:
+    def test_named_group_is_selected(self):
         groups = Groups([group("default"), group("blue")])
         assert groups.of(service(group="blue"), ()).name == "blue"
 
-    def test_else_the_one_that_serves_its_namespace(self):
+    def test_group_of_the_namespace_is_selected(self):
         groups = Groups([group("default"), group("blue", namespaces=frozenset({"shop"}))])
         assert groups.of(service(), ()).name == "blue"
         assert groups.of(service("other"), ()).name == "default"
 
-    def test_else_default_and_without_it_the_service_is_told(self):
+    def test_default_group_is_selected_or_refused(self):
         problem = refused(Groups(), service())
         assert problem.reason is RefusalReason.UNKNOWN_POOL
         assert "ServiceGroup default does not exist" in problem.message
@@ -129,7 +129,7 @@ class TestWhichGroup:
 
 
 @pytest.mark.parametrize("version", [4, 6], ids=["v4", "v6"])
-class TestAServiceThatRuns:
+class TestRunningService:
     def test_stays_when_another_group_begins_to_serve_its_namespace(self, version):
         one = pool(version, 10, 20)
         groups = Groups([group("old", one), group("new", namespaces=frozenset({"shop"}))])
@@ -138,17 +138,17 @@ class TestAServiceThatRuns:
         again = replace(running, asks_reevaluation=True)
         assert groups.of(again, (one.first,)).name == "new"
 
-    def test_stays_with_its_group_when_its_range_is_gone(self, version):
+    def test_keeps_its_group_without_the_range(self, version):
         groups = Groups([group("default"), group("old", pool(version, 10, 20))])
         gone = pool(version, 30, 40).first
         assert groups.of(service(allocated_from="old"), (gone,)).name == "old"
 
-    def test_goes_with_its_address_to_the_group_that_has_it_now(self, version):
+    def test_follows_its_address_to_another_group(self, version):
         one = pool(version, 10, 20)
         groups = Groups([group("default"), group("renamed", one)])
         assert groups.of(service(allocated_from="old"), (one.first,)).name == "renamed"
 
-    def test_goes_where_the_address_is_that_it_asks_for(self, version):
+    def test_follows_the_requested_address(self, version):
         one, other = pool(version, 10, 20), pool(version, 30, 40)
         groups = Groups([group("old", one), group("blue", other)])
         asking = service(allocated_from="old", explicit=(other.first,))
@@ -176,10 +176,10 @@ class TestBoundaries:
         assert problem.reason is RefusalReason.NAMESPACE_DENIED
         assert "get addresses from ServiceGroup blue only" in problem.message
 
-    def test_an_open_group_serves_whoever_names_it(self):
+    def test_open_group_serves_any_namespace(self):
         open_group = group("blue", namespaces=frozenset({"shop"}))
         assert Groups([open_group]).of(service("other", group="blue"), ()) == open_group
 
-    def test_who_has_its_addresses_goes_on(self):
+    def test_current_addresses_are_kept(self):
         running = service("other", group="blue", allocated_from="blue")
         assert Groups([self.CLOSED]).of(running, ()) == self.CLOSED

@@ -42,7 +42,7 @@ def group(spec, *addresses):
         ("fd10::5-fd10::9/64", "fd10::5-fd10::9", 64),
     ],
 )
-def test_what_a_status_lists_is_a_range_with_a_mask(entry, expected, prefixlen):
+def test_status_entry_is_a_range_with_a_mask(entry, expected, prefixlen):
     (found,) = listed_ranges([entry])
     assert (str(found), found.prefixlen) == (expected, prefixlen)
 
@@ -51,7 +51,7 @@ def test_what_a_status_lists_is_a_range_with_a_mask(entry, expected, prefixlen):
     "entry",
     ["", "plenty", "10.1.1.5/40", "10.1.1.9-10.1.1.5", "10.1.1.5-fd10::5", "10.1.1.5-10.1.1.9/40"],
 )
-def test_what_cannot_be_read_is_skipped(entry):
+def test_invalid_entries_are_skipped(entry):
     assert [str(r) for r in listed_ranges([entry, "10.1.1.5/24"])] == ["10.1.1.5-10.1.1.5"]
 
 
@@ -72,7 +72,7 @@ def test_neighbours_with_one_mask_are_listed_together():
         )
     )
 )
-def test_what_is_listed_is_read_back(chosen):
+def test_listing_is_read_back(chosen):
     addresses = {ip_address(base) + offset: longer for base, offset, longer in chosen}
     held = [Leased(a, a.max_prefixlen - longer) for a, longer in addresses.items()]
     ranges = listed_ranges(listing(held))

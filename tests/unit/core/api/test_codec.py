@@ -38,7 +38,7 @@ def test_a_lease_that_we_write_is_read_back_as_it_was():
     assert codec.lease_of(body) == LEASE
 
 
-def test_a_lease_says_which_outage_its_node_held_through():
+def test_lease_contains_the_outage():
     held = replace(LEASE, outage=Outage(1_700_000_000.5, 1_700_000_180.25))
     body = codec.lease_body(held, namespace="purelb-system")
     text = body["metadata"]["annotations"]["purelb.io/held-through-outage"]
@@ -213,11 +213,11 @@ def test_a_node_counts_while_an_endpoint_on_it_is_ready(conditions, expected):
     assert (found.service, found.nodes) == (ServiceKey("default", "web"), expected)
 
 
-def test_an_endpoint_slice_of_no_service_is_nobodys():
+def test_endpoint_slice_of_no_service_is_skipped():
     assert codec.endpoint_slice_of({"metadata": {"namespace": "default", "name": "x"}}) is None
 
 
-def test_a_service_says_where_its_traffic_may_go():
+def test_traffic_policy_is_read():
     body = {
         "metadata": {
             "namespace": "default",
@@ -247,11 +247,11 @@ def lb_service(annotations, **spec):
     ],
     ids=["comma", "spaces", "annotation-first", "spec-v4", "spec-v6", "none"],
 )
-def test_addresses_that_a_service_asks_for(annotations, spec, explicit):
+def test_requested_addresses_are_read(annotations, spec, explicit):
     assert tuple(map(str, lb_service(annotations, **spec).explicit)) == explicit
 
 
-def test_what_is_no_address_is_kept_apart():
+def test_invalid_addresses_are_kept_apart():
     service = lb_service({"purelb.io/addresses": "10.0.0.1,web.example"})
     assert (tuple(map(str, service.explicit)), service.malformed) == (
         ("10.0.0.1",),

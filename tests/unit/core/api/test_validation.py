@@ -37,7 +37,7 @@ def local(pool, subnet):
 @pytest.mark.parametrize("source", ["local", "remote"])
 def test_ranges_of_both_families_are_read(source):
     read = check_group(group(**{source: {"v4pool": V4, "v6pools": [V6]}}))
-    assert [str(one) for one in read.ranges] == [V4["pool"], V6["pool"]]
+    assert [str(pool_range) for pool_range in read.ranges] == [V4["pool"], V6["pool"]]
     assert read.pool_type.value == source
 
 
@@ -131,7 +131,7 @@ def test_a_group_that_cannot_be_used_names_the_field_and_the_mend(spec, field, p
 
 
 def suspicions(body, *others):
-    return list(group_warnings(check_group(body), [check_group(one) for one in others]))
+    return list(group_warnings(check_group(body), [check_group(other) for other in others]))
 
 
 def test_a_plain_group_is_not_suspicious():
@@ -163,7 +163,7 @@ def serving(name, *namespaces, default=False):
     return group(name, **spec)
 
 
-def test_a_namespace_with_several_groups_and_no_default_is_told():
+def test_namespace_with_several_groups_and_no_default_is_a_warning():
     (text,) = suspicions(serving("one", "a", "b"), serving("three", "b", "c"))
     assert text.startswith("ServiceGroups one, three all serve namespace b: make one")
     assert suspicions(serving("one", "a", "b"), serving("three", "b", default=True)) == []
@@ -184,7 +184,7 @@ def test_a_namespace_with_several_groups_and_no_default_is_told():
         ("fd00::/127", "fd00::/127", []),
     ],
 )
-def test_addresses_that_no_host_should_have_are_told_of_local_pools(pool, subnet, told):
+def test_reserved_addresses_in_local_pools_are_a_warning(pool, subnet, told):
     texts = suspicions(group(**local(pool, subnet)))
     assert len(texts) == len(told)
     assert all(part in text for part, text in zip(told, texts, strict=True))
@@ -265,7 +265,7 @@ def test_a_selector_that_means_nothing_is_refused(wrong):
 
 
 def doubts(body, *others):
-    return list(agent_warnings(check_agent(body), [check_agent(one) for one in others]))
+    return list(agent_warnings(check_agent(body), [check_agent(other) for other in others]))
 
 
 def test_settings_for_other_nodes_are_not_suspicious():
@@ -276,13 +276,13 @@ def test_settings_for_other_nodes_are_not_suspicious():
 @pytest.mark.parametrize(
     "selector", [None, {"matchLabels": {"rack": "a", "row": "1"}}], ids=["all", "labels"]
 )
-def test_a_second_object_for_the_same_nodes_is_told(selector):
+def test_second_object_for_the_same_nodes_is_a_warning(selector):
     (text,) = doubts(agent("b", selector=selector), agent("a", selector=selector))
     assert "LBNodeAgents a and b select the same nodes" in text
     assert "give b another node selector" in text
 
 
-def test_no_interface_at_all_is_told():
+def test_no_interface_at_all_is_a_warning():
     (text,) = doubts(agent(localInterface="none"))
     assert "announce none of them" in text
     assert doubts(agent(localInterface="none", interfaces=["eth1"])) == []

@@ -53,17 +53,17 @@ class TestAddresses:
     def test_a_winner_that_does_not_say_so_is_found(self, vip):
         assert codes(LEASES, announced(vip)) == ["notAnnounced"]
 
-    def test_another_node_that_says_so_is_found(self, vip):
+    def test_wrong_announcer_is_found(self, vip):
         winner, second, _third = rank(NODES, vip)
         assert codes(LEASES, announced(vip, winner, second)) == ["wrongAnnouncer"]
 
-    def test_an_entry_of_a_gone_node_is_found(self, vip):
+    def test_entry_of_a_dead_node_is_found(self, vip):
         winner, *others = rank(NODES, vip)
         leases = [lease(n) for n in (winner, others[0])]
         assert codes(leases, announced(vip, winner, others[1])) == ["staleAnnouncer"]
 
     def test_an_address_that_no_node_can_have_is_found(self, vip):
-        far = [replace(one, subnets=(ip_network("10.0.0.0/8"),)) for one in LEASES]
+        far = [replace(lease, subnets=(ip_network("10.0.0.0/8"),)) for lease in LEASES]
         assert codes(far, announced(vip)) == ["noEligibleNodes"]
 
     def test_an_address_of_two_services_is_found(self, vip):
@@ -75,13 +75,13 @@ class TestAddresses:
         assert codes(LEASES, *shared) == []
 
 
-class TestARemoteAddress:
+class TestRemoteAddress:
     def found(self, *announcing, leases=LEASES, endpoints=None, **more):
         remote = replace(announced(VIP4, *announcing), pool_type=PoolType.REMOTE, **more)
         report = audit(leases, [remote], wall_time=NOW, endpoints=endpoints or {})
         return [(f.severity.value, f.code) for f in report.findings]
 
-    def test_is_whole_where_every_node_announces_it(self):
+    def test_announced_by_every_node_has_no_finding(self):
         assert self.found(*NODES) == []
 
     def test_is_found_where_a_node_does_not_say_so(self):
@@ -94,7 +94,7 @@ class TestARemoteAddress:
         assert one["candidates"] == [f"m{number:02}" for number in range(5)]
         assert one["candidate_count"] == 30
 
-    def test_is_an_error_where_no_node_says_so(self):
+    def test_announced_by_no_node_is_an_error(self):
         assert self.found() == [("error", "notAnnounced")] * 3
 
     def test_with_local_traffic_is_expected_only_where_an_endpoint_is_ready(self):
@@ -102,19 +102,19 @@ class TestARemoteAddress:
         assert self.found("n2", endpoints=near, is_external_local=True) == []
         assert self.found(is_external_local=True) == []
 
-    def test_of_a_gone_node_is_found(self):
+    def test_entry_of_a_dead_node_is_found(self):
         assert self.found(*NODES, leases=LEASES[:2]) == [("warning", "staleAnnouncer")]
 
 
 def test_a_drained_node_is_no_candidate():
     winner, second, _third = rank(NODES, VIP4)
-    owned = [replace(one, node_uid=f"{one.node}-uid") for one in LEASES]
+    owned = [replace(lease, node_uid=f"{lease.node}-uid") for lease in LEASES]
     drained = {winner: f"{winner}-uid"}
     (report,) = audit(owned, [announced(VIP4, second)], wall_time=NOW, drained=drained).vips
     assert report.decision.winner == second
 
 
-def test_a_node_with_a_ready_endpoint_comes_first_where_that_is_asked_for():
+def test_affinity_prefers_a_node_with_a_ready_endpoint():
     last = rank(NODES, VIP6)[2]
     one = replace(announced(VIP6, last), has_affinity=True)
     report = audit(LEASES, [one], wall_time=NOW, endpoints={one.key: frozenset({last})})
@@ -123,7 +123,7 @@ def test_a_node_with_a_ready_endpoint_comes_first_where_that_is_asked_for():
     assert report.findings == ()
 
 
-def test_the_report_says_which_outage_a_node_held_through():
+def test_report_contains_the_outage_of_a_node():
     held = replace(LEASES[0], outage=Outage(NOW - 190, NOW - 10))
     (first, *_rest) = as_dict(audit([held, *LEASES[1:]], [], wall_time=NOW))["leases"]
     assert first["outage"] == {
@@ -167,7 +167,7 @@ class TestLeases:
             ({"holder": "n9"}, "leaseHolder"),
         ],
     )
-    def test_what_is_wrong_with_a_lease_is_found(self, change, code):
+    def test_faults_of_a_lease_are_found(self, change, code):
         assert codes([replace(lease("n1"), **change)]) == [code]
 
 
@@ -223,13 +223,13 @@ class TestAnnouncingAnnotation:
         theirs, mine = self.entry("n2", VIP6), self.entry("n1")
         assert set(self.merge([theirs], [mine])) == {theirs, mine}
 
-    def test_an_entry_of_another_node_for_an_address_that_is_here_goes(self):
+    def test_entry_of_the_former_holder_is_removed(self):
         assert self.merge([self.entry("n2")], [self.entry("n1")]) == (self.entry("n1"),)
 
-    def test_entries_of_gone_nodes_go(self):
+    def test_entries_of_dead_nodes_are_removed(self):
         assert self.merge([self.entry("n2", VIP6)], [], live=("n1",)) == ()
 
-    def test_the_text_is_what_dashboards_read(self):
+    def test_text_has_the_format_of_dashboards(self):
         assert format_announcing([self.entry("n1"), self.entry("n2", VIP6)]) == (
             "n1,eth0,172.28.1.220 n2,eth0,fd28::220"
         )

@@ -44,7 +44,7 @@ def page(*services, leases=LEASES, groups=(), drained=None, **more):
     return page_of({**seen, **more}, groups)
 
 
-class TestTheVerdict:
+class TestVerdict:
     def test_is_that_nothing_is_wrong_where_nothing_is(self):
         winner = rank(NODES, VIP4)[0]
         seen = page(announced(VIP4, winner))
@@ -76,20 +76,20 @@ def test_a_node_has_the_state_and_the_age_of_its_lease(change, state, age, share
     assert (row.state, row.age, row.share, row.mark) == (state, age, share, mark)
 
 
-def test_a_node_says_what_it_wins_and_what_it_announces():
+def test_node_row_has_its_wins_and_announcements():
     winner, second, _third = rank(NODES, VIP4)
     rows = {row.name: row for row in page(announced(VIP4, second)).nodes}
     assert (rows[winner].wins, rows[winner].holds) == (1, 0)
     assert (rows[second].wins, rows[second].holds) == (0, 1)
 
 
-def test_a_node_says_through_which_outage_it_held_its_addresses():
+def test_node_row_has_its_outage():
     (row,) = page(leases=[lease("n1", outage=Outage(NOW - 180, NOW))]).nodes
     assert row.outage == "180 s until 2023-11-14T22:13:20Z"
     assert page().nodes[0].outage == ""
 
 
-class TestTheMatrix:
+class TestMatrix:
     def test_has_a_column_for_each_subnet_in_order(self):
         other = ip_network("10.0.0.0/8")
         seen = page(
@@ -101,7 +101,7 @@ class TestTheMatrix:
             SubnetColumn(str(NET6), 1, 1),
         )
 
-    def test_tells_candidates_from_those_that_may_not_and_those_outside(self):
+    def test_cells_distinguish_candidates_absent_and_outside(self):
         leases = [
             lease("n1"),
             lease("n2", age=60),
@@ -126,7 +126,7 @@ def test_of_many_candidates_few_are_named_and_all_counted():
 
 
 @BOTH
-class TestAnAddress:
+class TestAddressRow:
     def test_is_as_it_should_be_where_the_winner_announces_it(self, vip):
         winner, *after = rank(NODES, vip)
         (row,) = page(announced(vip, winner)).vips
@@ -143,7 +143,7 @@ class TestAnAddress:
         (row,) = page(one, replace(one, key=replace(one.key, name="other"))).vips
         assert (row.state, row.services) == ("addressTwice", ("default/other", "default/web"))
 
-    def test_without_a_winner_is_nobodys(self, vip):
+    def test_without_a_winner_shows_nobody(self, vip):
         (row,) = page(announced(vip), leases=()).vips
         assert (row.winner, row.holders) == ("nobody", ())
 
@@ -155,7 +155,7 @@ class TestAnAddress:
         assert page(announced(vip), groups=[there]).vips[0].pool == "in no pool"
 
 
-class TestARemoteAddress:
+class TestRemoteAddress:
     def test_belongs_to_all_nodes_and_has_no_next_one(self):
         many = [f"n{i}" for i in range(6)]
         remote = announced(VIP4, *many, pool_type=PoolType.REMOTE)
@@ -163,16 +163,16 @@ class TestARemoteAddress:
         assert (row.winner, row.after) == ("all of 6 nodes", ())
         assert row.holders == ("n0 (eth0)", "n1 (eth0)", "n2 (eth0)", "and 3 more")
 
-    def test_of_one_node_says_so(self):
+    def test_on_one_node_shows_the_singular(self):
         remote = announced(VIP4, "n1", pool_type=PoolType.REMOTE)
         assert page(remote, leases=[lease("n1")]).vips[0].winner == "all of 1 node"
 
-    def test_without_a_node_is_nobodys(self):
+    def test_without_a_node_shows_nobody(self):
         remote = announced(VIP4, pool_type=PoolType.REMOTE)
         assert page(remote, leases=()).vips[0].winner == "nobody"
 
 
-class TestAPool:
+class TestPool:
     @pytest.mark.parametrize(
         ("used", "share", "state", "mark"),
         [
@@ -183,7 +183,7 @@ class TestAPool:
         ],
     )
     @pytest.mark.parametrize("first", ["172.28.1.100", "fd28::100"], ids=["v4", "v6"])
-    def test_tells_how_full_it_is(self, first, used, share, state, mark):
+    def test_shows_its_use(self, first, used, share, state, mark):
         start = ip_address(first)
         services = [
             replace(announced(start + i), key=replace(service().key, name=f"web-{i}"))
@@ -206,16 +206,16 @@ class TestAPool:
         ]
         assert {row.pool_type for row in rows} == {"remote"}
 
-    def test_that_is_large_and_odd_is_told_roughly(self):
+    def test_large_size_is_rounded(self):
         pools = {"v6pool": pool("fd28::1-fd28::ffff:ffff:ffff:ffff", "fd28::/64")}
         assert page(groups=[group(**pools)]).pools[0].size == "1.8e+19"
 
-    def test_that_cannot_be_read_says_why(self):
+    def test_invalid_group_shows_the_reason(self):
         (row,) = page(groups=[group(v4pool={"pool": "172.28.1.9"})]).pools
         assert (row.group, row.mark) == ("purelb-system/default", Mark.WARNING)
         assert "subnet is missing" in row.problem
 
-    def test_without_ranges_says_so(self):
+    def test_group_without_ranges_is_labelled(self):
         (row,) = page(groups=[group(skipIPv6DAD=True)]).pools
         assert (row.problem, row.mark) == ("it has no ranges of its own", Mark.OK)
 

@@ -92,7 +92,7 @@ class Cluster:
 
 
 @BOTH
-class TestALocalAddress:
+class TestLocalAddress:
     def winner(self, vip):
         return rank(NODES, vip)[0]
 
@@ -123,7 +123,7 @@ class TestALocalAddress:
         cluster.put(self.other(vip), held(vip))
         assert cluster.found() == [("error", "notHeld"), ("error", "wrongHolder")]
 
-    def test_that_nobody_can_have_may_be_nowhere(self, vip):
+    def test_without_a_candidate_may_be_held_nowhere(self, vip):
         cluster = Cluster(vip)
         for node in NODES:
             cluster.leases[node] = replace(cluster.leases[node], renew_time=NOW - 99)
@@ -156,7 +156,7 @@ class TestALocalAddress:
         cluster.only(self.winner(vip), held(vip, seconds=9.0))
         assert cluster.found() == []
 
-    def test_has_the_prefix_of_its_subnet_where_no_pool_says_another(self, vip):
+    def test_prefix_defaults_to_the_subnet(self, vip):
         cluster = Cluster(vip)
         cluster.evidence = replace(cluster.evidence, groups=())
         assert cluster.found() == []
@@ -212,7 +212,7 @@ class TestALocalAddress:
 
 
 @BOTH
-class TestARemoteAddress:
+class TestRemoteAddress:
     def cluster(self, vip):
         cluster = Cluster(vip, pool_type=PoolType.REMOTE)
         cluster.evidence = replace(cluster.evidence, groups=(REMOTE,))
@@ -256,21 +256,21 @@ class TestARemoteAddress:
         assert cluster.found() == [("warning", "notHeld")]
 
 
-class TestANode:
-    def test_whose_lease_names_a_subnet_that_it_is_not_in_is_an_error(self):
+class TestNode:
+    def test_lease_with_a_foreign_subnet_is_an_error(self):
         cluster = Cluster()
         more = (NET4, NET6, ip_network("10.9.0.0/16"))
         cluster.leases["n1"] = replace(cluster.leases["n1"], subnets=more)
         assert cluster.found() == [("error", "subnetsDiffer")]
         assert "names 10.9.0.0/16" in cluster.message()
 
-    def test_whose_lease_lacks_a_subnet_is_a_warning(self):
+    def test_lease_without_one_of_its_subnets_is_a_warning(self):
         cluster = Cluster()
         cluster.leases["n1"] = replace(cluster.leases["n1"], subnets=(NET4,))
         assert cluster.found() == [("warning", "subnetsDiffer")]
         assert f"lacks {NET6}" in cluster.message()
 
-    def test_that_answers_for_no_metrics_is_a_warning_that_says_why(self):
+    def test_unreachable_metrics_are_a_warning_with_the_reason(self):
         cluster = Cluster()
         cluster.evidence = replace(cluster.evidence, silent={"n1": "refused"})
         assert cluster.found() == [("warning", "metricsUnreachable")]
@@ -288,7 +288,7 @@ class TestANode:
 
 
 @BOTH
-class TestAnAnswer:
+class TestNeighborAnswer:
     def found(self, vip, *nodes, macs=(), **more):
         cluster = Cluster(vip)
         heard = (*map(mac, nodes), *macs)
@@ -307,16 +307,16 @@ class TestAnAnswer:
     def test_of_another_host_is_an_error(self, vip):
         assert self.found(vip, rank(NODES, vip)[1]).found() == [("error", "wrongAnswer")]
 
-    def test_of_somebody_is_right_where_the_winner_was_not_looked_at(self, vip):
+    def test_is_accepted_if_the_winner_was_not_observed(self, vip):
         cluster = self.found(vip, rank(NODES, vip)[0])
         cluster.seen = []
         assert cluster.found() == []
 
-    def test_of_nobody_is_an_error_unless_the_host_that_asks_has_the_address(self, vip):
+    def test_missing_answer_is_an_error_unless_the_asker_has_the_address(self, vip):
         assert self.found(vip).found() == [("error", "noAnswer")]
         assert self.found(vip, is_own=True).found() == []
 
-    def test_for_an_address_that_no_node_is_to_have_says_nothing(self, vip):
+    def test_for_an_address_without_a_winner_is_ignored(self, vip):
         cluster = self.found(vip, "n1")
         cluster.services = []
         cluster.held = {n: own(n) for n in NODES}
@@ -331,5 +331,5 @@ def test_the_findings_of_the_audit_are_among_them_errors_first():
     assert found == sorted(found)
 
 
-def test_an_interface_without_a_mac_address_says_so():
+def test_interface_without_a_mac_address_is_named():
     assert format_mac(b"") == "no MAC address"

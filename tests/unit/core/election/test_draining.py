@@ -32,7 +32,7 @@ MARKED = {
 }
 
 
-class TestWhoIsLeaving:
+class TestDrainingTaints:
     @pytest.mark.parametrize("key", DRAINING_TAINTS)
     @pytest.mark.parametrize("effect", ["NoSchedule", "NoExecute", "PreferNoSchedule"])
     def test_who_has_one_of_the_taints_with_any_effect_and_value(self, key, effect):
@@ -49,7 +49,7 @@ class TestWhoIsLeaving:
         assert draining_taint(taints) is None
 
 
-class TestAnEvictionThatIsAnnounced:
+class TestEvictionEvent:
     def test_taints_the_node_and_marks_the_occurrence_on_this_version_only(self):
         decision = preempt(NODE, [EVENT])
         assert (decision.reason, decision.mark) == (PreemptReason.SPOT_EVICTION, "event-uid@1")
@@ -100,7 +100,7 @@ class TestAnEvictionThatIsAnnounced:
         assert marks == {"event-uid@2"}
 
 
-class TestWhichNodeAnEventIsAbout:
+class TestEventNode:
     @pytest.mark.parametrize("uid", ["", "n1", "node-uid"], ids=["none", "name", "UID"])
     def test_it_is_this_one(self, uid):
         assert preempt(NODE, [replace(EVENT, node_uid=uid)]).patch

@@ -202,6 +202,6 @@ class TestPreference:
         preferred = prefer(VIP4, free, frozenset({"n9"}))
         assert (preferred.winner, preferred.affinity_ignored) == ("n1", True)
 
-    def test_without_a_candidate_there_is_nobody_to_prefer(self):
+    def test_preference_needs_a_candidate(self):
         nobody = Decision(None, Reason.NO_ELIGIBLE_NODES)
         assert prefer(VIP4, nobody, frozenset({"n1"})) is nobody

@@ -83,7 +83,7 @@ class TestRenewal:
     def test_a_frozen_process_that_wakes_after_the_deadline_has_no_right(self):
         assert Renewal(TIMING).succeeded(100.0, 100.0).at(160.0).hold_deadline is None
 
-    def test_an_answer_that_comes_too_late_gives_no_right(self):
+    def test_late_response_gives_no_deadline(self):
         assert Renewal(TIMING).succeeded(100.0, 108.0).hold_deadline is None
 
     def test_a_stopped_renewal_gives_no_right_and_stays_stopped(self):
@@ -106,7 +106,7 @@ class TestRenewal:
         fresh = Renewal(TIMING).succeeded(100.0, 100.0)
         assert fresh.extended(HoldDeadline(103.0, 105.0)).hold_deadline == fresh.hold_deadline
 
-    def test_failures_say_nothing_new_while_nobody_can_renew(self):
+    def test_failures_do_not_count_while_holding(self):
         held = Renewal(TIMING).succeeded(100.0, 100.0).extended(HoldDeadline(120.0, 121.0))
         for now in (105.0, 107.0, 109.0, 111.0):
             held = held.failed(now)
@@ -114,7 +114,7 @@ class TestRenewal:
         assert held.at(119.9).hold_deadline is not None
         assert held.at(120.0).state is RenewalState.LOST
 
-    def test_a_right_that_is_gone_does_not_come_back_by_what_peers_say(self):
+    def test_lost_lease_is_not_restored_by_peers(self):
         lost = Renewal(TIMING).succeeded(100.0, 100.0).at(120.0)
         assert lost.extended(HoldDeadline(130.0, 131.0)).hold_deadline is None
 
@@ -177,7 +177,7 @@ class TestMembership:
         seen = Membership().observe(lease(), now=0.0, wall_time=WALL)
         assert nodes(seen.forget("a"), 0.0) == []
 
-    def test_a_new_list_is_the_whole_truth(self):
+    def test_list_replaces_all_leases(self):
         seen = Membership()
         for name in "abc":
             seen = seen.observe(lease(name), now=0.0, wall_time=WALL)
@@ -195,7 +195,7 @@ class TestMembership:
             None,
         ]
 
-    def test_an_end_that_only_the_watch_tells_is_to_be_confirmed(self):
+    def test_expiry_needs_confirmation_by_a_list(self):
         seen = Membership().observe(lease(), now=0.0, wall_time=WALL)
         assert not seen.has_unconfirmed_expiry(9.9)
         assert seen.has_unconfirmed_expiry(10.0)
@@ -291,21 +291,21 @@ class TestTiming:
             LeaseTiming.parse(settings)
 
 
-class TestAnOutageForEverybody:
+class TestApiOutage:
     def seen(self, *names, now=0.0):
         membership = Membership(listed_at=now)
         for name in names:
             membership = membership.observe(lease(name), now=now, wall_time=WALL)
         return membership
 
-    def test_no_lease_ends_while_nobody_can_renew(self):
+    def test_no_lease_expires_during_freeze(self):
         frozen = self.seen("a", "b").freeze(6.0)
         assert nodes(frozen, 600.0) == ["a", "b"]
         assert frozen.next_expiry(600.0) is None
         assert not frozen.has_unconfirmed_expiry(600.0)
         assert frozen.freeze(300.0) == frozen
 
-    def test_what_ended_in_an_unfounded_doubt_has_ended(self):
+    def test_lease_expired_during_freeze_stays_expired(self):
         frozen = self.seen("a").freeze(6.0)
         assert nodes(frozen, 30.0) == ["a"]
         assert nodes(frozen.unfreeze(), 30.0) == []
@@ -340,14 +340,14 @@ class TestAnOutageForEverybody:
         assert not membership.is_live("a", 5.0 + TIMING.duration + CONFIRMATION)
         assert not membership.is_live("b", 5.0)
 
-    def test_who_was_blind_doubts_leases_that_ended_meanwhile(self):
+    def test_rejoin_makes_expired_leases_doubtful(self):
         membership = self.seen("old", now=-60.0).observe(lease("new"), now=0.0, wall_time=WALL)
         back = replace(membership, listed_at=30.0).rejoin(since=0.0, now=30.0, patience=2.5)
         assert nodes(back, 30.0) == ["new"]
         assert back.settles_at(30.0) == 32.5
         assert confirmed(back, 32.5) == []
 
-    def test_who_was_blind_believes_a_lease_that_is_renewed(self):
+    def test_rejoin_accepts_a_renewed_lease(self):
         back = self.seen("a").rejoin(since=-1.0, now=30.0, patience=2.5)
         renewed = back.observe(lease("a", renewed=WALL + 31), now=31.0, wall_time=WALL + 31)
         assert renewed.settles_at(31.0) is None

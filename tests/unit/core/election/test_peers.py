@@ -38,7 +38,7 @@ CUT_OFF, HOLD, ISOLATED = (
 KEY = b"sixteen bytes or more"
 
 
-class TestJudge:
+class TestAssessment:
     @pytest.mark.parametrize(
         ("said", "expected"),
         [
@@ -155,7 +155,7 @@ def clusters():
     ]
 
 
-class TestEveryClusterOfUpToFiveNodes:
+class TestAllClustersOfUpToFiveNodes:
     def test_all_of_them_are_there(self):
         assert len(set(clusters())) == 33866
         assert any(cluster.holders for cluster in clusters() if not cluster.is_whole)
@@ -165,7 +165,7 @@ class TestEveryClusterOfUpToFiveNodes:
             if cluster.is_whole and not cluster.able:
                 assert cluster.holders == list(cluster.nodes)
 
-    def test_none_holds_when_somebody_can_renew_and_no_link_is_cut(self):
+    def test_no_node_holds_if_a_reachable_node_can_renew(self):
         for cluster in clusters():
             if cluster.is_whole and cluster.able:
                 assert cluster.holders == []
@@ -215,7 +215,7 @@ class TestEveryClusterOfUpToFiveNodes:
         assert cluster.holders == [0, 1]
 
 
-class TestHoldRight:
+class TestExtendedDeadline:
     @pytest.mark.parametrize(
         "timing",
         [LeaseTiming(), LeaseTiming(5.0, 3.5, 0.5), LeaseTiming(60.0, 59.0, 5.0)],
@@ -266,7 +266,7 @@ class TestCouldRenew:
         assert attempts.could_renew(asked_at=10.0, now=now) is expected
 
 
-class TestWhatToAnswer:
+class TestOwnAnswer:
     @pytest.mark.parametrize(
         ("could_renew", "heard", "expected"),
         [
@@ -281,7 +281,7 @@ class TestWhatToAnswer:
             pytest.param(False, [12.0, 99.0], KNOWS, id="one of those it heard of is enough"),
         ],
     )
-    def test_what_it_could_and_what_it_heard_decide(self, could_renew, heard, expected):
+    def test_answer_depends_on_own_attempt_and_heard_answers(self, could_renew, heard, expected):
         answer = own_answer(could_renew=could_renew, heard=heard, now=100.0)
         assert answer is expected
 
@@ -367,6 +367,6 @@ def test_garbage_is_silence(text):
     assert read_reply(KEY, peer="b", nonce="n", text=text) is SILENT
 
 
-def test_nobody_can_say_that_he_is_silent():
+def test_silent_is_never_a_valid_reply():
     text = build_reply(KEY, peer="b", nonce="n", answer=SILENT)
     assert read_reply(KEY, peer="b", nonce="n", text=text) is SILENT

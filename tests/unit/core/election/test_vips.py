@@ -17,7 +17,7 @@ ONE, TWO = ServiceKey("default", "web-a"), ServiceKey("default", "web-b")
 def index(*services):
     made = VipIndex()
     made.regroup((GROUP,))
-    made.change({one.key: one for one in services})
+    made.change({service.key: service for service in services})
     return made
 
 
@@ -68,7 +68,7 @@ class TestVipIndex:
             max_size=6,
         )
     )
-    def test_any_history_ends_in_what_the_services_say_now(self, history):
+    def test_any_history_leads_to_the_current_services(self, history):
         made, known = index(), {}
         for changes in history:
             records = {

@@ -125,7 +125,7 @@ def renewed(record, version):
         pytest.param(ME.stopped(), NOW, END, id="stopped-before-it-led"),
     ],
 )  # fmt: skip
-def test_what_was_seen_and_the_time_say_what_to_do(machine, now, step):
+def test_next_step_follows_from_observation_and_time(machine, now, step):
     assert machine.step(now) == step
 
 
@@ -140,17 +140,17 @@ def test_the_right_to_write_ends_at_the_deadline_counted_from_the_sending():
     [ME, ME.observed(THEIRS, NOW), LEADING.stopped(), LEADING.at(NOW + 10)],
     ids=["new", "standby", "stopped", "lapsed"],
 )
-def test_who_does_not_lead_may_not_write(machine):
+def test_standby_may_not_write(machine):
     assert not machine.may_write(NOW)
 
 
-def test_an_answer_that_comes_after_the_deadline_gives_no_right():
+def test_late_response_gives_no_leadership():
     late = ME.observed(EMPTY, 0.0).written(OURS, sent_at=NOW, now=NOW + 10)
     assert late.state is LeaderState.LAPSED
 
 
 @pytest.mark.parametrize("lost", [LEADING.at(NOW + 10), LEADING.stopped()], ids=["lapsed", "left"])
-def test_an_answer_that_comes_after_the_end_changes_nothing(lost):
+def test_response_after_the_end_changes_nothing(lost):
     assert lost.written(OURS, sent_at=NOW + 9, now=NOW + 11) == lost
 
 
@@ -188,7 +188,7 @@ def test_nothing_leads_back():
         ),
     ],
 )  # fmt: skip
-def test_what_is_written_counts_the_transitions(machine, expected):
+def test_written_lock_counts_transitions(machine, expected):
     assert machine.wanted(WALL) == expected
 
 

@@ -129,7 +129,7 @@ def test_nothing_is_known_of_a_lock_that_is_not_there():
     assert spans == [None, None, None]
 
 
-def test_what_is_written_is_read_again():
+def test_written_lease_is_read_back():
     record = LeaderRecord("a", 15.0, NOW, NOW + 0.25, 3, "7")
     assert record_of({"metadata": meta(), "spec": lease_spec(record)}) == record
 

@@ -113,7 +113,7 @@ SELECTOR = {
 
 class TestV1ToV2:
     @pytest.mark.parametrize(("v1", "v2"), SAME, ids=str)
-    def test_what_both_say_alike_needs_no_annotation(self, v1, v2):
+    def test_common_fields_need_no_annotation(self, v1, v2):
         new = convert(group(v1, version="v1"), to="v2")
         assert new == group(v2, version="v2")
 
@@ -153,7 +153,7 @@ class TestV1ToV2:
 
 class TestV2ToV1:
     @pytest.mark.parametrize(("v2", "v1", "kept"), ONLY_V2, ids=str)
-    def test_what_v1_has_no_word_for_is_kept_in_an_annotation(self, v2, v1, kept):
+    def test_v2_only_fields_are_kept_in_an_annotation(self, v2, v1, kept):
         old = convert(group(v2, version="v2"), to="v1")
         assert old["spec"] == v1
         assert json.loads(annotations(old)[V2_SPEC]) == kept
@@ -307,7 +307,7 @@ class TestRefusals:
             ('{"remote":5}', ".remote: must be an object"),
         ],
     )
-    def test_what_v1_carries_of_v2_is_checked_as_nobody_else_does_it(self, text, words):
+    def test_annotation_with_v2_fields_is_validated(self, text, words):
         body = group({"local": {"v4pool": V4}}, version="v1", **{V2_SPEC: text})
         with pytest.raises(ObjectError) as refusal:
             convert(body, to="v2")
@@ -321,7 +321,7 @@ class TestRefusals:
             ('{"local":{"garpConfig":{"count":true}}}', "count: must be a whole number"),
         ],
     )
-    def test_what_it_carries_of_an_agent_is_checked_too(self, text, words):
+    def test_annotation_of_an_agent_is_validated(self, text, words):
         with pytest.raises(ObjectError, match=words):
             convert(agent({}, version="v1", **{V2_SPEC: text}), to="v2")
 
@@ -387,14 +387,14 @@ KINDS = pytest.mark.parametrize("kind", ["ServiceGroup", "LBNodeAgent"])
 
 @KINDS
 @given(data=st.data())
-def test_v1_comes_back_as_it_was_written(kind, data):
+def test_v1_round_trip_is_identical(kind, data):
     old = made(kind, data.draw(V1_SPECS[kind]), "v1", data.draw(OTHER))
     assert convert(convert(old, to="v2"), to="v1") == old
 
 
 @KINDS
 @given(data=st.data())
-def test_v2_comes_back_but_for_what_the_api_server_fills_in(kind, data):
+def test_v2_round_trip_is_identical_except_defaults(kind, data):
     new = made(kind, data.draw(V2_SPECS[kind]), "v2", data.draw(OTHER))
     back = convert(convert(new, to="v1"), to="v2")
     assert {**back, "spec": bare(back["spec"])} == {**new, "spec": bare(new["spec"])}

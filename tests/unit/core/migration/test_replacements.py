@@ -28,7 +28,7 @@ def taken(*bodies, **decisions):
 
 
 def specs(takeover):
-    return {one["metadata"]["name"]: one["spec"] for one in takeover.objects}
+    return {obj["metadata"]["name"]: obj["spec"] for obj in takeover.objects}
 
 
 def test_all_objects_come_into_the_new_namespace_groups_first():
@@ -47,7 +47,7 @@ def test_all_objects_come_into_the_new_namespace_groups_first():
     assert found.agents[0].warning == ""
 
 
-def test_an_agent_that_stays_silent_is_told():
+def test_agent_without_announcements_is_a_warning():
     (agent,) = taken(body("LBNodeAgent", local={"localint": "default"})).agents
     assert agent.agent == "LBNodeAgent purelb/a"
     assert "garpConfig.enabled" in agent.warning
@@ -96,15 +96,15 @@ class TestDecisions:
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_a_decision_that_nobody_could_announce_is_warned_of(pool, choice, warned):
+def test_unannounceable_decision_is_a_warning(pool, choice, warned):
     (group,) = as_dict(taken(body(local=pool), a=choice))["groups"]
     assert warned in group["warning"]
     assert bool(warned) == bool(group["warning"])
     assert group["becomes"] == [{"name": "a", "source": choice}]
 
 
-class TestWhatNoDecisionChanges:
-    def test_a_group_that_cannot_be_read_goes_on_asking(self):
+class TestFixedProposals:
+    def test_invalid_group_keeps_its_question(self):
         found = taken(body(local={}), a="local")
         assert "it has none" in found.questions["ServiceGroup purelb/a"]
         assert found.objects == ()
@@ -120,7 +120,7 @@ class TestWhatNoDecisionChanges:
         with pytest.raises(SettingError, match="addresses from NetBox as remote: leave it out"):
             taken(body(netbox=NETBOX), a="local")
 
-    def test_a_group_of_v2_is_what_it_was(self):
+    def test_v2_group_is_unchanged(self):
         old = convert(body(version="v2", remote={"v4pool": NEAR_V4}), to="v1")
         assert specs(taken(old, a="remote")) == {"a": {"remote": {"v4pool": NEAR_V4}}}
         with pytest.raises(SettingError, match="cannot be local, as the group was written in v2"):
@@ -159,7 +159,7 @@ def test_an_object_that_cannot_be_converted_is_named(bad, words):
         taken(body(local=NEAR_V4), bad)
 
 
-def test_nothing_becomes_nothing():
+def test_empty_input_gives_empty_output():
     assert plan_replacements([], subnets=[], decisions={}, namespace="n").objects == ()
 
 

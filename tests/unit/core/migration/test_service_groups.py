@@ -87,7 +87,7 @@ class TestMixedGroups:
         assert "purelb.io/service-group: a-remote" in proposal.question
         assert "families" not in proposal.question
 
-    def test_families_that_part_are_told(self):
+    def test_separated_families_are_mentioned(self):
         proposal = proposed(group(local={"v4pool": NEAR_V4, "v6pool": FAR_V6}))
         assert [g["spec"] for g in proposal.groups] == [
             {"local": {"v4pool": NEAR_V4}},
@@ -95,7 +95,7 @@ class TestMixedGroups:
         ]
         assert "with both families" in proposal.question
 
-    def test_what_else_is_to_be_decided_is_told_too(self):
+    def test_other_open_decisions_are_mentioned(self):
         proposal = proposed(group(local={"v4pools": [OVER_V4, FAR_V4]}))
         assert "reaches beyond the nodes' subnet" in proposal.question
 
@@ -142,7 +142,7 @@ def test_annotations_of_people_stay_and_those_of_tools_go():
     ],
     ids=str,
 )
-def test_a_group_that_cannot_be_says_what_to_correct(spec, words):
+def test_invalid_group_has_the_remedy(spec, words):
     proposal = proposed(group(**spec))
     assert proposal.reason is GroupReason.INVALID
     assert proposal.groups == ()

@@ -20,7 +20,7 @@ class TestSequence:
         while left.next_at is not None:
             now = left.next_at
             left, due = left.due([place], CONFIG, now=now)
-            sent += [(now, one) for one in due]
+            sent += [(now, place) for place in due]
         assert sent == [(0.0, place), (0.2, place), (0.7, place), (1.2, place)]
 
     def test_nothing_is_sent_before_its_time(self, place):
@@ -44,7 +44,7 @@ class TestSequence:
         off = AnnounceConfig(enabled=False)
         assert Announcements().gained([place], off, now=0.0).next_at is None
 
-    def test_a_sequence_that_is_not_to_be_verified_goes_on_to_its_end(self, place):
+    def test_unverified_sequence_runs_to_its_end(self, place):
         blind = AnnounceConfig(count=1, interval=0.5, delay=0.2, verify=False)
         left, due = Announcements().gained([place], blind, now=0.0).due([], blind, now=0.0)
         assert due == [place]

@@ -28,7 +28,7 @@ def expression(operator, *values, key="zone"):
     return [{"key": key, "operator": operator, "values": list(values)}]
 
 
-class TestWhichApplies:
+class TestSelection:
     def test_without_objects_the_defaults_hold(self):
         choice = choose([], LABELS)
         assert (choice.state, choice.config) == (SelectorState.DEFAULT, NodeConfig())
@@ -76,13 +76,13 @@ class TestWhichApplies:
         assert chosen == {"b"}
 
 
-class TestWhatItSays:
+class TestSettings:
     def test_both_spellings_of_the_announcement_times_mean_the_same(self):
         numbers = config(garpConfig={"count": 5, "intervalMs": 250, "delayMs": 0})
         texts = config(garpConfig={"count": 5, "interval": "250ms", "initialDelay": "0ms"})
         assert numbers.announce == texts.announce == AnnounceConfig(True, 5, 0.25, 0.0)
 
-    def test_what_is_not_said_has_its_default(self):
+    def test_missing_settings_have_defaults(self):
         assert config().announce == AnnounceConfig()
         assert config().addresses == AddressConfig()
 
@@ -100,13 +100,13 @@ class TestWhatItSays:
             ({"garpConfig": {"interval": "soon"}}, "spec.local.garpConfig.interval='soon'"),
         ],
     )
-    def test_what_cannot_be_read_makes_the_object_invalid_and_says_why(self, local, problem):
+    def test_invalid_setting_makes_the_object_invalid_with_a_reason(self, local, problem):
         choice = choose([config(**local)], LABELS)
         assert choice.state is SelectorState.INVALID
         assert choice.config.problem.startswith(problem)
 
 
-class TestWhichInterfaces:
+class TestInterfaces:
     @pytest.mark.parametrize(
         ("local", "names"),
         [

@@ -229,7 +229,7 @@ class TestManyAddresses:
         watch, _due = many(1000).due(now=2.0)
         assert watch.due(now=2.1) == (watch, [])
 
-    def test_a_suspect_goes_first(self):
+    def test_suspect_is_probed_first(self):
         suspect = ip_address(int(FIRST[1]) + 499)
         watch, _conflict = many(1000).heard(LINK, AddressClaim(STRANGER, suspect), now=1.5)
         watch, _due = watch.due(now=2.4)

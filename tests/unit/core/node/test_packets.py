@@ -39,7 +39,7 @@ NOBODY = str(IPv4Address(0))
     ("operation", "name", "target_mac"),
     [(1, "who-has", "00:00:00:00:00:00"), (2, "is-at", "ff:ff:ff:ff:ff:ff")],
 )
-def test_arp_is_what_scapy_encodes(operation, name, target_mac):
+def test_arp_equals_scapy(operation, name, target_mac):
     vip = "172.28.1.220"
     expected = Ether(dst="ff:ff:ff:ff:ff:ff", src=MAC_TEXT) / ARP(
         op=name, hwsrc=MAC_TEXT, psrc=vip, hwdst=target_mac, pdst=vip
@@ -48,7 +48,7 @@ def test_arp_is_what_scapy_encodes(operation, name, target_mac):
 
 
 @given(st.ip_addresses(v=6), st.binary(min_size=6, max_size=6))
-def test_na_is_what_scapy_encodes(vip, mac):
+def test_na_equals_scapy(vip, mac):
     expected = (
         Ether(dst="33:33:00:00:00:01", src=mac.hex(":"))
         / IPv6(src=str(vip), dst="ff02::1", hlim=255)
@@ -71,7 +71,7 @@ def test_an_ipv6_address_is_announced_as_one_unsolicited_advertisement():
 
 
 @given(st.ip_addresses(v=4), MACS)
-def test_an_arp_probe_is_what_scapy_encodes(vip, mac):
+def test_arp_probe_equals_scapy(vip, mac):
     expected = Ether(dst="ff:ff:ff:ff:ff:ff", src=mac.hex(":")) / ARP(
         op="who-has", hwsrc=mac.hex(":"), psrc=NOBODY, hwdst="00:00:00:00:00:00", pdst=str(vip)
     )
@@ -79,7 +79,7 @@ def test_an_arp_probe_is_what_scapy_encodes(vip, mac):
 
 
 @given(st.ip_addresses(v=6), MACS)
-def test_a_solicitation_is_what_scapy_encodes(vip, mac):
+def test_solicitation_equals_scapy(vip, mac):
     group = ip_address(int(ip_address("ff02::1:ff00:0")) | int(vip) & 0xFFFFFF)
     group_mac = b"\x33\x33" + group.packed[-4:]
     expected = (
@@ -137,7 +137,7 @@ CLAIM4, CLAIM6 = AddressClaim(OTHER, ip_address(VIP4)), AddressClaim(OTHER, ip_a
         ),
     ],
 )
-def test_what_scapy_encodes_is_read_as_a_claim(frame, claim):
+def test_scapy_frame_is_parsed_as_a_claim(frame, claim):
     assert parse_claim(bytes(frame)) == claim
 
 

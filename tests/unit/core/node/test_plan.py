@@ -56,18 +56,18 @@ def carried_out(made, before):
 
 
 @BOTH
-class TestTheWinner:
+class TestWinner:
     def test_puts_a_missing_address_on_the_interface_of_its_subnet(self, vip):
         fresh = snapshot(service(addresses=[vip]))
         (put,) = planned(fresh).puts
         assert (put.link, put.address, put.is_new) == (ETH0.index, vip, True)
         assert decide_vips(fresh).by_address[vip].reason is Reason.ELECTION_WON
 
-    def test_gives_it_no_longer_a_life_than_its_lease(self, vip):
+    def test_lifetime_is_limited_by_the_lease(self, vip):
         (put,) = planned(snapshot(service(addresses=[vip]), hold_until=NOW + 9.7)).puts
         assert (put.valid_lft, put.preferred_lft) == (8, 8)
 
-    def test_gives_it_no_longer_a_life_than_configured(self, vip):
+    def test_lifetime_is_limited_by_the_configuration(self, vip):
         config = AddressConfig(valid_lifetime=60, preferred_lifetime=30)
         long = snapshot(service(addresses=[vip]), hold_until=NOW + 600, config=config)
         (put,) = planned(long).puts
@@ -87,7 +87,7 @@ class TestTheWinner:
         (put,) = planned(snapshot(service(addresses=[vip]), held=[aging])).puts
         assert (put.valid_lft, put.is_new) == (10, False)
 
-    def test_gives_a_life_to_an_address_that_somebody_made_permanent(self, vip):
+    def test_permanent_address_gets_a_lifetime(self, vip):
         (put,) = planned(
             snapshot(service(addresses=[vip]), held=[on_eth0(vip, lifetime=None)])
         ).puts
@@ -99,13 +99,13 @@ class TestTheWinner:
         assert [r.held for r in made.removes] == [wrong]
         assert [p.is_new for p in made.puts] == [True]
 
-    def test_replaces_an_address_whose_prefix_route_is_not_as_configured(self, vip):
+    def test_address_with_wrong_prefix_route_is_replaced(self, vip):
         routed = on_eth0(vip, no_prefix_route=False)
         made = planned(snapshot(service(addresses=[vip]), held=[routed]))
         assert [r.held for r in made.removes] == [routed]
         assert [p.is_new for p in made.puts] == [True]
 
-    def test_renews_an_address_whose_preference_is_not_as_configured(self, vip):
+    def test_address_with_wrong_preferred_lifetime_is_refreshed(self, vip):
         config = AddressConfig(preferred_lifetime=3)
         (put,) = planned(
             snapshot(service(addresses=[vip]), held=[on_eth0(vip)], config=config)
@@ -118,7 +118,7 @@ class TestTheWinner:
         assert [r.held for r in made.removes] == [failed]
         assert [p.is_new for p in made.puts] == [True]
 
-    def test_skips_duplicate_detection_only_where_the_service_says_so(self, vip):
+    def test_skips_duplicate_detection_only_if_the_service_requests_it(self, vip):
         (careful,) = planned(snapshot(service(addresses=[vip]))).puts
         (quick,) = planned(snapshot(service(addresses=[vip], skip_dad=True))).puts
         assert (careful.no_dad, quick.no_dad) == (False, True)
@@ -136,7 +136,7 @@ class TestTheWinner:
         made = planned(last)
         assert (made.puts, len(made.removes)) == ((), 1)
 
-    def test_puts_nothing_without_a_right(self, vip):
+    def test_puts_nothing_without_a_hold_deadline(self, vip):
         assert planned(snapshot(service(addresses=[vip]), hold_deadline=None)).puts == ()
 
     def test_uses_the_mask_of_the_subnet_when_no_pool_holds_it_any_more(self, vip):
@@ -154,7 +154,7 @@ class TestTheWinner:
 
 
 @BOTH
-class TestWhoeverIsNotTheWinner:
+class TestLosers:
     def loser(self, vip, **more):
         everyone = ("n1", "n2", "n3")
         candidates = {
@@ -177,7 +177,7 @@ class TestWhoeverIsNotTheWinner:
         ]
         assert sum(len(p.puts) for p in plans) == 1
 
-    def test_withdraws_when_its_right_has_lapsed(self, vip):
+    def test_withdraws_after_the_hold_deadline(self, vip):
         deadline = HoldDeadline(NOW - 0.1, NOW + 2.9)
         members = snapshot().membership.members
         lapsed = membership_view_of(members, deadline, listed=True, now=NOW)
@@ -191,7 +191,7 @@ class TestWhoeverIsNotTheWinner:
         )
         assert [r.reason for r in made.removes] == [Reason.LEASE_UNHEALTHY]
 
-    def test_withdraws_what_no_service_has(self, vip):
+    def test_withdraws_an_address_of_no_service(self, vip):
         made = planned(snapshot(held=[on_eth0(vip)]))
         assert [r.reason for r in made.removes] == [Reason.NO_SERVICE]
 
@@ -216,7 +216,7 @@ class TestWhoeverIsNotTheWinner:
 
 
 @BOTH
-class TestARemoteAddress:
+class TestRemoteAddress:
     def on_dummy(self, vip, **more):
         remote = service(addresses=[vip], pool_type=PoolType.REMOTE)
         return snapshot(remote, dummy=DUMMY, dummies=frozenset({DUMMY.index}), **more)
@@ -229,14 +229,14 @@ class TestARemoteAddress:
         assert (put.link, put.valid_lft, put.preferred_lft) == (DUMMY.index, None, None)
         assert put.no_prefix_route is False
 
-    def test_has_the_mask_that_its_pool_asks_for(self, vip):
+    def test_has_the_prefix_length_of_its_pool(self, vip):
         narrow = replace(
             GROUP, ranges=tuple(replace(r, aggregation=r.first.max_prefixlen) for r in GROUP.ranges)
         )
         (put,) = planned(self.on_dummy(vip, groups=(narrow,))).puts
         assert put.prefixlen == vip.max_prefixlen
 
-    def test_of_a_pool_that_is_gone_has_a_mask_of_its_own(self, vip):
+    def test_of_a_deleted_pool_is_a_single_host(self, vip):
         (put,) = planned(self.on_dummy(vip, groups=())).puts
         assert put.prefixlen == vip.max_prefixlen
 
@@ -244,7 +244,7 @@ class TestARemoteAddress:
         made = planned(self.on_dummy(vip, held=[self.held(vip)]))
         assert (made.puts, made.removes) == ((), ())
 
-    def test_that_somebody_gave_an_end_is_put_again(self, vip):
+    def test_with_a_foreign_lifetime_becomes_permanent_again(self, vip):
         aging = self.held(vip, expires_at=NOW + 5, preferred_until=NOW + 5)
         (put,) = planned(self.on_dummy(vip, held=[aging])).puts
         assert (put.valid_lft, put.is_new) == (None, False)
@@ -256,11 +256,11 @@ class TestARemoteAddress:
         made = planned(self.on_dummy(vip, held=[aging], dummy_config=config))
         assert tuple(p.valid_lft for p in made.puts) == expected
 
-    def test_goes_with_its_last_service_although_it_has_no_end(self, vip):
+    def test_is_removed_with_its_last_service_although_permanent(self, vip):
         empty = snapshot(dummies=frozenset({9}), held=[self.held(vip)])
         assert [r.reason for r in planned(empty).removes] == [Reason.NO_SERVICE]
 
-    def test_stays_when_the_lease_is_lost_as_nobody_would_take_over(self, vip):
+    def test_stays_when_the_lease_is_lost(self, vip):
         lost = self.on_dummy(vip, held=[self.held(vip)], hold_deadline=None)
         assert planned(replace(lost, membership=MembershipView(healthy=False))).removes == ()
 
@@ -270,7 +270,7 @@ class TestARemoteAddress:
         assert (put.valid_lft, put.preferred_lft) == (100, 50)
 
 
-class TestWhatIsNotOurs:
+class TestForeignAddresses:
     def test_an_address_outside_all_pools_stays(self):
         stranger = on_eth0(ip_address("172.28.1.99"), lifetime=60)
         assert planned(snapshot(held=[stranger])).removes == ()
@@ -285,17 +285,17 @@ class TestWhatIsNotOurs:
         )
         assert planned(snapshot(groups=(everything,))).removes == ()
 
-    def test_an_address_that_the_node_is_known_by_stays_even_if_it_is_leased(self):
+    def test_node_address_with_a_lifetime_stays(self):
         leased = on_eth0(VIP4, lifetime=60)
         made = planned(snapshot(held=[leased], known=frozenset({VIP4})))
         assert made.removes == ()
 
-    def test_an_address_that_the_node_is_known_by_is_never_a_vip(self):
+    def test_node_address_is_never_a_vip(self):
         odd = snapshot(service(addresses=[VIP6]), known=frozenset({VIP6}))
         assert planned(odd).puts == ()
         assert decide_vips(odd).by_address[VIP6].reason is Reason.NODE_ADDRESS
 
-    def test_what_this_process_put_goes_even_if_its_pool_is_gone(self):
+    def test_own_address_of_a_deleted_pool_is_removed(self):
         held = on_eth0(VIP4)
         made = planned(snapshot(held=[held], groups=(), put=frozenset({(2, VIP4)})))
         assert [r.held for r in made.removes] == [held]
@@ -308,9 +308,7 @@ class TestWhatIsNotOurs:
     members=st.sets(st.sampled_from(["n1", "n2", "n3"])),
     left=st.floats(-5.0, 10.0),
 )
-def test_a_plan_carried_out_from_any_point_leaves_nothing_to_do(
-    holding, serving, lifetime, members, left
-):
+def test_applied_plan_leaves_nothing_to_do(holding, serving, lifetime, members, left):
     deadline = HoldDeadline(NOW + left - 3, NOW + left)
     before = tuple(on_eth0(a, lifetime=lifetime) for a in holding)
     start = snapshot(

@@ -52,7 +52,7 @@ def test_ipv6_without_duplicate_address_detection_is_ready_at_once():
     [(on_eth0(VIP6, tentative=True, dad_failed=True),), ()],
     ids=["marked", "taken away"],
 )
-def test_an_address_that_is_somebody_elses_is_not_waited_for(seen):
+def test_duplicate_address_does_not_delay_readiness(seen):
     after = started().after(FIRST, PLACES, seen, now=NOW + 1)
     assert after.is_ready(NOW + 1)
     # Put back by the next plan, and refused again.
@@ -70,11 +70,11 @@ def test_a_link_without_carrier_is_not_waited_for_longer_than_detection_could_ta
     assert waiting.is_ready(NOW + PATIENCE)
 
 
-def test_what_was_there_before_the_start_is_usable_already():
+def test_address_from_before_the_start_is_usable():
     kept = planned(snapshot(service(), held=(on_eth0(VIP4), on_eth0(VIP6))))
     assert started(made=kept).is_ready(NOW)
 
 
-def test_an_address_that_comes_later_is_no_reason_to_wait():
+def test_later_address_does_not_delay_readiness():
     ready = started(made=planned(snapshot()))
     assert ready.after(FIRST, PLACES, (), now=NOW + 60).is_ready(NOW + 60)

@@ -189,20 +189,26 @@ class Elections:
 
     def after(self, membership: MembershipView, addresses: Iterable[Address]) -> Elections:
         """Return the elections of exactly these addresses among these members."""
-        changes: Cells = {}
-        if membership is not self.membership:
-            changes = _changes(self.membership.cells, membership.cells)
+        if membership is self.membership:
+            return Elections(
+                membership, {a: self.outcomes.get(a) or self._new(a) for a in addresses}
+            )
+        changes = _changes(self.membership.cells, membership.cells)
+        after = Elections(membership)
         outcomes: Dict[Address, Tuple[Decision, bytes]] = {}
         for address in addresses:
             known = self.outcomes.get(address)
             if known is None:
-                known = _vote(address, membership.candidates(address)), _suffix(address)
-            elif changes:
+                known = after._new(address)
+            else:
                 joined = list(_cells_of(address, changes))
                 if joined:
                     known = _revise(address, known, membership, joined), known[1]
             outcomes[address] = known
-        return Elections(membership, outcomes)
+        return replace(after, outcomes=outcomes)
+
+    def _new(self, address: Address) -> Tuple[Decision, bytes]:
+        return _vote(address, self.membership.candidates(address)), _suffix(address)
 
 
 def _changes(before: Cells, after: Cells) -> Cells:

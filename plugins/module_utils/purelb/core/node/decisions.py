@@ -138,11 +138,6 @@ class _Unchanged:
     def all(self) -> bool:
         return self.node and self.members and self.services
 
-    def keeps(self, decision: VipDecision, vip: Vip, election: Decision) -> bool:
-        """Whether an earlier decision still applies to this VIP with this election."""
-        is_same = decision.vip is vip and decision.election is election
-        return is_same and self.node and not vip.depends_on_endpoints
-
 
 def _node_inputs(snapshot: NodeSnapshot) -> Tuple[object, ...]:
     """Return what decisions depend on besides the VIPs, their endpoints and the members."""
@@ -165,13 +160,19 @@ def decide_vips(snapshot: NodeSnapshot, last: Optional[Decisions] = None) -> Dec
     if unchanged.all():
         return last
     membership = last.elections.membership if unchanged.members else snapshot.membership
-    local = (a for a, vip in snapshot.vips.items() if vip.pool_type is PoolType.LOCAL)
+    local = [a for a, vip in snapshot.vips.items() if vip.pool_type is PoolType.LOCAL]
     elections = last.elections.after(membership, local)
+    reusable = last.by_address if unchanged.node else {}
     by_address: Dict[Address, VipDecision] = {}
     for address, vip in snapshot.vips.items():
         election = elect_vip(vip, snapshot, elections)
-        decision = last.by_address.get(address)
-        if decision is None or not unchanged.keeps(decision, vip, election):
+        decision = reusable.get(address)
+        if (
+            decision is None
+            or decision.vip is not vip
+            or decision.election is not election
+            or vip.depends_on_endpoints
+        ):
             decision = decide_vip(vip, election, snapshot)
         by_address[address] = decision
     return Decisions(snapshot, elections, by_address)
