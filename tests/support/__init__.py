@@ -5,5 +5,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def fail(error: BaseException) -> NoReturn:
+    """Raise the error that a test wants of a double."""
+    raise error

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a test leaves behind: tasks, exceptions that nobody read, open sockets.
 
-The fixture `_no_leaks` (see plugin.py) fails every test under tests/unit/agent that leaves one.
+The fixture `no_leaks` (see plugin.py) fails every test under tests/unit/agent that leaves one.
 Cancel a task and await it, read a task's result, close a transport and a socket.
 """
 

@@ -13,8 +13,6 @@ from purelb_agent.runtime import clock
 from tests.support.agent.leaks import LeakCheck, open_sockets
 from tests.support.agent.virtual_time import TrackingLoop, VirtualClock, VirtualTimeLoop
 
-__all__ = ["_leak_check", "_no_leaks", "pytest_asyncio_loop_factories", "virtual_clock"]
-
 _CLOCKS: list[VirtualClock] = []
 
 
@@ -43,7 +41,7 @@ def virtual_clock(request, monkeypatch):
 
 
 @pytest.fixture
-async def _leak_check(virtual_clock):
+async def leak_check(virtual_clock):
     """Fail an async test that leaves a task, an exception or a socket."""
     check = LeakCheck(asyncio.get_running_loop())
     yield
@@ -52,10 +50,10 @@ async def _leak_check(virtual_clock):
 
 
 @pytest.fixture(autouse=True)
-def _no_leaks(request, virtual_clock):
+def no_leaks(request, virtual_clock):
     """Check every test; what it left is found after all its other fixtures have ended."""
     if inspect.iscoroutinefunction(request.function):
-        request.getfixturevalue("_leak_check")
+        request.getfixturevalue("leak_check")
         yield
         return
     before = open_sockets()

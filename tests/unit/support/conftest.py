@@ -4,4 +4,12 @@
 
 from __future__ import annotations
 
-from tests.support.agent.plugin import *  # noqa: F403 - pytest finds hooks and fixtures by name
+from tests.support.agent.plugin import (
+    leak_check,
+    no_leaks,
+    pytest_asyncio_loop_factories,
+    virtual_clock,
+)
+
+# What pytest finds here by name.
+__all__ = ["leak_check", "no_leaks", "pytest_asyncio_loop_factories", "virtual_clock"]

@@ -19,6 +19,7 @@ from purelb_agent.ipam.metrics import SidecarMetrics
 from purelb_agent.ipam.port import CALL_SECONDS, IpamError
 from purelb_agent.proto import ipam_pb2 as messages
 from purelb_agent.runtime.metrics import MetricFactory
+from tests.support import fail
 
 KEY = ServiceKey("default", "web")
 GROUP = ServiceGroup("pool", source=ExternalSource("acme", "/socket"))
@@ -43,7 +44,7 @@ class Stub:
         async def call(message, **options):
             self.calls.append((method, message, options["timeout"]))
             if isinstance(self.answer, BaseException):
-                raise self.answer
+                fail(self.answer)
             return self.answer
 
         return call

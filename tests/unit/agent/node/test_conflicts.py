@@ -19,6 +19,7 @@ from purelb.core.node.packets import build_announcement, build_probe
 from purelb_agent.node import conflicts
 from purelb_agent.node.conflicts import ConflictListener
 from purelb_agent.runtime import clock
+from tests.support import fail
 from tests.support.agent.cancellation import cancel_at_each_await
 from tests.support.agent.logs import Logged
 from tests.support.core.snapshots import ETH0, VIP4, VIP6
@@ -51,7 +52,7 @@ class Socket:
     def recv(self, size):
         if self.failure:
             self._end.recv(size)
-            raise self.failure
+            fail(self.failure)
         data = self._end.recv(size)
         self.received += 1
         return data
@@ -73,7 +74,7 @@ class Segments:
     def listen(self, interface):
         self.opened.append(interface)
         if self.listen_failure:
-            raise self.listen_failure
+            fail(self.listen_failure)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         ours.setblocking(False)
         self.disconnect(interface)
@@ -92,7 +93,7 @@ class Segments:
     def send(self, interface, frames):
         """As FrameSender.send."""
         if self.send_failure:
-            raise self.send_failure
+            fail(self.send_failure)
         self.probes += [(clock.now(), interface, frame) for frame in frames]
 
     async def say(self, *frames, interface="eth0"):
