@@ -58,6 +58,21 @@ class Login:
         return str(file) if file.exists() else True
 
 
+class _Adapter(HTTPAdapter):
+    """Closes its connections with the session.
+
+    urllib3 closes them once nothing refers to their pool, but a raised error refers to the answer
+    that it is about, and that to the pool.
+    """
+
+    def close(self) -> None:
+        """Close every connection."""
+        for manager in (self.poolmanager, *self.proxy_manager.values()):
+            for key in tuple(manager.pools.keys()):
+                manager.pools[key].close()
+        super().close()
+
+
 class Session(requests.Session):
     """Sends until a deadline; a PATCH succeeds only if the object is as it was last read.
 
@@ -70,7 +85,8 @@ class Session(requests.Session):
         self._verify = verify
         self._deadline = time.monotonic() + seconds
         # The allocator retries, not the session.
-        self.mount("https://", HTTPAdapter(max_retries=0))
+        for scheme in ("http://", "https://"):
+            self.mount(scheme, _Adapter(max_retries=0))
 
     @property
     def left(self) -> float:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from ipaddress import ip_address
 
 import pytest
@@ -13,10 +14,13 @@ from purelb.core.model import NetBoxSource, ServiceGroup, ServiceKey
 from purelb_agent.ipam.netbox import pool as pool_module
 from purelb_agent.ipam.netbox.source import NetBox
 from purelb_agent.ipam.port import IpamError
+from tests.support.agent.leaks import PATIENCE, open_sockets
 from tests.support.netbox.standin import Serving, StandIn
 
 pytestmark = pytest.mark.real_time
 WEB, SHOP = ServiceKey("default", "web"), ServiceKey("default", "shop")
+# Seconds between two looks at the sockets.
+PAUSE = 0.01
 V4, V6 = ip_address("10.0.0.1"), ip_address("fd00::1")
 
 
@@ -208,3 +212,15 @@ class TestErrors:
         with pytest.raises(IpamError, match="cannot be reached") as refused:
             await netbox.stats(gone)
         assert not refused.value.is_permanent
+
+    async def test_an_error_that_is_kept_keeps_no_connection_open(
+        self, netbox, group, secret, standin
+    ):
+        (secret / "token").write_text(standin.tokens["nobody"])
+        before = open_sockets()
+        with pytest.raises(IpamError, match="answers 403") as refused:
+            await netbox.stats(group)
+        async with asyncio.timeout(PATIENCE):
+            while open_sockets() - before:  # noqa: ASYNC110 - the server's end closes after ours
+                await asyncio.sleep(PAUSE)
+        assert refused.value.is_permanent
