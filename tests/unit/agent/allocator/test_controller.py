@@ -205,7 +205,6 @@ class TestWrites:
     @pytest.mark.parametrize("status", [0, 403, 500])
     async def test_a_failed_write_is_retried_with_growing_pauses(self, status):
         async with AllocatorWorld().running(local_group()) as world:
-            world.refuse("web", *[ApiError(status, "no")] * 7)
             world.add_service("web")
             world.refuse("web", *[ApiError(status, "no")] * 7)
             await asyncio.sleep(200)

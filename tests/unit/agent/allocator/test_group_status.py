@@ -44,6 +44,7 @@ async def status(api, registry):
         status.learn(name, {})
     task = asyncio.create_task(status.run())
     yield status
+    assert not task.done()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 

@@ -10,25 +10,33 @@ import pytest
 
 from purelb.core.api import codec
 from purelb.core.model import Lease
+from purelb.core.names import MULTI_POOL_ANNOTATION
 from purelb_agent.runtime import clock
 from tests.support.agent.allocator import AllocatorWorld, group_body
 
 RANGES = {
-    4: ("v4pools", "10.0.{0}.1-10.0.{0}.1", "10.0.{0}.0/24"),
-    6: ("v6pools", "fd00:{0}::1-fd00:{0}::1", "fd00:{0}::/64"),
+    4: ("v4pools", "10.0.{0}.{1}", "10.0.{0}.0/24"),
+    6: ("v6pools", "fd00:{0}::{1}", "fd00:{0}::/64"),
 }
 FAMILIES = pytest.mark.parametrize("version", [4, 6], ids=["v4", "v6"])
 
 
-def multi_group(version):
-    """A group with two ranges of one address each, in two subnets."""
-    field, pool, subnet = RANGES[version]
-    entries = [{"pool": pool.format(n), "subnet": subnet.format(n)} for n in (1, 2)]
+def address(version, number, host=1):
+    """The address of this host number in the n-th subnet."""
+    return RANGES[version][1].format(number, host)
+
+
+def multi_group(version, *, last=1):
+    """A group with two ranges in two subnets: one address, and addresses up to `last`."""
+    field, _address, subnet = RANGES[version]
+    entries = [
+        {
+            "pool": f"{address(version, number)}-{address(version, number, end)}",
+            "subnet": subnet.format(number),
+        }
+        for number, end in ((1, 1), (2, last))
+    ]
     return group_body("default", {"local": {field: entries, "multiPool": True}})
-
-
-def address(version, number):
-    return RANGES[version][1].format(number).partition("-")[0]
 
 
 def join(world, node, version, number):
@@ -53,31 +61,61 @@ async def test_a_service_gets_an_address_of_each_range_that_nodes_announce(versi
         metric = "purelb_address_pool_multipool_allocations_total"
         assert world.sample(metric, pool="default") == 2
 
+
+@FAMILIES
+async def test_a_service_that_wants_one_address_gets_no_second_when_a_node_joins(version):
     async with AllocatorWorld().running(multi_group(version)) as world:
         join(world, "n1", version, 1)
-        world.add_service("first", version=version)
-        await world.settle()
-        world.delete("first")
-        await world.settle()
-        world.add_service("first", version=version)
+        world.add_service("web", version=version, annotations={MULTI_POOL_ANNOTATION: "false"})
         await world.settle()
         join(world, "n2", version, 2)
-        world.change("first", {"metadata": {"annotations": {"purelb.io/multi-pool": None}}})
-        explicit = {"purelb.io/addresses": address(version, 2)}
-        world.add_service("second", version=version, annotations=explicit)
         await world.settle()
-        assert world.controller.is_ready
+        assert len(world.addresses("web")) == 1
+        assert len(world.writes("web")) == 1
+
+
+@FAMILIES
+async def test_an_address_of_each_range_is_freed_with_the_service(version):
+    async with AllocatorWorld().running(multi_group(version)) as world:
+        join(world, "n1", version, 1)
+        join(world, "n2", version, 2)
+        world.add_service("first", version=version)
+        await world.settle()
+        world.add_service("second", version=version)
+        await world.settle()
+        assert world.addresses("second") == []
+        world.delete("first")
+        await world.settle()
+        assert world.addresses("second") == [address(version, 1), address(version, 2)]
 
 
 @FAMILIES
 async def test_an_assignment_with_a_full_range_is_partial_and_reported(version):
-    group = multi_group(version)
+    group = multi_group(version, last=2)
     async with AllocatorWorld().running(group) as world:
+        join(world, "n1", version, 1)
+        join(world, "n2", version, 2)
+        world.add_service("first", version=version)
+        await world.settle()
+        world.add_service("second", version=version)
+        await world.settle()
+        assert world.addresses("first") == [address(version, 1), address(version, 2)]
+        assert world.addresses("second") == [address(version, 2, 2)]
+        assert world.events.reasons == ["AddressAssigned", "AddressAssigned", "MultiPoolPartial"]
+        metric = "purelb_address_pool_multipool_partial_total"
+        assert world.sample(metric, pool="default") == 1
+
+
+@FAMILIES
+async def test_a_range_goes_to_the_first_service_that_lacks_it_when_a_node_joins(version):
+    async with AllocatorWorld().running(multi_group(version)) as world:
         join(world, "n1", version, 1)
         world.add_service("first", version=version)
         await world.settle()
         world.add_service("second", version=version)
+        await world.settle()
+        assert world.addresses("second") == []
         join(world, "n2", version, 2)
         await world.settle()
-        given = world.addresses("first") + world.addresses("second")
-        assert sorted(given) == sorted([address(version, 1), address(version, 2)])
+        assert world.addresses("first") == [address(version, 1), address(version, 2)]
+        assert world.addresses("second") == []

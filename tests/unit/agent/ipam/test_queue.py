@@ -279,9 +279,10 @@ class TestTimes:
         assert system.asked.count(("stats", "a")) == 2
 
     async def test_cancellation_at_each_await_ends_every_task_of_a_group(self):
-        before = asyncio.all_tasks()
+        before, runs = asyncio.all_tasks(), []
 
         async def work():
+            runs.append(1)
             system = System("10.0.0.1")
             ipam_queue = IpamQueue(system)
             ipam_queue.follow([group("a"), group("b")])
@@ -293,3 +294,4 @@ class TestTimes:
             async for interruption in cancel_at_each_await(work):
                 await asyncio.sleep(0)
                 assert asyncio.all_tasks() == before, interruption
+        assert len(runs) > 1
