@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The one task that gives addresses to Services and takes them back.
+"""The one task that assigns addresses to Services and releases them.
 
-It looks at one Service after the other; requests run beside it, a few at a time. A Service that has
-one under way is looked at again when that has ended. What each Service gets is decided in
-service_allocator.
+It works on one Service after the other and sends requests concurrently, a few at a time. A Service
+that changes while a request for it is under way is worked on again afterwards. service_allocator
+decides what each Service gets.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 
 
 class AllocatorController:
-    """Looks at every Service that changed, or that something changed for."""
+    """Works on each Service for which the outcome may have changed."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class AllocatorController:
             key = self._queue.take()
             if key is None:
                 return
-            self._go_on(key, self._settle(key))
+            self._send_or_finish(key, self._settle(key))
 
     def _settle(self, key: ServiceKey) -> Request | None:
         service = self.services.records.get(key)
@@ -133,8 +133,8 @@ class AllocatorController:
             return None
         return self._allocator.settle(service)
 
-    def _go_on(self, key: ServiceKey, request: Request | None) -> None:
-        """Send what is to be sent for a Service; without anything its work is done."""
+    def _send_or_finish(self, key: ServiceKey, request: Request | None) -> None:
+        """Send the next request for a Service; without one, end the work on it."""
         if request is None:
             self._queue.done(key)
         else:
@@ -143,7 +143,7 @@ class AllocatorController:
     def _collect(self) -> None:
         """Take the results of the requests that have ended."""
         for sent in self._requests.take_finished():
-            self._go_on(sent.service.key, self._next_request(sent))
+            self._send_or_finish(sent.service.key, self._next_request(sent))
 
     def _next_request(self, sent: SentRequest) -> Request | None:
         """Take the result of a request; returns the one that follows from it, if any."""

@@ -129,7 +129,7 @@ class _Leading:
         tasks.start("watch-services", services.run())
         tasks.start("allocate", controller.run())
         tasks.start("group-status", self._status.run())
-        tasks.start("ipam queue", self._ipam_queue.run())
+        tasks.start("ipam-queue", self._ipam_queue.run())
         tasks.start("events", self._events.run())
         if self._setting.has_draining:
             self._start_tainter(tasks)

@@ -138,7 +138,7 @@ class Pools:
         """Count an assignment that was written."""
         self._metrics.count(assignment)
 
-    def report(self, ledger: Allocations) -> None:
+    def report(self, allocations: Allocations) -> None:
         """Update status and metrics of every group, and send events about new problems."""
         moment = format_time(clock.wall_time())[:19] + "Z"
         self._wrong, self._wrong_before = {}, self._wrong
@@ -147,7 +147,7 @@ class Pools:
             if group.source is not None:
                 self._report_external(group, moment)
                 continue
-            use = use_of(group, ledger)
+            use = use_of(group, allocations)
             problem = self._overlap(overlaps.get(name))
             conditions = (ready(problem), exhausted(use), outside_pool(self._out_of_pool_of(name)))
             shown = tuple(map(str, group.ranges))

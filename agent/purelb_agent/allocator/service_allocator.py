@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Decides what each Service gets and keeps account of what is taken.
+"""Decides what each Service gets and records which addresses are in use.
 
-An address is entered in the account before the write that assigns it begins, and stays taken until
-the Service itself shows that it has another or none. Sends nothing itself: what is to be sent is
-returned as a Request, and the result comes back through `succeeded`, `answered` or `not_answered`.
+An address is recorded before the write that assigns it begins, and stays recorded until the Service
+itself shows that it has another or none. Nothing is sent here: what to send is returned as a
+Request, and its result is passed to `succeeded`, `answered` or `not_answered`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from purelb_agent.runtime import log
 
 
 class ServiceAllocator:
-    """Account of all addresses, and the refusals that stand."""
+    """The addresses in use, and the current refusals."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class ServiceAllocator:
         return self._multi | self.refused
 
     def rebuild(self, services: Iterable[Service]) -> int:
-        """Take what Services have as taken; returns the number of addresses."""
+        """Record the addresses that Services have; returns their number."""
         self._taken = rebuild(services)
         return len(self._taken)
 
@@ -98,7 +98,7 @@ class ServiceAllocator:
         self._free(key, self._taken.release(key))
 
     def succeeded(self, service: Service, outcome: Outcome) -> None:
-        """Take note that an outcome was written."""
+        """Record that an outcome was written."""
         if isinstance(outcome, Assignment):
             freed = self._taken.hold(service, outcome.addresses)
             self._free(service.key, freed)

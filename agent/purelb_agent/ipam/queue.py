@@ -45,10 +45,10 @@ def _jobs() -> WorkQueue[_Allocation | _Release]:
 
 @dataclass
 class _Source:
-    """A group, what is to be done there, and how it was when it was last looked at."""
+    """A group, the calls queued for it, and the result of the last look at its pool."""
 
     group: ServiceGroup
-    # Deleted: there is nothing to look at any more, but there may be something to release.
+    # Deleted: its pool is not looked at any more, but releases may be pending.
     is_gone: bool = False
     task: asyncio.Task[None] | None = None
     jobs: WorkQueue[_Allocation | _Release] = field(default_factory=_jobs)
@@ -71,7 +71,7 @@ class IpamQueue:
         self._changed = asyncio.Event()
 
     def follow(self, groups: Iterable[ServiceGroup]) -> None:
-        """Take these as all groups that have a source."""
+        """Set the groups that have a source; a group that is missing counts as deleted."""
         wanted = {group.name: group for group in groups}
         for name, group in wanted.items():
             self._sources.setdefault(name, _Source(group)).group = group

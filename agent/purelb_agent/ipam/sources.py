@@ -117,5 +117,5 @@ def _problem(leased: tuple[Leased, ...], request: IpamRequest) -> str:
     if not request.explicit and (
         len(set(versions)) < len(versions) or not set(versions) <= set(request.families)
     ):
-        return f"it gave {given}: write it so that it gives one address of each wanted family"
+        return f"it gave {given}: it must give one address of each wanted family"
     return ""

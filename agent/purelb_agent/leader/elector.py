@@ -6,7 +6,7 @@ The state machine in core/leadership decides. Every write of the leader is check
 (see leader_kube). The deadlines, in seconds since the last good renewal was *sent*:
 
     10  leadership ends: nothing more is sent
-    12  the own kernel has dropped everything unacknowledged (TCP_USER_TIMEOUT of 2 s)
+    12  the local kernel has dropped everything unacknowledged (TCP_USER_TIMEOUT of 2 s)
     14  the API server has dropped every write it had not carried out (`timeout=2s` of each write)
     15  another replica may lead at the earliest: it *saw* that renewal after it was sent, and waits
         a full duration from then, by its own clock

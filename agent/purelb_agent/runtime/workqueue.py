@@ -44,11 +44,11 @@ class WorkQueue(Generic[K]):
 
     @property
     def is_empty(self) -> bool:
-        """Whether no key waits, not even one that is being worked on; retries to come aside."""
+        """Whether no key waits or was added again during its work; pending retries do not count."""
         return not self._waiting and not any(self._worked.values())
 
     def add(self, key: K) -> None:
-        """Have a key worked on, after those that wait already."""
+        """Queue a key behind those that wait already."""
         if key in self._worked:
             self._worked[key] = True
         else:
@@ -75,7 +75,7 @@ class WorkQueue(Generic[K]):
             self.add(key)
 
     def retry(self, key: K, *, is_permanent: bool = False) -> None:
-        """Add a key after a pause that doubles each time, in place of a retry to come.
+        """Add a key after a pause that doubles each time; replaces a pending retry.
 
         A permanent failure, which passes only if somebody changes something, takes the longest
         pause at once.
@@ -88,12 +88,12 @@ class WorkQueue(Generic[K]):
     def forget(self, key: K) -> None:
         """Forget a key's failures: after the next one it waits the first pause again.
 
-        A retry to come still comes, and finds nothing to do if nothing is.
+        A pending retry is not cancelled; the worker may then find nothing to do.
         """
         self._pauses.pop(key, None)
 
     def close(self) -> None:
-        """Let no retry come any more."""
+        """Cancel all pending retries."""
         for key in tuple(self._retries):
             self._cancel_retry(key)
 

@@ -156,8 +156,8 @@ def _refused(answer: requests.Response) -> IpamError:
 def _unreachable(error: requests.RequestException, seconds: float) -> IpamError:
     if isinstance(error, requests.exceptions.SSLError):
         return IpamError(
-            f"its certificate is not trusted ({_cause(error)}): put the certificates of who "
-            f"signed it as {CA_FILE!r} into the same Secret as the token",
+            f"its certificate is not trusted ({_cause(error)}): put the certificate of its "
+            f"issuer as {CA_FILE!r} into the same Secret as the token",
             is_permanent=True,
         )
     if isinstance(error, requests.Timeout):

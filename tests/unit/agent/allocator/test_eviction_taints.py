@@ -110,7 +110,7 @@ def preempt_event(node="n1", count=1, **about):
     }
 
 
-async def test_a_node_is_tainted_once_and_its_operator_told(api, start):
+async def test_a_node_is_tainted_once_and_an_event_recorded(api, start):
     task, node = start(), api.change("n1")
     task.nodes.put(node)
     task.preemptions.put(preempt_event())
@@ -133,7 +133,7 @@ async def test_a_node_is_tainted_once_and_its_operator_told(api, start):
     assert "taints" not in api.nodes["n1"]["spec"]
 
 
-async def test_a_program_started_anew_knows_what_was_acted_upon(api, start):
+async def test_a_restarted_program_does_not_repeat_a_taint(api, start):
     first = start()
     first.nodes.put(api.change("n1"))
     first.preemptions.put(preempt_event())
@@ -147,7 +147,7 @@ async def test_a_program_started_anew_knows_what_was_acted_upon(api, start):
     assert api.nodes["n1"]["spec"]["taints"] == [OURS]
 
 
-async def test_a_taint_that_is_there_is_not_told_of_nor_a_failure_to_mark_it(api, start):
+async def test_an_existing_taint_is_marked_without_events(api, start):
     task = start()
     api.refusals.append((500, "no"))
     task.nodes.put(api.change("n1", {"spec": {"taints": [{"key": SPOT, "effect": "NoExecute"}]}}))
@@ -157,7 +157,7 @@ async def test_a_taint_that_is_there_is_not_told_of_nor_a_failure_to_mark_it(api
     assert api.news == []
 
 
-async def test_a_conflict_is_tried_again_on_the_newer_node(api, start):
+async def test_a_conflict_is_retried_on_the_newer_node(api, start):
     task, stale = start(), api.change("n1")
     other = {"key": "other", "effect": "NoExecute"}
     newer = api.change("n1", {"spec": {"taints": [other]}})
@@ -170,7 +170,7 @@ async def test_a_conflict_is_tried_again_on_the_newer_node(api, start):
     assert [news["reason"] for news in api.news] == ["NodeDraining"]
 
 
-async def test_a_refusal_is_told_once_and_tried_again_with_growing_pauses(api, start):
+async def test_a_refusal_is_reported_once_and_retried_with_growing_pauses(api, start):
     task = start()
     api.refusals.extend([(403, "you must not")] * 3)
     task.nodes.put(api.change("n1"))
@@ -183,7 +183,7 @@ async def test_a_refusal_is_told_once_and_tried_again_with_growing_pauses(api, s
     assert pauses == pytest.approx([PAUSE, 2 * PAUSE, 4 * PAUSE])
 
 
-async def test_a_refusal_of_a_repeated_occurrence_is_told_too(api, start):
+async def test_a_refusal_of_the_next_occurrence_is_reported_too(api, start):
     task = start()
     api.refusals.extend([(403, "no"), (403, "no")])
     task.nodes.put(api.change("n1"))
@@ -196,7 +196,7 @@ async def test_a_refusal_of_a_repeated_occurrence_is_told_too(api, start):
 
 
 @pytest.mark.parametrize("status", [403, 404])
-async def test_a_node_that_is_gone_is_tried_no_more(api, start, status):
+async def test_a_deleted_node_is_not_retried(api, start, status):
     task, node = start(), api.change("n1")
     api.refusals.extend([(status, "no")] * 9)
     task.nodes.put(node)
@@ -207,7 +207,7 @@ async def test_a_node_that_is_gone_is_tried_no_more(api, start, status):
     await api.until("PATCH", 1)
 
 
-async def test_an_event_that_is_gone_is_acted_upon_no_more(api, start):
+async def test_a_deleted_event_is_not_retried(api, start):
     task, event = start(), preempt_event()
     api.refusals.extend([(500, "no")] * 9)
     task.nodes.put(api.change("n1"))

@@ -5,9 +5,9 @@
 
 It returns whether to acquire, renew, wait or end; it reads no clock and sends nothing. Another
 replica's lock is valid from the moment at which this observer *saw* it renewed, on its own
-monotonic clock, so clocks need not agree. The own leadership starts when the last successful write
-of the lock was *sent*, and ends early enough that no write of this replica arrives after a
-successor leads.
+monotonic clock, so clocks need not agree. This replica's own leadership counts from the moment at
+which its last successful write of the lock was *sent*, and ends early enough that none of its
+writes arrives after a successor leads.
 """
 
 from __future__ import annotations
