@@ -39,7 +39,7 @@ setup: packages .venv/done $(TREE) ## install packages and build programs; quick
 
 demo: setup ## bring up the lab, install, lose a pod and a node, audit
 	@if [ -z "$${KUBECONFIG:-}" ]; then $(MAKE) $(ARCHIVE); fi
-	@$(PYTHON) demo/demo.py --image $${PURELB_IMAGE:-$(IMAGE)} --archive $(ARCHIVE)
+	@$(PYTHON) -m demo.demo --image $${PURELB_IMAGE:-$(IMAGE)} --archive $(ARCHIVE)
 
 bench: setup $(ARCHIVE) ## measure what a change costs, what clients notice, what an idle agent costs
 	@bench/bench
