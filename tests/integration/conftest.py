@@ -109,7 +109,10 @@ def _no_unexpected_errors(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _healthy_cluster(request: pytest.FixtureRequest) -> Iterator[None]:
+def _healthy_cluster(
+    request: pytest.FixtureRequest,
+    _no_unexpected_errors: None,  # set up first, so that it sees errors of the wait and the repair
+) -> Iterator[None]:
     """Start each test of the cluster with ready agents and web server; end faults afterwards."""
     if "cluster" not in request.fixturenames:
         yield
