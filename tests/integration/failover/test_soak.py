@@ -84,7 +84,7 @@ class Writer(threading.Thread):
 
     def __init__(self, lab, number):
         super().__init__(daemon=True)
-        self.problem = None
+        self.error = None
         self._lab = lab
         self._number = number
 
@@ -182,7 +182,7 @@ def test_no_address_is_allocated_twice_or_lost(cluster, group, figure):
             writer.start()
         for writer in writers:
             writer.join()
-        assert [writer.problem for writer in writers] == [None] * WRITERS
+        assert [writer.error for writer in writers] == [None] * WRITERS
         eventually(
             lambda: all(len(ingress(s)) == 2 for s in soaked(cluster)),
             "addresses for all",
