@@ -14,6 +14,8 @@ import pytest
 
 from tests.support import ROOT
 
+# The fixture runs a pytest of its own, which takes 7 s on a busy machine.
+pytestmark = pytest.mark.timeout(60)
 LEAKS = {
     "task": "task renewer still runs",
     "unread_exception": "nobody read the exception of task reporter: OSError",
