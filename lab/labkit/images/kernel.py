@@ -11,7 +11,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from labkit.errors import Problem
+from labkit.errors import Problem, StepFailed
 from labkit.host.places import Places
 from labkit.host.progress import run_step
 from labkit.images import rootfs
@@ -39,7 +39,9 @@ def kernel_build(at: Places) -> Build:
         (archive,) = scratch.glob("*.deb")
         run_step("unpack", ["dpkg-deb", "--extract", str(archive), str(scratch)], log=log)
         archive.unlink()
-        shutil.rmtree(scratch / "usr")  # documentation
+        shutil.rmtree(scratch / "usr/share")  # documentation
+        if _kernel_in(scratch) is None:
+            raise StepFailed("unpack", f"{package} has no kernel or no modules", log=log)
 
     digest = content_hash([], rootfs.SUITE, PACKAGE)
     return Build("Debian kernel", 5, at.cache / "kernels" / f"debian-{digest}", make)
@@ -47,9 +49,13 @@ def kernel_build(at: Places) -> Build:
 
 def guest_kernel(at: Places) -> GuestKernel | None:
     """Return the kernel that setup unpacked, or None."""
-    folder = kernel_build(at).folder
+    return _kernel_in(kernel_build(at).folder)
+
+
+def _kernel_in(folder: Path) -> GuestKernel | None:
     image = next(folder.glob("boot/vmlinuz-*"), None)
-    modules = next(folder.glob("lib/modules/*"), None)
+    # Debian 12 has the modules in /lib, later versions in /usr/lib.
+    modules = next((m for top in ("lib", "usr/lib") for m in folder.glob(f"{top}/modules/*")), None)
     return GuestKernel(image, modules) if image and modules else None
 
 

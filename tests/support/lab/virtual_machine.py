@@ -8,15 +8,16 @@ is an initramfs: Python of the lab's Debian tree, this checkout's packages, the 
 
 from __future__ import annotations
 
+import lzma
 import shutil
 import stat
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from labkit.host.places import places
 from labkit.images.bases import tree_build
-from labkit.images.kernel import guest_kernel
+from labkit.images.kernel import GuestKernel, guest_kernel
 from tests.support import ROOT
 
 QEMU = "qemu-system-x86_64"
@@ -49,15 +50,16 @@ def run(folder: Path, program: Path, *, modules: tuple[str, ...], seconds: float
     """Boot, load the kernel's modules, run a Python program, and return the console's output."""
     kernel = guest_kernel(places())
     assert kernel is not None
-    drivers = [path for name in modules for path in kernel.modules.rglob(f"{name}.ko")]
     initramfs = folder / "initramfs"
-    _write_initramfs(initramfs, {f"modules/{path.name}": path for path in drivers})
+    _write_initramfs(initramfs, drivers(kernel, modules))
     append = (
         f"console=ttyS0 quiet panic=-1 rdinit=/{PYTHON} "
         "PYTHONPATH=/checkout/agent:/checkout/plugins/module_utils PYTHONDONTWRITEBYTECODE=1 "
         f"-- /checkout/{INIT} /checkout/{program.relative_to(ROOT)}"
     )
     command = [
+        # Ends with this process, also if that is killed.
+        *("setpriv", "--pdeathsig", "KILL", "--"),
         *(QEMU, "-accel", "tcg", "-cpu", CPU, "-m", "512M", "-nodefaults", "-no-reboot"),
         *("-display", "none", "-serial", "stdio"),
         *("-kernel", str(kernel.image), "-initrd", str(initramfs)),
@@ -71,7 +73,20 @@ def run(folder: Path, program: Path, *, modules: tuple[str, ...], seconds: float
     return done.stdout
 
 
-def _write_initramfs(target: Path, more: Mapping[str, Path]) -> None:
+def drivers(kernel: GuestKernel, names: Iterable[str]) -> dict[str, bytes]:
+    """Return the kernel's modules of these names, uncompressed, by their names in the initramfs.
+
+    Debian compresses modules with xz from version 13 on.
+    """
+    found = {}
+    for name in names:
+        (path,) = kernel.modules.rglob(f"{name}.ko*")
+        data = path.read_bytes()
+        found[f"modules/{name}.ko"] = lzma.decompress(data) if path.suffix == ".xz" else data
+    return found
+
+
+def _write_initramfs(target: Path, more: Mapping[str, bytes]) -> None:
     """Write an archive in cpio's newc format, uncompressed: unpacking costs the guest seconds."""
     with target.open("wb") as archive:
         seen: set[str] = set()
@@ -86,7 +101,7 @@ def _write_initramfs(target: Path, more: Mapping[str, Path]) -> None:
         archive.write(_record("TRAILER!!!", 0, b""))
 
 
-def _entries(more: Mapping[str, Path]) -> Iterator[tuple[str, int, bytes]]:
+def _entries(more: Mapping[str, bytes]) -> Iterator[tuple[str, int, bytes]]:
     """Yield name, mode and content of each file and symbolic link."""
     tree = tree_build(places()).folder / "root"
     yield "dev/.keep", stat.S_IFREG | 0o644, b""
@@ -95,11 +110,13 @@ def _entries(more: Mapping[str, Path]) -> Iterator[tuple[str, int, bytes]]:
     files = {str(path.relative_to(tree)): path for path in _tree_files(tree)}
     for folder in CHECKOUT:
         files |= {f"checkout/{p.relative_to(ROOT)}": p for p in (ROOT / folder).rglob("*.py")}
-    for name, path in (files | dict(more)).items():
+    for name, path in files.items():
         if path.is_symlink():
             yield name, stat.S_IFLNK | 0o777, str(path.readlink()).encode()
         else:
             yield name, path.stat().st_mode, path.read_bytes()
+    for name, content in more.items():
+        yield name, stat.S_IFREG | 0o644, content
 
 
 def _tree_files(tree: Path) -> Iterator[Path]:
