@@ -17,7 +17,7 @@ CORE := plugins/module_utils/purelb/core
 IMAGE_SOURCES := agent/Dockerfile .dockerignore agent/requirements.txt $(wildcard agent/bin/*) \
 	$(shell find agent/purelb_agent $(CORE) -name "*.py")
 
-# The tests' labs, one for each worker (lab/README.md); the first one is everybody's.
+# The labs of the tests, one per worker (lab/README.md); other targets use the first one.
 LABS := $(shell first=$${LAB_NUMBER:-0}; echo $$first $$((first + 1)))
 each_lab = for number in $(LABS); do LAB_NUMBER=$$number lab/lab $(1); done
 SPREAD := --numprocesses $(words $(LABS)) --no-loadscope-reorder --max-worker-restart 0
@@ -27,7 +27,7 @@ export ANSIBLE_HOME := $(CURDIR)/.ansible
 export ANSIBLE_REMOTE_TMP := $(CURDIR)/.ansible/tmp
 export ANSIBLE_LOCALHOST_WARNING := false
 export ANSIBLE_INVENTORY_UNPARSED_WARNING := false
-# The four roots of what is imported: of pytest and mypy, too (pyproject.toml).
+# The import path; pytest and mypy have the same (pyproject.toml).
 export PYTHONPATH := $(CURDIR):$(CURDIR)/agent:$(CURDIR)/lab:$(CURDIR)/plugins/module_utils
 
 .PHONY: help setup packages demo bench test lint sanity molecule coverage shells unit integration netbox lab-up lab-down clean
@@ -44,7 +44,7 @@ demo: setup ## bring up the lab, install, lose a pod and a node, audit
 bench: setup $(ARCHIVE) ## measure what a change costs, what clients notice, what an idle agent costs
 	@bench/bench
 
-# What needs no lab goes side by side. pytest comes last, and its closing line with it.
+# Checks without a lab run in parallel. pytest runs last, so its summary ends the output.
 test: setup ## run all checks and all tests
 	@$(MAKE) --jobs 2 --output-sync=line lint sanity coverage shells $(ARCHIVE)
 	@trap '$(call each_lab,down || true) >/dev/null' EXIT; \
@@ -66,7 +66,7 @@ molecule: setup $(ARCHIVE) ## molecule scenarios alone, on a lab that is brought
 	@lab/lab up --nodes 3
 	@$(PYTHON) -m pytest --verbose tests/integration/role/test_molecule.py
 
-# Its tests in parallel, with one file of coverage data: of tests $(1), for the code in $(2).
+# Runs tests/unit/$(1) in parallel and measures the coverage of the code in $(2).
 UNIT := --numprocesses 2 --dist loadfile
 measure = rm -f .cache/coverage-$(1)* && \
 	coverage run --data-file .cache/coverage-$(1) --source $(2) -m pytest $(UNIT) --quiet tests/unit/$(1) && \

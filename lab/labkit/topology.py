@@ -16,7 +16,6 @@ from typing import Any
 from labkit.errors import Problem
 
 MAX_NODES = 200  # hosts .11 to .210; the rest of the /24 is for VIP pools
-
 MAX_LABS = 16  # on one machine at the same time
 FIRST_NODE = 10
 API_PORT = 6443

@@ -11,5 +11,5 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def fail(error: BaseException) -> NoReturn:
-    """Raise the error that a test wants of a double."""
+    """Raise the error; for test doubles whose methods are lambdas."""
     raise error

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The permissions of each program's ServiceAccount, without exception.
 
-The tables are the whole of it: each verb has its use beside it, and one that is added to the role's
-manifests without a line here fails.
+The tables are complete: each verb has its use beside it, and a verb that the role's manifests have
+and the tables have not fails the test.
 """
 
 from __future__ import annotations

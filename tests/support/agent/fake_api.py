@@ -31,7 +31,7 @@ from purelb_agent.runtime import clock
 
 @dataclass
 class Request:
-    """What a client sent, and what became of it."""
+    """A client's request and its outcome."""
 
     method: str
     path: str
@@ -76,7 +76,7 @@ class _Route:
 
 
 class FakeApi:
-    """Answers as told, and remembers every request."""
+    """Returns prepared answers and records every request."""
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
@@ -86,7 +86,7 @@ class FakeApi:
     def answer(
         self, method: str, path: str, answer: Answer, *, times: float = float("inf")
     ) -> None:
-        """Answer so, this often; after that as before."""
+        """Prepare the answer to all requests or the next `times`; older answers follow."""
         self._routes[method, path].prepared.append(_Prepared(answer, times))
 
     def hang(self, method: str, path: str) -> None:

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""A virtual machine with a kernel and Python of its own, for what this machine's kernel may lack.
+"""A virtual machine, for tests of kernel features that this machine's kernel may not have.
 
-QEMU emulates the processor (TCG), so that it runs on every machine, with or without KVM. Its root
-is an initramfs: Python of the lab's Debian tree, this checkout's packages, the program to run.
+QEMU emulates the processor (TCG), so the machine needs no KVM. Its root is an initramfs with the
+Python of the lab's Debian tree, this checkout's packages and the program to run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from labkit.images.kernel import GuestKernel, guest_kernel
 from tests.support import ROOT
 
 QEMU = "qemu-system-x86_64"
-CPU = "qemu64,+rdrand"  # Python wants random numbers as it starts
+CPU = "qemu64,+rdrand"  # Python needs random numbers at its start
 PYTHON = "usr/bin/python3.11"
 # Of the Debian tree: the interpreter, its library, and the shared libraries beside it.
 TREE = (PYTHON, "usr/lib/python3.11", "usr/lib/x86_64-linux-gnu")
