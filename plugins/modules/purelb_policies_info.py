@@ -18,6 +18,7 @@ description:
   - Each write is a dry run by impersonation of C(lbnodeagent) or C(allocator). Nothing is changed, even if the
     write passes.
   - With several API servers, only the one that answers is checked.
+  - A changed policy counts as enforced while the API server still applies its previous version.
   - The policy C(allocator-groups) is not checked. The allocator has no permission for the writes that it refuses.
 extends_documentation_fragment:
   - purelb.purelb.connection
@@ -37,6 +38,8 @@ options:
   wait_timeout:
     description:
       - Seconds after which the module fails if a policy is not enforced.
+      - If something else than the policy forbids a write, such as a policy of another owner, the module waits at most
+        30 seconds and returns a warning.
     type: int
     default: 60
 attributes:

@@ -16,7 +16,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from ..audit.cluster_reader import NODES, SERVICES
 from ..core import names
-from ..module.errors import ApiError, ClusterError
+from ..module.errors import FORBIDDEN, ApiError, ClusterError
 from ..module.kube import Cluster, Kind
 
 LEASES = Kind("coordination.k8s.io", "v1", "leases", namespaced=True)
@@ -27,6 +27,9 @@ LABELS = {"metadata": {"labels": {f"{names.API_GROUP}/policy-check": "true"}}}
 LEASE = "purelb-policy-check"
 # A policy was seen to take effect after 0.1 to 2 s.
 POLL_INTERVAL = 0.3
+# Seconds after which a 403 from something else than the policy is taken as permanent: permissions
+# take effect within a few, a webhook or a policy of another owner refuses for good.
+FORBIDDEN_TIMEOUT = 30
 CANNOT_IMPERSONATE = "cannot impersonate resource"
 
 # Program and resource of each policy that a dry run can reach. The allocator may write only the
@@ -47,22 +50,27 @@ class PolicyState:
     name: str
     enforced: Optional[bool]
     reason: str
-    # More attempts cannot change the answer.
-    final: bool = False
+    # Seconds for which more attempts may change the answer; None: until the timeout.
+    retry_for: Optional[float] = None
+
+    def is_pending(self, elapsed: float) -> bool:
+        """Whether more attempts may change the answer after so many seconds."""
+        return self.retry_for is None or elapsed < self.retry_for
 
 
 def policies_info(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Dict[str, Any]:  # noqa: FBT001 - run() calls it so
     """The work of the module purelb_policies_info."""
     pending = POLICIES + (DRAINING_POLICIES if params["draining"] else ())
-    deadline = time.monotonic() + params["wait_timeout"]
+    start = time.monotonic()
     states: Dict[Tuple[str, str], PolicyState] = {}
     while True:
         for program, resource in pending:
             states[program, resource] = _state(cluster, params["namespace"], program, resource)
-        pending = tuple(key for key in pending if not states[key].final)
+        elapsed = time.monotonic() - start
+        pending = tuple(key for key in pending if states[key].is_pending(elapsed))
         if not pending or not params["wait"] or check_mode:
             break
-        if time.monotonic() >= deadline:
+        if elapsed >= params["wait_timeout"]:
             _require_no_gap(list(states.values()), params["wait_timeout"])
             break
         time.sleep(POLL_INTERVAL)
@@ -104,16 +112,17 @@ def _state(cluster: Cluster, namespace: str, program: str, resource: str) -> Pol
     except ApiError as error:
         text = str(error)
         if f"ValidatingAdmissionPolicy '{name}'" in text:
-            return PolicyState(name, enforced=True, reason="it refuses writes", final=True)
+            return PolicyState(name, enforced=True, reason="it refuses writes", retry_for=0)
         if CANNOT_IMPERSONATE in text:
             reason = (
                 f"this user may not act as {account}; the verb impersonate on serviceaccounts in "
                 f"namespace {namespace} allows it"
             )
-            return PolicyState(name, enforced=None, reason=reason, final=True)
+            return PolicyState(name, enforced=None, reason=reason, retry_for=0)
         if f'User "{account}" cannot' in text:
             text = f"{account} has no permission for the write"
-        return PolicyState(name, enforced=None, reason=text)
+        retry_for = FORBIDDEN_TIMEOUT if error.status == FORBIDDEN else None
+        return PolicyState(name, enforced=None, reason=text, retry_for=retry_for)
     return PolicyState(name, enforced=False, reason="a write passed that it should refuse")
 
 

@@ -10,6 +10,7 @@ from purelb.module.errors import ApiError, ClusterError
 
 NAMESPACE = "purelb-system"
 LEASES = f"lbnodeagent-leases.{NAMESPACE}.purelb.io"
+SERVICES = f"allocator-services.{NAMESPACE}.purelb.io"
 ALL = {
     f"{program}-{resource}.{NAMESPACE}.purelb.io"
     for program, resource in policies.POLICIES + policies.DRAINING_POLICIES
@@ -17,11 +18,12 @@ ALL = {
 
 
 class FakeApiServer:
-    """Refuses dry runs by the policies in force, and by `others` (text by policy)."""
+    """Refuses dry runs by the policies in force, and by `others` (text by policy, and status)."""
 
-    def __init__(self, in_force=ALL, others=None, nodes=("n1",)):
+    def __init__(self, in_force=ALL, others=None, nodes=("n1",), status=403):
         self.in_force = set(in_force)
         self.others = others or {}
+        self.status = status
         self.nodes = nodes
         self.user = ""
         self.requests = 0
@@ -48,7 +50,7 @@ class FakeApiServer:
         program = self.user.rpartition(":")[2]
         policy = f"{program}-{kind.plural}.{NAMESPACE}.purelb.io"
         if policy in self.others:
-            raise ApiError(self.others[policy], status=403)
+            raise ApiError(self.others[policy], status=self.status)
         if policy in self.in_force:
             raise ApiError(f"ValidatingAdmissionPolicy '{policy}' denied request", status=403)
         return body
@@ -129,6 +131,25 @@ def test_refusal_by_somebody_else_is_a_warning_after_the_timeout(sleeps, text, r
     result = info(FakeApiServer(others={LEASES: text}))
     assert result["warnings"] == [f"cannot observe whether {LEASES} is enforced: {reason}"]
     assert sum(sleeps) == pytest.approx(3, abs=policies.POLL_INTERVAL)
+
+
+def test_refusal_by_somebody_else_does_not_use_up_a_long_timeout(sleeps):
+    others = {LEASES: "ValidatingAdmissionPolicy 'labels.example.com' denied request"}
+    result = info(FakeApiServer(others=others), wait_timeout=180)
+    assert len(result["warnings"]) == 1
+    assert sum(sleeps) == pytest.approx(policies.FORBIDDEN_TIMEOUT, abs=policies.POLL_INTERVAL)
+
+
+def test_busy_api_server_is_asked_until_the_timeout(sleeps):
+    result = info(FakeApiServer(others={LEASES: "try again"}, status=503), wait_timeout=180)
+    assert len(result["warnings"]) == 1
+    assert sum(sleeps) == pytest.approx(180, abs=policies.POLL_INTERVAL)
+
+
+def test_policy_not_enforced_is_an_error_beside_an_unobservable_one(sleeps):
+    server = FakeApiServer(ALL - {SERVICES}, others={LEASES: "denied by labels.example.com"})
+    with pytest.raises(ClusterError, match=rf"does not enforce {SERVICES} after 180 s"):
+        info(server, wait_timeout=180)
 
 
 def test_without_draining_the_policy_on_nodes_is_not_checked(sleeps):
