@@ -282,6 +282,13 @@ def test_second_object_for_the_same_nodes_is_a_warning(selector):
     assert "give b another node selector" in text
 
 
+def test_object_without_local_is_no_second_object_for_the_same_nodes():
+    empty = agent("a")
+    empty["spec"].pop("local", None)
+    assert doubts(agent("b"), empty) == []
+    assert doubts(empty, agent("b")) == []
+
+
 def test_no_interface_at_all_is_a_warning():
     (text,) = doubts(agent(localInterface="none"))
     assert "announce none of them" in text

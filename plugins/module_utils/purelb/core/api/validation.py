@@ -210,7 +210,9 @@ def _check_lifetimes(where: str, interface: str, config: AddressConfig) -> None:
 
 def agent_warnings(config: NodeConfig, others: Iterable[NodeConfig]) -> Iterator[str]:
     """Yield a warning for each probably unintended setting of an LBNodeAgent, given all others."""
-    for other in others:
+    # Objects without spec.local select no nodes.
+    rivals = (other for other in others if config.has_local and other.has_local)
+    for other in rivals:
         if frozenset(config.selector) == frozenset(other.selector):
             first, second = sorted((config.name, other.name))
             yield (
