@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Texts of the options in module_utils/purelb/argspec.py."""
+"""Documentation of the options in module_utils/purelb/module/argspec.py."""
 
 from __future__ import annotations
 

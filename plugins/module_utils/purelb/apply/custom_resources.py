@@ -35,7 +35,7 @@ def manage_service_group(cluster: Cluster, params: Params, check_mode: bool) -> 
     if params["state"] == "absent":
         return _remove(cluster, body, params, check_mode=check_mode)
     group = _checked(validation.check_group, body)
-    # An invalid object of somebody else is not an error of this task.
+    # Another object that is invalid is not an error of this task.
     others = _others(cluster, body, cluster_reader.valid_group)
     warnings = list(validation.group_warnings(group, others))
     outcome = _applier(cluster, params, check_mode=check_mode).apply([body])[0]

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether the API server enforces the admission policies of an installation.
+"""Checks whether the API server enforces the admission policies of an installation.
 
 A policy takes effect some time after it was created, each on its own, and its status does not say
 when. So each policy is sent a write that it must refuse: a dry run as the ServiceAccount that the
@@ -71,14 +71,14 @@ def policies_info(cluster: Cluster, params: Dict[str, Any], check_mode: bool) ->
         if not pending or not params["wait"] or check_mode:
             break
         if elapsed >= params["wait_timeout"]:
-            _require_no_gap(list(states.values()), params["wait_timeout"])
+            _raise_if_unenforced(list(states.values()), params["wait_timeout"])
             break
         time.sleep(POLL_INTERVAL)
     # In check mode the ServiceAccounts may not exist yet.
     return _answer(list(states.values()), warn=not check_mode)
 
 
-def _require_no_gap(states: List[PolicyState], seconds: int) -> None:
+def _raise_if_unenforced(states: List[PolicyState], seconds: int) -> None:
     """Raise an error if a write passed that a policy should have refused."""
     passed = [state.name for state in states if state.enforced is False]
     if passed:

@@ -77,7 +77,7 @@ def _run(step: Step, context: MigrationContext) -> Outcome:
     if phase not in step.runs_in:
         raise ClusterError(step.refusals.get(phase) or _refusal(step, phase))
     if step.next_phase is not None and step.is_recorded_first:
-        # From here on there is no other way, so the backup has to be readable.
+        # From here on only a rollback is possible, so the backup must be readable.
         context.backup()
         context.progress.reach(step.next_phase)
     outcome = step.run(context)

@@ -2,5 +2,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every module needs: argument specs, the client of the API server, results and errors.
 
-The only package that imports the Kubernetes client. Of PureLB's objects it knows only the options.
+The only package that imports the Kubernetes client. Of PureLB's own kinds it has only the options.
 """

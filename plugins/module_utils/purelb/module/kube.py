@@ -80,7 +80,7 @@ class Cluster:
         self.host: str = client.configuration.host
 
     def impersonate(self, user: str) -> Cluster:
-        """Return this connection with every request made in the name of another user."""
+        """Returns a client with the same connections that acts as another user."""
         other = copy.copy(self)
         other._headers = {**self._headers, "Impersonate-User": user}  # noqa: SLF001 - its own class
         return other

@@ -54,7 +54,7 @@ class Groups:
         return next((g for g in self.usable.values() if g.range_of(address)), None)
 
     def of(self, service: Service, shown: Tuple[Address, ...]) -> ServiceGroup:
-        """The group for a Service that goes on with the addresses `shown`; RefusedError if none."""
+        """Return the group for a Service that keeps `shown`; raises AllocationRefusedError."""
         if service.group is not None:
             return self._named(service.group, service)
         if shown and not service.asks_reevaluation:

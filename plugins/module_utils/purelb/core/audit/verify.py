@@ -99,22 +99,23 @@ def _unseen_findings(
 
 
 def _subnet_findings(report: LeaseReport, snapshot: NodeSnapshot) -> Iterator[Finding]:
-    said, has = set(report.lease.subnets), set(lease_subnets(snapshot.segments))
+    listed, present = set(report.lease.subnets), set(lease_subnets(snapshot.segments))
+    extra, missing = listed - present, present - listed
     name = f"Lease {lease_name(snapshot.node)}"
-    if said - has:
+    if extra:
         yield Finding(
             Severity.ERROR,
             "subnetsDiffer",
             name,
-            f"names {_listed(said - has)}, which {snapshot.node} is not in: it cannot serve them",
+            f"names {_listed(extra)}, which {snapshot.node} is not in: it cannot serve them",
             "find out who else writes this Lease; its agent corrects it with the next renewal",
         )
-    if has - said:
+    if missing:
         yield Finding(
             Severity.WARNING,
             "subnetsDiffer",
             name,
-            f"lacks {_listed(has - said)}, which {snapshot.node} is in",
+            f"lacks {_listed(missing)}, which {snapshot.node} is in",
             f"run this again; if it stays so, look at the lbnodeagent log on {snapshot.node}",
         )
 

@@ -124,8 +124,8 @@ def _check_decisions(decisions: Mapping[str, str], known: Collection[str]) -> No
         if choice not in CHOICES:
             raise SettingError(f"decisions: {name}: must be one of {', '.join(CHOICES)}")
         if name not in known:
-            there = ", ".join(sorted(known)) or "none"
-            raise SettingError(f"decisions: {name}: there is no such ServiceGroup, only {there}")
+            names = ", ".join(sorted(known)) or "none"
+            raise SettingError(f"decisions: {name}: there is no such ServiceGroup, only {names}")
 
 
 def _settled(proposal: GroupProposal, choice: str) -> GroupProposal:
