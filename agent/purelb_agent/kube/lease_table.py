@@ -58,14 +58,17 @@ class LeaseTable:
             self.membership = self.membership.forget(lease.node)
             self._on_change()
 
-    def promise(self, node: str, *, seconds: float) -> None:
+    def promise(self, node: str, *, seconds: float) -> bool:
         """Treat a node's Lease as valid for this time, even if no renewal is seen.
 
-        A Lease that has already expired here stays expired.
+        Returns False for a Lease that has already expired here; it stays expired.
         """
+        # Read once: the Lease may expire between two readings of the clock.
         now = clock.now()
-        if self.membership.is_live(node, now):
-            self.membership = self.membership.promise(node, until=now + seconds, now=now)
+        if not self.membership.is_live(node, now):
+            return False
+        self.membership = self.membership.promise(node, until=now + seconds, now=now)
+        return True
 
     def freeze(self) -> None:
         """Let no Lease expire: a renewal may have happened without being seen here."""

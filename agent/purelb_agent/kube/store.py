@@ -23,7 +23,6 @@ from purelb_agent.kube.tables import (
     service_table,
     slice_table,
 )
-from purelb_agent.runtime import clock
 from purelb_agent.runtime.wakeup import Wakeup
 
 
@@ -107,17 +106,13 @@ class NodeStore:
         tables = (self.services, self.groups, self.slices, self.leases, self.configs, self.nodes)
         return all(table.listed for table in tables)
 
-    def may_promise(self, node: str) -> bool:
-        """Whether this node may promise to treat another node's Lease as valid.
+    def promise(self, node: str, *, seconds: float) -> bool:
+        """Treat another node's Lease as valid for this time; False if this node may not.
 
         Not after the Lease has expired here, as this node may hold its addresses by then. A node
         without a hold deadline holds no addresses, and lets others renew before it rejoins.
         """
-        return self.hold_deadline is None or self.leases.membership.is_live(node, clock.now())
-
-    def promise(self, node: str, *, seconds: float) -> None:
-        """Treat a node's Lease as valid for this time; one that expired here stays expired."""
-        self.leases.promise(node, seconds=seconds)
+        return self.leases.promise(node, seconds=seconds) or self.hold_deadline is None
 
     def set_hold_deadline(self, deadline: HoldDeadline | None) -> None:
         """Publish until when the own Lease allows this node to hold addresses; None: it may not."""

@@ -49,11 +49,8 @@ CouldRenew = Callable[[], Awaitable[bool | None]]
 class Promises(Protocol):
     """Promises to treat a node's Lease as valid, although no renewal is seen."""
 
-    def may_promise(self, node: str) -> bool:
-        """Whether this node may promise that."""
-
-    def promise(self, node: str, *, seconds: float) -> None:
-        """Treat the Lease as valid for this time."""
+    def promise(self, node: str, *, seconds: float) -> bool:
+        """Treat the Lease as valid for this time; False if this node may not promise that."""
 
 
 def read_key(path: Path) -> bytes | None:
@@ -189,12 +186,11 @@ class Peers:
             heard=(at for peer, at in self.heard.items() if peer != question.asker),
             now=clock.now(),
         )
-        if answer is PeerAnswer.CANNOT:
-            # CANNOT promises the asker not to take over its addresses for a full duration.
-            if self._promises.may_promise(question.asker):
-                self._promises.promise(question.asker, seconds=self._timing.duration)
-            else:
-                answer = PeerAnswer.KNOWS
+        # CANNOT promises the asker not to take over its addresses for a full duration.
+        if answer is PeerAnswer.CANNOT and not self._promises.promise(
+            question.asker, seconds=self._timing.duration
+        ):
+            answer = PeerAnswer.KNOWS
         reply = build_reply(self._key, peer=self._node, nonce=question.nonce, answer=answer)
         return web.Response(body=reply, content_type="application/json")
 

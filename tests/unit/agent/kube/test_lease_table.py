@@ -99,7 +99,7 @@ class TestDrop:
 class TestPromise:
     async def test_a_promised_lease_stays_valid_without_a_renewal(self, table):
         await asyncio.sleep(DURATION - 1)
-        table.promise("n1", seconds=DURATION)
+        assert table.promise("n1", seconds=DURATION)
         await asyncio.sleep(DURATION - 1)
         assert live(table) == ["n1"]
         await asyncio.sleep(2)
@@ -107,7 +107,7 @@ class TestPromise:
 
     async def test_an_expired_lease_stays_expired(self, table):
         await asyncio.sleep(2 * DURATION)
-        table.promise("n1", seconds=DURATION)
+        assert not table.promise("n1", seconds=DURATION)
         assert live(table) == []
 
 

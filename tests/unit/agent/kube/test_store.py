@@ -123,8 +123,7 @@ class TestPromises:
     async def test_a_node_may_promise_while_the_lease_is_live(self, store):
         store.set_hold_deadline(HoldDeadline(1.0, 2.0))
         store.leases.put(lease_object("n2"))
-        assert store.may_promise("n2")
-        store.promise("n2", seconds=100)
+        assert store.promise("n2", seconds=100)
         await asyncio.sleep(99)
         assert store.leases.membership.is_live("n2", clock.now())
 
@@ -132,9 +131,9 @@ class TestPromises:
         store.set_hold_deadline(HoldDeadline(1.0, 2.0))
         store.leases.put(lease_object("n2"))
         await asyncio.sleep(20)
-        assert not store.may_promise("n2")
+        assert not store.promise("n2", seconds=100)
+        assert not store.leases.membership.is_live("n2", clock.now())
 
     async def test_a_node_without_a_deadline_may_promise_always(self, store):
-        assert store.may_promise("n2")
-        store.promise("n2", seconds=100)
+        assert store.promise("n2", seconds=100)
         assert not store.leases.membership.is_live("n2", clock.now())

@@ -49,11 +49,10 @@ class RecordedPromises:
         self.seconds = {}
         self._may = may
 
-    def may_promise(self, _node):
-        return self._may
-
     def promise(self, node, *, seconds):
-        self.seconds[node] = seconds
+        if self._may:
+            self.seconds[node] = seconds
+        return self._may
 
 
 @pytest.fixture
@@ -324,8 +323,9 @@ class TestAnswering:
 
     async def test_a_node_for_which_the_askers_lease_expired_answers_knows(self, agent):
         asker = await agent("a")
-        await agent("b", V4, outcome=False, may=False)
+        peer = await agent("b", V4, outcome=False, may=False)
         assert await asker.ask({"b": [V4]}) == {"b": KNOWS}
+        assert peer.promised == {}
 
     @pytest.mark.parametrize("outcome", [True, False])
     async def test_the_answers_can_and_knows_promise_nothing(self, agent, outcome):
