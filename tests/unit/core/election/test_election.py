@@ -169,10 +169,18 @@ class TestElections:
         assert later.decision_of(VIP4) is kept
         assert (lost.winner, later.decision_of(VIP6).winner) == ("n2", None)
 
-    def test_same_members_elect_only_new_addresses(self):
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda elections: elections.after(elections.membership, (VIP4, VIP6)),
+            lambda elections: elections.changed(added=(VIP6,), removed=()),
+        ],
+        ids=["after", "changed"],
+    )
+    def test_same_members_elect_only_new_addresses(self, change):
         membership = MembershipView((member("n1", "192.168.1.0/24", "fd53::/16"),))
         elections = Elections().after(membership, (VIP4,))
-        later = elections.after(membership, (VIP4, VIP6))
+        later = change(elections)
         assert later.decision_of(VIP4) is elections.decision_of(VIP4)
         assert later.decision_of(VIP6).winner == "n1"
 
@@ -180,6 +188,7 @@ class TestElections:
         membership = MembershipView((member("n1", "192.168.1.0/24"),))
         elections = Elections().after(membership, (VIP4,))
         assert elections.after(membership, ()).outcomes == {}
+        assert elections.changed(added=(), removed=(VIP4,)).outcomes == {}
 
 
 class TestPreference:

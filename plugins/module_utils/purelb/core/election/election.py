@@ -174,9 +174,9 @@ def prefer(
 class Elections:
     """The outcomes of many elections among one set of members.
 
-    `after` carries them over to other members or addresses: a new node is compared with each winner
-    of its subnets, and only the addresses of a lost node are elected anew. So a change costs a
-    digest for each address, not one for each address and node.
+    `after` carries them over to other members: a new node is compared with each winner of its
+    subnets, and only the addresses of a lost node are elected anew. So a change costs a digest for
+    each address, not one for each address and node. `changed` carries them over to other addresses.
     """
 
     membership: MembershipView = MembershipView()
@@ -189,10 +189,6 @@ class Elections:
 
     def after(self, membership: MembershipView, addresses: Iterable[Address]) -> Elections:
         """Return the elections of exactly these addresses among these members."""
-        if membership is self.membership:
-            return Elections(
-                membership, {a: self.outcomes.get(a) or self._new(a) for a in addresses}
-            )
         changes = _changes(self.membership.cells, membership.cells)
         after = Elections(membership)
         outcomes: Dict[Address, Tuple[Decision, bytes]] = {}
@@ -206,6 +202,15 @@ class Elections:
                     known = _revise(address, known, membership, joined), known[1]
             outcomes[address] = known
         return replace(after, outcomes=outcomes)
+
+    def changed(self, added: Iterable[Address], removed: Iterable[Address]) -> Elections:
+        """Return the elections among the same members with some addresses added and removed."""
+        outcomes = dict(self.outcomes)
+        for address in removed:
+            del outcomes[address]
+        for address in added:
+            outcomes[address] = self._new(address)
+        return Elections(self.membership, outcomes)
 
     def _new(self, address: Address) -> Tuple[Decision, bytes]:
         return _vote(address, self.membership.candidates(address)), _suffix(address)

@@ -159,9 +159,7 @@ def decide_vips(snapshot: NodeSnapshot, last: Optional[Decisions] = None) -> Dec
     unchanged = _Unchanged.between(last.snapshot, snapshot)
     if unchanged.all():
         return last
-    membership = last.elections.membership if unchanged.members else snapshot.membership
-    local = [a for a, vip in snapshot.vips.items() if vip.pool_type is PoolType.LOCAL]
-    elections = last.elections.after(membership, local)
+    elections = _elections(snapshot, last.elections, members_changed=not unchanged.members)
     reusable = last.by_address if unchanged.node else {}
     by_address: Dict[Address, VipDecision] = {}
     for address, vip in snapshot.vips.items():
@@ -176,3 +174,16 @@ def decide_vips(snapshot: NodeSnapshot, last: Optional[Decisions] = None) -> Dec
             decision = decide_vip(vip, election, snapshot)
         by_address[address] = decision
     return Decisions(snapshot, elections, by_address)
+
+
+def _elections(snapshot: NodeSnapshot, last: Elections, *, members_changed: bool) -> Elections:
+    """Return the elections of all local addresses; one that became remote may stay in them."""
+    vips = snapshot.vips
+    if members_changed:
+        local = [a for a, vip in vips.items() if vip.pool_type is PoolType.LOCAL]
+        return last.after(snapshot.membership, local)
+    # A set made from a dictionary reuses its hashes; hashing every address again would be slow.
+    current, known = set(vips), set(last.outcomes)
+    added = [a for a in current - known if vips[a].pool_type is PoolType.LOCAL]
+    removed = known - current
+    return last.changed(added, removed) if added or removed else last
