@@ -55,8 +55,9 @@ EventReason = Literal[
 ]
 # Length of the queue; beyond it, the oldest events are dropped.
 _MAX_QUEUED = 1000
-# Characters of a message; the API server refuses a longer one (core/v1 Event).
+# Bytes of a message in UTF-8. The API server rejects an event with a longer one.
 _LONGEST = 1024
+_ELLIPSIS = "…"
 
 
 @dataclass(frozen=True)
@@ -70,8 +71,12 @@ class ObjectReference:
 
 
 def _shortened(message: str) -> str:
-    """Returns the message, cut to what the API server takes."""
-    return message if len(message) <= _LONGEST else f"{message[: _LONGEST - 1]}…"
+    """Returns the message, cut to the length that the API server accepts."""
+    # JSON from the API may contain an unpaired surrogate, which UTF-8 cannot encode.
+    encoded = message.encode(errors="replace")
+    if len(encoded) <= _LONGEST:
+        return encoded.decode()
+    return encoded[: _LONGEST - len(_ELLIPSIS.encode())].decode(errors="ignore") + _ELLIPSIS
 
 
 class Events:

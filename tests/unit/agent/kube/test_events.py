@@ -151,10 +151,22 @@ async def test_cancellation_leaves_no_request():
     assert len(apis) > 2
 
 
-@pytest.mark.parametrize(("length", "kept"), [(3, 3), (1024, 1024), (5000, 1024)])
-async def test_a_message_is_cut_to_what_the_api_server_takes(api, events, length, kept):
-    events.record(WEB, "AllocationFailed", "x" * length)
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("xyz", "xyz"),
+        ("x" * 1024, "x" * 1024),
+        ("x" * 1025, "x" * 1021 + "…"),
+        ("ü" * 512, "ü" * 512),
+        ("ü" * 513, "ü" * 510 + "…"),
+        ("\ud800x", "?x"),
+    ],
+    ids=["short", "full", "too-long", "full-umlauts", "too-many-umlauts", "surrogate"],
+)
+async def test_a_message_is_cut_to_the_bytes_that_the_api_server_accepts(
+    api, events, message, expected
+):
+    events.record(WEB, "AllocationFailed", message)
     await asyncio.sleep(1)
-    (message,) = sent(api)
-    assert len(message) == kept
-    assert message.endswith("…") is (length > kept)
+    assert sent(api) == [expected]
+    assert len(expected.encode()) <= 1024
