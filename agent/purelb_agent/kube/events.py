@@ -26,7 +26,7 @@ _API_VERSIONS = {
     "LBNodeAgent": "purelb.io/v2",
     "Lease": "coordination.k8s.io/v1",
 }
-# Namespace of events about cluster-scoped objects, as the kubelet does it.
+# Namespace of events about cluster-scoped objects; the kubelet uses the same.
 _CLUSTER_NAMESPACE = "default"
 _PER_SECOND = 20
 # Every reason in use, each explained in docs/operate.md.

@@ -22,7 +22,7 @@ _PAGE = "500"
 
 
 def _without_managed_fields(item: Json) -> Json:
-    """Returns the object without managedFields, which are half of it: a list is held whole."""
+    """Returns the object without managedFields: they are half of a list, which is held whole."""
     item["metadata"].pop("managedFields", None)
     return item
 

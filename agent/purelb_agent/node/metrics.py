@@ -93,7 +93,7 @@ class ElectionMetrics:
     def show_announced(self, by_address: Mapping[Address, tuple[str, str]]) -> None:
         """Show the Services and the node of each announced address; no other is announced."""
         for address, (services, node) in by_address.items():
-            # Who shares it may change while it stays.
+            # An announced address stays the same while the Services that share it change.
             self._announced.only(address, (services, node, str(address)))
         self._announced.retain(by_address)
 
@@ -168,7 +168,7 @@ class AddressMetrics:
 
 
 class AnnouncementMetrics:
-    """Frames by which neighbours learn addresses: gratuitous ARP and neighbour advertisements."""
+    """Frames that announce addresses: gratuitous ARP and neighbour advertisements."""
 
     def __init__(self, make: MetricFactory) -> None:
         self._arp_sent = make.counter(f"{_AGENT}_garp_sent_total", "ARP announcements sent.")

@@ -3,8 +3,8 @@
 """Reads and changes the kernel's interfaces and addresses, and reports changes to them.
 
 The kernel answers a request at once, so requests are made without waiting, on a socket of their
-own. Notifications arrive on a second socket that the event loop watches. The bytes of the messages
-are core/node/rtnetlink's business.
+own. Notifications arrive on a second socket that the event loop watches. core/node/rtnetlink
+encodes and decodes the messages.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _GROUPS = (
 )
 _BUFFER = 1 << 20
 _SECONDS = 2.0
-# The address or the interface is gone already, which is what a removal is for.
+# A removal that fails like this has succeeded: the address or the interface is already gone.
 _ALREADY_GONE = {errno.EADDRNOTAVAIL, errno.ENODEV}
 
 

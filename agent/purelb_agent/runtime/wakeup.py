@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Wait until news or deadline: how a task sleeps while it has nothing to do.
+"""A task's sleep until it is notified or a deadline passes.
 
-News that comes while the task works is kept and ends its next wait at once: no wake-up is lost, not
-even by a cancelled wait. Any number of notifications before a wait are one wake-up, so the task
-must look at everything that may have changed. One task waits; any code on the event loop notifies.
+A notification during the task's work ends its next wait at once, so no wake-up is lost, not even by
+a cancelled wait. Several notifications before a wait cause one wake-up, so the task must check
+everything that may have changed. Only one task waits; any code on the event loop may notify.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class Wakeup:
         self._news.set()
 
     async def wait(self, *, until: float | None = None, seconds: float | None = None) -> bool:
-        """Wait for news, at most until a moment of `clock.now`, or for so many seconds.
+        """Wait for a notification, until `until` (of `clock.now`) or for `seconds` at most.
 
-        Returns True and takes the news, or False at the deadline. Without a deadline it waits for
-        news alone; a deadline in the past is reached at once, but news goes first.
+        Returns True and consumes the notification, or False at the deadline. Without either, there
+        is no deadline. A pending notification takes precedence over a deadline in the past.
         """
         if until is not None:
             seconds = until - clock.now()
@@ -36,7 +36,7 @@ class Wakeup:
             async with asyncio.timeout(None if seconds is None else max(0.0, seconds)):
                 await self._news.wait()
         except TimeoutError:
-            # Unless news came in the very moment of the deadline.
+            # A notification may have come in the same pass of the event loop as the deadline.
             if not self._news.is_set():
                 return False
         self._news.clear()

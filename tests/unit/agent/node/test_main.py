@@ -113,7 +113,7 @@ class Kernel(FakeKernel):
 
 
 class Listener:
-    """No conflicts."""
+    """A conflict listener that detects no conflict."""
 
     def __init__(self, _on_conflict, *, sender):
         self.is_closed = False
@@ -129,7 +129,7 @@ class Listener:
 
 
 class Sender:
-    """Sends nothing."""
+    """A frame sender that sends nothing."""
 
     def send(self, _interface, _frames):
         pass

@@ -40,7 +40,7 @@ SERVICE = st.builds(
     is_external_local=st.booleans(),
 )
 NODES = st.frozensets(st.sampled_from(EVERYONE))
-# The inputs of a decision at first, and all that each of them may become.
+# The initial inputs of the decisions; CHANGE has the possible changes, each of one input.
 START = {
     "members": EVERYONE,
     "drained": frozenset(),
@@ -54,7 +54,7 @@ START = {
     "dummy": DUMMY,
     "links": (ETH0,),
 }
-# Those that a snapshot takes as they are.
+# The inputs that are passed to a snapshot unchanged.
 PLAIN = ("endpoints", "draining", "leaving", "known", "dummy", "links")
 CHANGE = st.one_of(
     st.tuples(st.just("members"), NODES.map(sorted)),

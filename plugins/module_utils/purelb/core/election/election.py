@@ -131,7 +131,7 @@ def elect(address: Address, membership: MembershipView, *, runners_up: int = 0) 
 
 
 def precondition(membership: MembershipView) -> Optional[Decision]:
-    """Return the outcome for every address if the observer lacks Leases or is unhealthy."""
+    """Return the outcome for all addresses if no election is possible; None if it is."""
     if not membership.listed:
         return _NOT_LISTED
     return None if membership.healthy else _UNHEALTHY

@@ -7,8 +7,7 @@ The only place that knows the layout of these messages; the sockets are elsewher
 node/netlink, the modules' audit/netlink). Written by hand because this is the agent's hot path:
 with fifty VIPs a node refreshes fifty addresses every few seconds, and a general library takes
 about fifty times as long to encode and decode them.
-Layouts: netlink(7), rtnetlink(7). The constants have the names that they have in the kernel's
-headers, the structures too.
+Layouts: netlink(7), rtnetlink(7). Constants and structures have the names of the kernel's headers.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ AF_UNSPEC, AF_INET, AF_INET6 = 0, 2, 10
 # INFINITY_LIFE_TIME, net/addrconf.h: the lifetime of an address that never expires.
 FOREVER = 0xFFFFFFFF
 
-# By IF_OPER_ number (linux/if.h), spelt as iproute2 spells it.
+# By IF_OPER_ number (linux/if.h), spelled as in iproute2.
 _OPERATIONAL_STATES = (
     "unknown",
     "notpresent",
@@ -105,7 +104,7 @@ class AddressMessage(NamedTuple):
 
     @property
     def flag_names(self) -> Tuple[str, ...]:
-        """The known flags, spelt as iproute2 spells them."""
+        """The known flags, spelled as in iproute2."""
         return tuple(name for bit, name in _FLAG_NAMES.items() if self.flags & bit)
 
     def received_at(self, now: float) -> InterfaceAddress:
@@ -330,9 +329,9 @@ def parse_link(message: Message) -> LinkMessage:
 
 
 def is_default_route(message: Message) -> bool:
-    """Whether a route message is about a default route, of whatever table.
+    """Whether a route message is about a default route of any table.
 
-    Cheap, because the table of a router has a million routes that are not.
+    This must be cheap: a router's table may have a million other routes.
     """
     family, prefixlen, *_rest = _RTMSG.unpack_from(message.body)
     return not prefixlen and family in _VERSIONS
