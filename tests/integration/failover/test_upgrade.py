@@ -250,7 +250,7 @@ class TestBrokenAgents:
         (broken,) = set(rollout.order(cluster))
         others = sorted(set(cluster.nodes) - {broken})
         assert done.returncode != 0
-        assert f"further for 10 s: {broken}: Pod lbnodeagent-" in said(done)
+        assert f"no progress for 10 s: {broken}: Pod lbnodeagent-" in said(done)
         assert "Insufficient cpu" in said(done)
         assert f"Still with the previous agent: {', '.join(others)}." in said(done)
         assert look(cluster).ready == {node: before.ready[node] for node in others}

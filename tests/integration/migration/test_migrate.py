@@ -238,9 +238,7 @@ def test_killed_run_is_continued_by_the_next(lab_without_purelb, first, migrate,
     for task in BACK:
         cut_off(lab_without_purelb, tmp_path / "backup", task, "purelb_migrate_state=rolled_back")
     done = migrate(check=False)
-    assert (
-        "An earlier run was cut off while it went back to v1. That is complete now." in done.stdout
-    )
+    assert "An earlier rollback to v1 was interrupted. It is complete now." in done.stdout
     is_as_before(lab_without_purelb, first, before)
 
 

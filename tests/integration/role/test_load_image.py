@@ -105,10 +105,10 @@ def test_only_nodes_without_this_image_are_changed(cluster, load, archive):
 @pytest.mark.parametrize(
     ("path", "image", "words"),
     [
-        ("", OTHER, "give the path of the archive"),
+        ("", OTHER, "set it to the archive that podman save"),
         ("/nowhere.tar", OTHER, "/nowhere.tar cannot be read as an archive of an image"),
         (__file__, OTHER, "cannot be read as an archive of an image"),
-        (ARCHIVE, OTHER, f"has {IMAGE}, and not {OTHER}: name the one that it has"),
+        (ARCHIVE, OTHER, f"has {IMAGE}, and not {OTHER}: set purelb_install_image to an image"),
     ],
     ids=["none", "missing", "no archive", "of another image"],
 )

@@ -100,8 +100,8 @@ def test_an_external_group_overlaps_with_nothing(cluster: Any):
 
 
 def test_settings_for_the_same_nodes_are_a_warning(cluster: Any):
-    agent(cluster, name="other")
-    (warning,) = agent(cluster)["warnings"]
+    agent(cluster, name="other", local={})
+    (warning,) = agent(cluster, local={})["warnings"]
     assert "one and other select the same nodes" in warning
 
 
