@@ -37,6 +37,8 @@ class ApiServer:
 
     def __init__(self):
         self.lease, self.written, self.delay = None, [], 0.0
+        # Set when a write has arrived, before it is delayed.
+        self.arrived = asyncio.Event()
         self._version = 0
         self._log = []
 
@@ -90,6 +92,7 @@ class ApiServer:
         return answer
 
     async def write_service(self, request):
+        self.arrived.set()
         await asyncio.sleep(self.delay)
         body = await request.json()
         self.written.append((body, dict(request.query)))
@@ -317,7 +320,7 @@ async def test_settle_awaits_the_pending_answer_and_refuses_further_writes(api):
     api.delay = 0.2
     async with LeaderKube(api.access, Fence(5.0)) as writer:
         sent = asyncio.create_task(writer.request("PATCH", SERVICE, {"n": 1}))
-        await asyncio.sleep(0.1)
+        await api.arrived.wait()
         await writer.settle()
         assert api.written
         assert await sent == {"n": 1}
@@ -331,7 +334,7 @@ async def test_settle_waits_until_an_unanswered_write_can_no_longer_arrive(api, 
     api.delay = 1.0
     async with LeaderKube(api.access, Fence(5.0)) as writer:
         sent = asyncio.create_task(writer.request("PATCH", SERVICE, {"n": 1}))
-        await asyncio.sleep(0.1)
+        await api.arrived.wait()
         sent.cancel()
         await asyncio.gather(sent, return_exceptions=True)
         start = time.monotonic()
