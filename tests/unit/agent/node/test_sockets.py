@@ -51,11 +51,16 @@ def test_frames_are_sent_unchanged(sender, vip):
 
 def test_sending_does_not_block(sender):
     frames = build_announcement(MAC, ip_address("172.28.1.220"))
-    begin = time.perf_counter()
-    for _again in range(50):
-        sender.send("lo", frames)
-    # Closing a socket each time would take at least fifty times 6 ms.
-    assert time.perf_counter() - begin < 0.1
+
+    def seconds_for_fifty():
+        begin = time.perf_counter()
+        for _again in range(50):
+            sender.send("lo", frames)
+        return time.perf_counter() - begin
+
+    # Closing a socket each time would take at least fifty times 6 ms. The best of three, as others
+    # use the processors, too.
+    assert min(seconds_for_fifty() for _run in range(3)) < 0.1
 
 
 def test_an_interface_that_is_gone_is_an_error(sender):
