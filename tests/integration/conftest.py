@@ -25,6 +25,7 @@ from tests.support.lab.cluster_queries import (
     error_lines,
     eventually,
     holder,
+    leftovers,
     reset_lock_transitions,
 )
 
@@ -162,6 +163,8 @@ def make_service(cluster: Lab) -> Iterator[Callable[..., str]]:
         made.append(path)
         return path
 
+    # An address that the test before left would count as this test's, and then be withdrawn.
+    eventually(lambda: not leftovers(cluster), "withdrawal of former addresses", seconds=30)
     yield make
     for path in made:
         cluster.api.delete(path)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
@@ -123,6 +124,26 @@ def holder(lab: Lab, vip: str, *, seconds: float = 15.0) -> str:
         return holders if len(holders) == 1 else set()
 
     return next(iter(eventually(only, f"one holder of {vip}", seconds=seconds)))
+
+
+def leftovers(lab: Lab) -> set[str]:
+    """Return the addresses that an agent put on a node and that no Service has any more."""
+    given = {vip for service in lab.api.items("/api/v1/services") for vip in ingress(service)}
+    on = {
+        info["local"]
+        for node in lab.nodes
+        for link in lab.addresses(node)
+        for info in link["addr_info"]
+        # With a lifetime; a node's own addresses have none.
+        if info.get("dynamic") and "local" in info
+    }
+    return {vip for vip in on - given if _is_of_the_pool(ip_address(vip))}
+
+
+def _is_of_the_pool(address: IPv4Address | IPv6Address) -> bool:
+    pools = (VIPS_V4, VIPS_V6)
+    ends = (tuple(map(ip_address, pool.split("-"))) for pool in pools)
+    return any(a.version == address.version and int(a) <= int(address) <= int(b) for a, b in ends)
 
 
 def address_info(lab: Lab, node: str, vip: str) -> dict[str, Any]:
