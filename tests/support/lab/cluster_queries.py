@@ -64,12 +64,15 @@ def agents_ready(lab: Lab) -> bool:
 
 
 def agent_pod(lab: Lab, node: str) -> dict[str, Any]:
-    """Return the agent's pod on a node."""
-    pods = lab.api.items(
-        AGENTS, labelSelector="component=lbnodeagent", fieldSelector=f"spec.nodeName={node}"
-    )
-    assert len(pods) == 1, [pod["metadata"]["name"] for pod in pods]
-    return pods[0]
+    """Return the agent's pod on a node; wait for it, as a deleted one is replaced a while later."""
+
+    def only() -> list[dict[str, Any]]:
+        pods = lab.api.items(
+            AGENTS, labelSelector="component=lbnodeagent", fieldSelector=f"spec.nodeName={node}"
+        )
+        return pods if len(pods) == 1 else []
+
+    return eventually(only, f"single agent on {node}", seconds=30)[0]
 
 
 def delete_agent(lab: Lab, node: str) -> None:
