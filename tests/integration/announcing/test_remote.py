@@ -9,13 +9,20 @@ import time
 
 import pytest
 
-from tests.support.lab.cluster_queries import address_info, eventually, fetch, ingress, lease_info
+from tests.support.lab.cluster_queries import (
+    address_info,
+    answers,
+    eventually,
+    fetch,
+    ingress,
+    lease_info,
+    wait_for_endpoints,
+)
 
 pytestmark = pytest.mark.timeout(90)
 DUMMY = "kube-lb0"
 PODS = "/api/v1/namespaces/default/pods"
 EVENTS = "/api/v1/namespaces/default/events"
-SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
 FOLLOWS = 1.0
 
 
@@ -142,18 +149,12 @@ def test_address_follows_the_endpoints_with_local_traffic(
 ):
     label_pod_on("n2")
     path, vips = make_remote(externalTrafficPolicy="Local", selector={"here": "yes"})
+    # The time until the endpoints change is not measured: it depends on the cluster.
+    wait_for_endpoints(cluster, path, "n2")
     for vip in vips:
         eventually(lambda v=vip: cluster.holders(v) == {"n2"}, "the address on n2", seconds=5)
     label_pod_on("n3")
-    selector = f"kubernetes.io/service-name={path.rpartition('/')[2]}"
-
-    def moved():
-        slices = cluster.api.items(SLICES, labelSelector=selector)
-        nodes = {e["nodeName"] for part in slices for e in part.get("endpoints") or ()}
-        return nodes == {"n3"}
-
-    # The time until the endpoints change is not measured: it depends on the cluster.
-    eventually(moved, "endpoints on n3 alone")
+    wait_for_endpoints(cluster, path, "n3")
     start = time.monotonic()
     for vip in vips:
         eventually(lambda v=vip: cluster.holders(v) == {"n3"}, "the address on n3", seconds=5)
@@ -161,6 +162,7 @@ def test_address_follows_the_endpoints_with_local_traffic(
     figure(f"on the endpoint's node after {seconds:.2f} s")
     assert seconds < FOLLOWS
     label_pod_on("")
+    wait_for_endpoints(cluster, path)
     for vip in vips:
         eventually(lambda v=vip: not cluster.holders(v), "withdrawal everywhere", seconds=5)
 

@@ -8,7 +8,14 @@ import time
 
 import pytest
 
-from tests.support.lab.cluster_queries import AGENTS, addresses_of, eventually, holder, lease_info
+from tests.support.lab.cluster_queries import (
+    AGENTS,
+    addresses_of,
+    eventually,
+    holder,
+    lease_info,
+    wait_for_endpoints,
+)
 
 pytestmark = pytest.mark.timeout(90)
 ALLOCATOR = "/apis/apps/v1/namespaces/purelb-system/deployments/allocator"
@@ -89,15 +96,18 @@ def test_each_address_of_a_service_is_on_its_own_winner(cluster, by_hand):
 def test_node_with_a_ready_endpoint_is_preferred(cluster, make_service, label_pod_on):
     label_pod_on("n1")
     annotations = {"purelb.io/node-affinity": "service-endpoints"}
-    vips = addresses_of(cluster, make_service(annotations=annotations, selector={"here": "yes"}))
+    path = make_service(annotations=annotations, selector={"here": "yes"})
+    vips = addresses_of(cluster, path)
     for node in ("n1", "n2", "n3"):
         label_pod_on(node)
+        wait_for_endpoints(cluster, path, node)
         for vip in vips:
             eventually(
                 lambda v=vip, n=node: cluster.holders(v) == {n}, f"{vip} on {node}", seconds=5
             )
     # Without a ready endpoint every node is a candidate, and the address stays announced.
     label_pod_on("")
+    wait_for_endpoints(cluster, path)
 
     def holders_are_the_winners():
         audited = {v["address"]: v["winner"] for v in lease_info(cluster.kubeconfig)["vips"]}

@@ -32,6 +32,7 @@ IMAGE = f"localhost/purelb/purelb:{VERSION}"
 VIPS_V4, VIPS_V6 = "172.28.1.220-172.28.1.250", "fd28:0:0:1::220-fd28:0:0:1::2ff"
 AGENTS = "/api/v1/namespaces/purelb-system/pods"
 DAEMON_SET = "/apis/apps/v1/namespaces/purelb-system/daemonsets/lbnodeagent"
+SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/purelb-system/leases"
 # The contract's worst cases for a takeover, in seconds.
 GRACEFUL, CRASH = 10.0, 20.0
@@ -153,6 +154,17 @@ def address_info(lab: Lab, node: str, vip: str) -> dict[str, Any]:
     """Return the kernel's data of an address on a node; empty if the node does not have it."""
     infos = (info for link in lab.addresses(node) for info in link["addr_info"])
     return next((info for info in infos if info.get("local") == vip), {})
+
+
+def wait_for_endpoints(lab: Lab, path: str, *nodes: str) -> None:
+    """Wait until a Service's endpoints are on these nodes; the cluster delays them for seconds."""
+    selector = f"kubernetes.io/service-name={path.rpartition('/')[2]}"
+
+    def current() -> bool:
+        slices = lab.api.items(SLICES, labelSelector=selector)
+        return {e["nodeName"] for s in slices for e in s.get("endpoints") or ()} == set(nodes)
+
+    eventually(current, f"endpoints on {nodes} alone", seconds=30)
 
 
 def answers(lab: Lab, address: str) -> bool:
