@@ -56,12 +56,16 @@ def by_hand(cluster, make_service):
         return path
 
     before = cluster.api.get(ALLOCATOR)["spec"]["replicas"]
-    scale(0)
-    yield make
-    # Before the allocator starts again.
-    for service in cluster.api.items("/api/v1/services", fieldSelector="spec.type=LoadBalancer"):
-        cluster.api.delete(cluster.api.path_of({"kind": "Service", "apiVersion": "v1", **service}))
-    scale(before)
+    try:
+        scale(0)
+        yield make
+    finally:
+        # Before the allocator starts again.
+        balancers = cluster.api.items("/api/v1/services", fieldSelector="spec.type=LoadBalancer")
+        for service in balancers:
+            typed = {"kind": "Service", "apiVersion": "v1", **service}
+            cluster.api.delete(cluster.api.path_of(typed))
+        scale(before)
 
 
 def test_shared_address_is_withdrawn_with_its_last_service(cluster, by_hand):
