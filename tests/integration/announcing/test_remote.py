@@ -113,8 +113,8 @@ def test_every_node_announces_and_the_audit_has_no_findings(cluster, make_remote
 
     eventually(announced, "an entry of every node", seconds=10)
     eventually(lambda: not lease_info(cluster.kubeconfig)["findings"], "whole audit", seconds=15)
-    name = path.rpartition("/")[2]
-    selector = f"reason=AnnouncingNonLocal,involvedObject.name={name}"
+    uid = cluster.api.get(path)["metadata"]["uid"]
+    selector = f"reason=AnnouncingNonLocal,involvedObject.uid={uid}"
     eventually(
         lambda: len(cluster.api.items(EVENTS, fieldSelector=selector)) == len(cluster.nodes),
         "an event of each node",

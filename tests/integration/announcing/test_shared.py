@@ -138,10 +138,10 @@ def test_announcing_entries_of_deleted_nodes_are_removed(cluster, make_service):
 
 def test_address_without_candidates_is_reported_once(cluster, by_hand):
     path = by_hand("192.0.2.7")
-    name = path.rpartition("/")[2]
-    selector = f"reason=NoEligibleNodes,involvedObject.name={name}"
+    uid = cluster.api.get(path)["metadata"]["uid"]
+    selector = f"reason=NoEligibleNodes,involvedObject.uid={uid}"
     events = "/api/v1/namespaces/default/events"
-    eventually(lambda: cluster.api.items(events, fieldSelector=selector), "event", seconds=12)
+    eventually(lambda: cluster.api.items(events, fieldSelector=selector), "event", seconds=20)
     time.sleep(3)
     (event,) = cluster.api.items(events, fieldSelector=selector)
     assert "192.0.2.7 is announced nowhere" in event["message"]
