@@ -35,7 +35,7 @@ def of_family(addresses, family):
 def test_dual_stack_service_answers_on_both_addresses(cluster, make_service, family):
     vip = of_family(addresses_of(cluster, make_service()), family)
     # kube-proxy may not know a new address immediately.
-    eventually(lambda: answers(cluster, vip), f"answer from {vip}", seconds=5)
+    eventually(lambda: answers(cluster, vip), f"answer from {vip}")
     assert fetch(cluster, vip).startswith("web-")
 
 
@@ -74,7 +74,7 @@ def test_single_stack_service_gets_one_address_of_its_family(cluster, make_servi
     path = make_service("SingleStack", ipFamilies=[f"IPv{family}"])
     (vip,) = addresses_of(cluster, path, count=1)
     assert (":" in vip) == (family == 6)
-    eventually(lambda: answers(cluster, vip), f"answer from {vip}", seconds=5)
+    eventually(lambda: answers(cluster, vip), f"answer from {vip}")
 
 
 def test_released_address_is_allocated_again(cluster, make_service):
