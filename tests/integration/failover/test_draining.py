@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from tests.support.lab.address_recorder import record_holders
-from tests.support.lab.cluster_queries import AGENTS, eventually
+from tests.support.lab.cluster_queries import AGENTS, eventually, leader
 from tests.support.lab.faults import (
     agents_with,
     events_of,
@@ -50,6 +50,8 @@ _numbers = itertools.count(1)
 def announce(cluster):
     """Creates eviction events of the node; returns their paths. Undone after the test."""
     made = []
+    # One that the allocator sent after the end of the test before.
+    forget_news(cluster)
 
     def send(uid=NODE):
         moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -73,8 +75,7 @@ def announce(cluster):
     yield send
     for path in made:
         cluster.api.delete(path)
-    for event in news(cluster):
-        cluster.api.delete(f"{EVENTS}/{event['metadata']['name']}")
+    forget_news(cluster)
     remove_taint(cluster)
     cluster.api.merge_patch(PATH, {"metadata": {"annotations": {MARK: None}}})
 
@@ -92,6 +93,11 @@ def remove_taint(lab):
 def news(lab):
     about = f"involvedObject.kind=Node,involvedObject.name={NODE},reason=NodeDraining"
     return lab.api.items(EVENTS, fieldSelector=about)
+
+
+def forget_news(lab):
+    for event in news(lab):
+        lab.api.delete(f"{EVENTS}/{event['metadata']['name']}")
 
 
 def writes(lab):
@@ -125,6 +131,10 @@ def restart_allocator(lab):
     for name in old:
         lab.api.delete(f"{AGENTS}/{name}")
     eventually(lambda: len(allocators(lab) - old) == len(old), "new allocators", seconds=30)
+    # A standby is ready, too; without a leader nobody would taint anything.
+    eventually(
+        lambda: (pod := leader(lab)) and pod["metadata"]["name"] not in old, "leader", seconds=30
+    )
 
 
 @pytest.mark.parametrize("by", ["name", "uid"])
