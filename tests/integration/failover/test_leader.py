@@ -117,7 +117,8 @@ def test_frozen_leader_is_replaced_and_ends_when_resumed(
     figure(f"served after {seconds:.2f} s, ended {ended:.2f} s after it was resumed")
     assert seconds < CRASH
     assert writes_of(cluster, leading) == wrote
-    assert any("leadershipLost" in line for line in logs.news())
+    # The container runtime writes the log after the process has ended.
+    eventually(lambda: any("leadershipLost" in line for line in logs.news()), "line in the log")
     served(cluster, make_service(), since=start, limit=CRASH)
 
 
@@ -157,8 +158,14 @@ def test_deleted_lock_is_written_again_by_its_holder(cluster, leading, make_serv
     served(cluster, make_service(), since=time.monotonic(), limit=GRACEFUL)
 
 
+def lock_seen(lab):
+    (lock,) = lease_info(lab.kubeconfig)["leader_locks"]
+    return lock
+
+
 def test_audit_names_the_leader(cluster, leading):
-    (lock,) = lease_info(cluster.kubeconfig)["leader_locks"]
+    lock = lock_seen(cluster)
     assert (lock["kind"], lock["name"], lock["state"]) == ("Lease", "purelb-allocator", "held")
     assert lock["holder"].startswith(f"{leading['metadata']['name']}_")
-    assert lock["age"] < 3
+    # On a busy machine a renewal, or the audit itself, is late once.
+    eventually(lambda: lock_seen(cluster)["age"] < 3, "lock that was just renewed")
