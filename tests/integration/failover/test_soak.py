@@ -115,8 +115,11 @@ def leaders_dying(lab):
             if not pod or pod["metadata"]["name"] in killed:
                 continue
             node, name = pod["spec"]["nodeName"], pod["metadata"]["name"]
-            (pid,) = {c.pid for c in lab.containers(node) if (c.pod, c.name) == (name, "allocator")}
-            Process.of(pid).send(signal.SIGKILL)
+            pids = {c.pid for c in lab.containers(node) if (c.pod, c.name) == (name, "allocator")}
+            process = Process.of(pids.pop()) if pids else None
+            if process is None:
+                continue  # it ended by itself, and the lock names it until the next one leads
+            process.send(signal.SIGKILL)
             killed.append(name)
             # A new pod, because the kubelet delays frequent restarts for minutes.
             lab.api.delete(f"{AGENTS}/{name}", gracePeriodSeconds=0)
