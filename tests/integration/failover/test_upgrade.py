@@ -177,7 +177,7 @@ def test_nodes_are_replaced_one_at_a_time_under_traffic(cluster, install, vips, 
         following(cluster) as rollout,
     ):
         for vip in vips:
-            prober.wait_for_answer(vip, after=0, seconds=5)
+            prober.wait_for_answer(vip, after=0, seconds=15)
         start = time.monotonic()
         upgrade(install, cluster)
         seconds = time.monotonic() - start
@@ -233,7 +233,9 @@ class TestBrokenAgents:
         assert holders_of(cluster, *vips) == on
         assert ready_allocators(cluster) == leading
         install()
-        eventually(lambda: all(map(is_ready, allocator_pods(cluster))), "all allocators")
+        eventually(
+            lambda: all(map(is_ready, allocator_pods(cluster))), "all allocators", seconds=60
+        )
 
     def test_agent_that_does_not_start_stops_the_rollout_at_its_node(
         self, cluster, install, vips, figure
@@ -241,7 +243,7 @@ class TestBrokenAgents:
         before = look(cluster)
         with Prober(cluster, *vips) as prober, following(cluster) as rollout:
             for vip in vips:
-                prober.wait_for_answer(vip, after=0, seconds=5)
+                prober.wait_for_answer(vip, after=0, seconds=15)
             start = time.monotonic()
             resources = {"requests": {"cpu": "1000"}}
             done = install(agent_resources=resources, wait_timeout=10, check=False)
