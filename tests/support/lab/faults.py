@@ -114,15 +114,26 @@ def agents_with(lab: Lab, *nodes: str, change: Callable[[Json], None]) -> Iterat
     change(template)
     on_delete = {"type": "OnDelete", "rollingUpdate": None}
     body = {"updateStrategy": on_delete, "template": {"spec": template}}
-    lab.api.merge_patch(DAEMON_SET, {"spec": body})
     try:
+        _patch_agents(lab, body)
         replace_agents(lab, *nodes)
         yield
     finally:
-        before = {"template": {"spec": spec["template"]["spec"]}}
-        lab.api.merge_patch(DAEMON_SET, {"spec": before})
-        replace_agents(lab, *nodes)
-        lab.api.merge_patch(DAEMON_SET, {"spec": {"updateStrategy": spec["updateStrategy"]}})
+        try:
+            _patch_agents(lab, {"template": {"spec": spec["template"]["spec"]}})
+            replace_agents(lab, *nodes)
+        finally:
+            _patch_agents(lab, {"updateStrategy": spec["updateStrategy"]})
+
+
+def _patch_agents(lab: Lab, spec: Json) -> None:
+    """Change the DaemonSet; wait for its controller, which else replaces a pod by an old one."""
+    generation = lab.api.merge_patch(DAEMON_SET, {"spec": spec})["metadata"]["generation"]
+    lab.api.wait(
+        DAEMON_SET,
+        lambda d: d["status"].get("observedGeneration", 0) >= generation,
+        what="DaemonSet seen by its controller",
+    )
 
 
 def set_variable(template: Json, name: str, value: str) -> None:
