@@ -65,11 +65,12 @@ def test_clients_are_not_interrupted_by_an_outage(cluster, make_service, figure,
     control = Prober(cluster, *own_addresses, port=node_port)
     winners = {vip: holder(cluster, vip) for vip in vips}
     before = {node: held_outages(cluster, node) for node in cluster.nodes}
+    old = told(cluster).keys()
     with control, Prober(cluster, *vips) as prober, record_holders(cluster, *vips) as holders:
         for vip in vips:
-            prober.wait_for_answer(vip, after=0, seconds=5)
+            prober.wait_for_answer(vip, after=0, seconds=15)
         for home in own_addresses:
-            control.wait_for_answer(home, after=0, seconds=5)
+            control.wait_for_answer(home, after=0, seconds=15)
         start = time.monotonic()
         with outage(cluster):
             time.sleep(seconds)
@@ -80,6 +81,7 @@ def test_clients_are_not_interrupted_by_an_outage(cluster, make_service, figure,
             seconds=5,
         )
         resumed = time.monotonic() - back
+        lasted = time.monotonic() - start
         # A node that counted as dead would lose its addresses within a Lease duration.
         time.sleep(12)
         gap, control_gap = (
@@ -95,20 +97,26 @@ def test_clients_are_not_interrupted_by_an_outage(cluster, make_service, figure,
         f"({control_gap:.2f} s, {control_failed * 1000:.1f} with the nodes' own addresses), "
         f"renewed {resumed:.1f} s after the API was back"
     )
-    # Shorter than any failover.
-    assert gap < 1
+    # Shorter than any failover; a busy machine delays the requests to the nodes themselves, too.
+    assert gap < 1 + control_gap
     assert failed <= 2 * control_failed + NOISE
     assert {vip: holders.sequence(vip) for vip in vips} == {
         vip: [frozenset({node})] for vip, node in winners.items()
     }
     outages = [lease["outage"] for lease in lease_info(cluster.kubeconfig)["leases"]]
-    assert all(seconds <= outage["seconds"] < seconds + 15 for outage in outages), outages
-    eventually(lambda: told(cluster) >= set(cluster.nodes), "an event on every Node", seconds=10)
+    # From the last renewal, at most some seconds before, until the next one.
+    assert all(seconds <= outage["seconds"] < lasted + 5 for outage in outages), outages
+
+    def news():
+        return {node for uid, node in told(cluster).items() if uid not in old}
+
+    eventually(lambda: news() >= set(cluster.nodes), "an event on every Node", seconds=10)
 
 
 def told(lab):
+    """Return the nodes of all events about an outage, by the UIDs of the events."""
     events = lab.api.items(EVENTS, fieldSelector="reason=OutageHeld")
-    return {event["involvedObject"]["name"] for event in events}
+    return {event["metadata"]["uid"]: event["involvedObject"]["name"] for event in events}
 
 
 def test_service_created_after_an_outage_is_announced_immediately(cluster, make_service):
@@ -127,8 +135,8 @@ def switched_off(lab):
         lab.api.call("PATCH", DAEMON_SET, patch, kind="application/strategic-merge-patch+json")
         eventually(lambda: rolled_out(lab), "rollout", seconds=90)
 
-    switch("off")
     try:
+        switch("off")
         yield
     finally:
         switch("on")
