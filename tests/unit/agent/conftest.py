@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 import subprocess
 
@@ -33,6 +34,17 @@ def certificate(tmp_path_factory):
     subprocess.run([*argv, *files], check=True, capture_output=True)
     (folder / "token").write_text("token\n")
     return folder
+
+
+@pytest.fixture
+def port():
+    """A port to listen on, which no connection of this machine is given until the test is over."""
+    with socket.socket(socket.AF_INET6) as kept:
+        # Bound, not listening: who asks for this port gets it, and all others get another.
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        kept.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        kept.bind(("::", 0))
+        yield kept.getsockname()[1]
 
 
 @pytest.fixture

@@ -124,12 +124,6 @@ def put(folder, version, data):
     (folder / "..new").replace(folder / "..data")
 
 
-@pytest.fixture
-def port():
-    with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as free:
-        return free.getsockname()[1]
-
-
 @pytest.fixture(autouse=True)
 def _often(monkeypatch):
     monkeypatch.setattr(conversion, "LOOK_SECONDS", 0.02)

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from contextlib import AsyncExitStack, asynccontextmanager
 from ipaddress import ip_address
 
@@ -53,12 +52,6 @@ class RecordedPromises:
         if self._may:
             self.seconds[node] = seconds
         return self._may
-
-
-@pytest.fixture
-def port():
-    with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as free:
-        return free.getsockname()[1]
 
 
 @pytest.fixture
@@ -127,8 +120,8 @@ class TestAsking:
         await agent("b", working, outcome=True)
         async with serving(never, broken, port):
             before = clock.now()
-            assert await asker.ask({"b": [broken, working]}) == {"b": CAN}
-            assert clock.now() - before < 0.5
+            assert await asker.ask({"b": [broken, working]}, seconds=8.0) == {"b": CAN}
+            assert clock.now() - before < 4
 
     async def test_an_invalid_reply_from_one_address_does_not_hide_a_valid_one_from_another(
         self, agent, port
@@ -168,13 +161,14 @@ class TestSilence:
         async with serving(never, address, port):
             before = clock.now()
             assert await asker.ask({"b": [address]}, seconds=0.2) == {"b": SILENT}
-            assert clock.now() - before < 0.6
+            # Not at the timeout that a question has by default.
+            assert 0.2 <= clock.now() - before < 1
 
     async def test_silent_peers_do_not_hide_one_that_answers(self, agent, address, port):
         asker = await agent("a")
         await agent("b", address, outcome=False)
         async with serving(never, OTHER_V4, port):
-            answers = await asker.ask({"b": [address], "c": [OTHER_V4]}, seconds=0.3)
+            answers = await asker.ask({"b": [address], "c": [OTHER_V4]})
         assert answers == {"b": CANNOT, "c": SILENT}
 
     @pytest.mark.parametrize(

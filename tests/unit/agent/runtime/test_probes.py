@@ -16,20 +16,6 @@ pytestmark = pytest.mark.real_time
 
 
 @pytest.fixture
-def listening():
-    """A port that something else listens on until it is closed."""
-    with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as taken:
-        yield taken
-
-
-@pytest.fixture
-def port(listening):
-    number = listening.getsockname()[1]
-    listening.close()
-    return number
-
-
-@pytest.fixture
 async def get(port):
     """GET a path; returns the status and the text."""
     async with aiohttp.ClientSession() as session:
@@ -69,11 +55,12 @@ async def test_a_program_can_add_routes(get, port):
         assert (await get("/less"))[0] == 404
 
 
-async def test_a_taken_port_is_a_wrong_setting(listening):
-    number = listening.getsockname()[1]
-    probes = Probes(CollectorRegistry(), port=number, is_ready=lambda: True)
-    with pytest.raises(SettingError, match=rf"port {number} .*--metrics-port"):
-        await probes.__aenter__()
+async def test_a_taken_port_is_a_wrong_setting(port):
+    address = ("::", port)
+    with socket.create_server(address, family=socket.AF_INET6, dualstack_ipv6=True):
+        probes = Probes(CollectorRegistry(), port=port, is_ready=lambda: True)
+        with pytest.raises(SettingError, match=rf"port {port} .*--metrics-port"):
+            await probes.__aenter__()
 
 
 async def test_the_port_is_free_after_the_end(port):
