@@ -14,7 +14,7 @@ from purelb.core.model import NetBoxSource, ServiceGroup, ServiceKey
 from purelb_agent.ipam.netbox import pool as pool_module
 from purelb_agent.ipam.netbox.source import NetBox
 from purelb_agent.ipam.port import IpamError
-from tests.support.agent.leaks import PATIENCE, open_sockets
+from tests.support.agent.leaks import open_sockets
 from tests.support.netbox.standin import Serving, StandIn
 
 pytestmark = pytest.mark.real_time
@@ -220,7 +220,7 @@ class TestErrors:
         before = open_sockets()
         with pytest.raises(IpamError, match="answers 403") as refused:
             await netbox.stats(group)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(5):
             while open_sockets() - before:  # noqa: ASYNC110 - the server's end closes after ours
                 await asyncio.sleep(PAUSE)
         assert refused.value.is_permanent
