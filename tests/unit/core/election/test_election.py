@@ -160,6 +160,14 @@ class TestElections:
             for vip in (VIP4, VIP6):
                 assert elections.decision_of(vip) == elect(vip, membership)
 
+    @pytest.mark.parametrize("nodes", [("n1", "n2"), ("n2", "n1")], ids="-".join)
+    def test_a_node_that_joins_wins_only_by_a_lower_digest(self, nodes):
+        members = tuple(member(node, "192.168.1.0/24") for node in nodes)
+        elections = Elections()
+        for joined in (members[:1], members):
+            elections = elections.after(MembershipView(joined), (VIP4,))
+        assert elections.decision_of(VIP4).winner == rank(nodes, VIP4)[0]
+
     def test_unaffected_decisions_stay_the_same_object(self):
         before = MembershipView((member("n1", "192.168.1.0/24"), member("n2", "fd53::/16")))
         after = MembershipView((member("n1", "192.168.1.0/24"),))
