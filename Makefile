@@ -104,11 +104,15 @@ lab-down: ## end the labs and everything of them
 clean: lab-down ## remove what was installed and built in this checkout
 	rm -rf .cache .venv .ansible .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
+# pip does not fetch a file again whose download breaks off.
 .venv/done: requirements-dev.txt | packages
 	@python3 -c 'import ensurepip' 2>/dev/null || apt-get install --quiet --yes python3-venv
 	@python3 -m venv .venv
 	@echo "installing Python packages into .venv (about a minute without a cache)"
-	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --requirement requirements-dev.txt
+	@for pause in 5 20 last; do \
+		$(PYTHON) -m pip install --quiet --disable-pip-version-check \
+			--requirement requirements-dev.txt && break || \
+		{ [ $$pause != last ] && sleep $$pause; }; done
 	@touch $@
 
 packages:

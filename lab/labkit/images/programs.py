@@ -8,15 +8,17 @@ Versions are pinned by the go.mod files beside the sources; only setup runs `go 
 
 import os
 import re
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from labkit.errors import Problem
+from labkit.errors import Problem, StepFailed
 from labkit.host.places import SOURCES, Places
 from labkit.host.progress import run_step
 from labkit.images.builds import Build, Make, content_hash
 
 _CONTAINERD = "github.com/containerd/containerd/v2"
+_PAUSES = (5.0, 20.0)  # seconds before the second and the third attempt
 _CONTAINERD_PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr")
 
 
@@ -96,4 +98,13 @@ def _make_pause(scratch: Path, log: Path) -> None:
 
 def _go_build(name: str, source: Path, log: Path, *argv: str) -> None:
     env = os.environ | {"GOFLAGS": "-buildvcs=false"}
-    run_step(f"go build {name}", ["go", "build", *argv], log=log, cwd=source, env=env)
+    # Go does not ask again for a module when its proxy fails once; what is there it keeps.
+    for pause in (*_PAUSES, None):
+        try:
+            run_step(f"go build {name}", ["go", "build", *argv], log=log, cwd=source, env=env)
+        except StepFailed:
+            if pause is None:
+                raise
+            time.sleep(pause)
+        else:
+            return

@@ -1,11 +1,14 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from labkit.errors import Problem
+from labkit.errors import Problem, StepFailed
+from labkit.host.places import Places
+from labkit.images import programs
 from labkit.images.buildah import pip_config
 from labkit.images.builds import Build, content_hash
 from labkit.images.programs import version_of
@@ -32,6 +35,24 @@ def test_hash_changes_with_each_input(source: Path, change: str):
     elif change == "name":
         (source / "main.go").rename(source / "lab.go")
     assert content_hash([source], "other" if change == "extra" else "flag") != before
+
+
+@pytest.mark.parametrize("failures", [0, 2, 3])
+def test_go_build_is_tried_three_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: int
+):
+    outcomes, pauses = [False] * failures + [True], []
+
+    def run_step(name: str, _command: list[str], **_more: object) -> None:
+        if not outcomes.pop(0):
+            raise StepFailed(name, "go ended with 1")
+
+    monkeypatch.setattr(programs, "run_step", run_step)
+    monkeypatch.setattr(programs.time, "sleep", pauses.append)
+    pause = programs.builds(Places(cache=tmp_path))[-1]
+    with nullcontext() if failures < 3 else pytest.raises(StepFailed):
+        pause.make(tmp_path, tmp_path / "log")
+    assert len(pauses) == min(failures, 2)
 
 
 def test_failed_build_is_not_done(tmp_path: Path):
