@@ -103,6 +103,8 @@ class TestNamespaces:
             {**pools(V4, pool_entry(V4, 100, 105)), **pools(V6, pool_entry(V6, 100, 105))},
             namespaces=["default"],
         )
+        # Else the allocator may see the Service first, and give it the default of the cluster.
+        eventually(lambda: status_of(cluster, group), "status of the group")
         wait_for_addresses(cluster, make_service(), "172.28.1.100", "fd28:0:0:1::100")
         eventually(
             lambda: status_of(cluster, group).get("boundNamespaces") == ["default"], "namespaces"

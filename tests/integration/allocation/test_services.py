@@ -164,6 +164,8 @@ class TestChangedServices:
             path, {"spec": {"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv4", "IPv6"]}}
         )
         wait_for_addresses(cluster, path, "172.28.1.100", "fd28:0:0:1::100")
+        # Else the status from before, also without an IPv6 address, could count as the new one.
+        eventually(lambda: status_of(cluster, group).get("allocatedIPv6") == 1, "IPv6 in use")
         cluster.api.merge_patch(
             path, {"spec": {"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv4"]}}
         )

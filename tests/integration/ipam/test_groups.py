@@ -31,7 +31,8 @@ TOKEN = "a" * 40
 V4 = ("IPv4", "172.28.1.251", "10.91.1.5", 24)
 V6 = ("IPv6", "fd28:0:0:1::251", "fd91::5", 64)
 FAMILIES = [pytest.param(V4, id="v4"), pytest.param(V6, id="v6")]
-pytestmark = pytest.mark.timeout(90)
+# More than the sum of the waits: the first test also installs, and a status may take 70 s.
+pytestmark = pytest.mark.timeout(240)
 
 
 def named(kind, name, **more):
@@ -132,8 +133,8 @@ def given(cluster, path, *, seconds=20):
 
 
 def refusals(cluster, path):
-    name = path.rpartition("/")[2]
-    selector = f"reason=AllocationFailed,involvedObject.name={name}"
+    uid = cluster.api.get(path)["metadata"]["uid"]
+    selector = f"reason=AllocationFailed,involvedObject.uid={uid}"
     return " ".join(e["message"] for e in cluster.api.items(EVENTS, fieldSelector=selector))
 
 

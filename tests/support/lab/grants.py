@@ -41,12 +41,15 @@ def wait_for_addresses(cluster, path, *addresses):
 
 def wait_for_event(cluster, path_or_name, reason, words):
     """Wait for an event about an object with these words in its message; return the message."""
-    name = path_or_name.rpartition("/")[2]
+    path = path_or_name if "/" in path_or_name else f"{GROUPS}/{path_or_name}"
+    name = path.rpartition("/")[2]
+    # By the UID: on a lab that had tests before, an older object of this name has events, too.
+    uid = cluster.api.get(path)["metadata"]["uid"]
     namespace = "default" if "/services/" in path_or_name else "purelb-system"
 
     def found():
         events = cluster.api.items(
-            EVENTS.format(namespace), fieldSelector=f"involvedObject.name={name},reason={reason}"
+            EVENTS.format(namespace), fieldSelector=f"involvedObject.uid={uid},reason={reason}"
         )
         return [e["message"] for e in events if words in e["message"]]
 
