@@ -27,7 +27,7 @@ from tests.support.lab.cluster_queries import (
     leftovers,
     reset_lock_transitions,
 )
-from tests.support.lab.faults import agents_replaced
+from tests.support.lab.faults import agents_replaced, wait_for_candidates
 
 scheduling.choose_lab()
 
@@ -174,6 +174,8 @@ def make_service(cluster: Lab) -> Iterator[Callable[..., str]]:
 @pytest.fixture
 def holder_by_vip(cluster: Lab, make_service: Callable[..., str]) -> dict[str, str]:
     """The holder of each address of three dual-stack Services."""
+    # A node that was cut off until now has a ready agent for the cluster, but no valid Lease yet.
+    wait_for_candidates(cluster, "172.28.1.0/24", "fd28:0:0:1::/64")
     # A node whose kubelet cannot report counts as dead, and its pods are not ready any more.
     paths = [make_service(publishNotReadyAddresses=True) for _number in range(3)]
     vips = [vip for path in paths for vip in addresses_of(cluster, path)]

@@ -32,6 +32,7 @@ from tests.support.lab.faults import (
     longest_of,
     node_with_both_families,
     serve_addresses,
+    wait_for_candidates,
     wait_until_moved,
     wait_until_returned,
 )
@@ -78,7 +79,7 @@ def test_addresses_follow_a_renamed_interface_and_return_with_it(cluster, vips, 
     figures = []
     with Prober(cluster, *own) as prober, record_holders(cluster, *own) as holders:
         for vip in own:
-            prober.wait_for_answer(vip, after=0, seconds=5)
+            prober.wait_for_answer(vip, after=0, seconds=15)
         try:
             for old, new in (("eth0", "eth7"), ("eth7", "eth0")):
                 start = time.monotonic()
@@ -164,6 +165,8 @@ def lan9(cluster):
         plug(cluster, host)
     cluster.api.apply(agent)
     cluster.api.apply(group)
+    # Until all have written their Leases, an address goes to one of those that have, then moves.
+    wait_for_candidates(cluster, "172.28.9.0/24", "fd28:0:0:9::/64")
     yield {"purelb.io/service-group": "lan9"}
     for thing in (group, agent):
         cluster.api.delete(cluster.api.path_of(thing))
@@ -191,7 +194,7 @@ def test_addresses_of_a_deleted_interface_move_until_it_returns(
     node, own = node_with_both_families(cluster, there)
     with Prober(cluster, *own) as prober, record_holders(cluster, *vips, *own) as holders:
         for vip in own:
-            prober.wait_for_answer(vip, after=0, seconds=5)
+            prober.wait_for_answer(vip, after=0, seconds=15)
         gone = time.monotonic()
         ip(cluster, node, "link del eth9")
         wait_until_moved(cluster, node, own, seconds=GRACEFUL)

@@ -44,12 +44,35 @@ def serve_addresses(lab: Lab, make_service: Callable[..., str], **how: Any) -> l
 
 def node_with_both_families(lab: Lab, vips: list[str]) -> tuple[str, list[str]]:
     """Return a node that has some of these addresses in both families, and those addresses."""
-    where = holders_of(lab, *vips)
+
+    def settled() -> dict[str, set[str]] | None:
+        # A new agent is ready when it has its addresses, which may be before others left them.
+        where = holders_of(lab, *vips)
+        return where if all(len(on) == 1 for on in where.values()) else None
+
+    where = eventually(settled, "holder for each address")
     for node in lab.nodes:
         own = [vip for vip in vips if where[vip] == {node}]
         if {":" in vip for vip in own} == {True, False}:
             return node, own
     raise AssertionError(f"no node has addresses of both families: {where}")
+
+
+def wait_for_candidates(lab: Lab, *subnets: str) -> None:
+    """Wait until every agent knows that every node has these subnets, so that all elect alike.
+
+    Who hears of a Service before a peer's Lease takes an address of that peer for a while.
+    """
+    wanted = {f'purelb_election_candidates{{subnet="{s}"}} {len(lab.nodes):.1f}' for s in subnets}
+
+    def lacking() -> dict[str, set[str]]:
+        urls = {name: host.v4 for name, host in lab.nodes.items()}
+        told = {name: fetch(lab, at, path="/metrics", port=7472) for name, at in urls.items()}
+        return {
+            name: left for name, text in told.items() if (left := wanted - {*text.splitlines()})
+        }
+
+    eventually(lambda: not lacking(), f"candidates in {subnets}", seconds=30)
 
 
 def wait_until_moved(lab: Lab, node: str, own: list[str], *, seconds: float) -> None:
