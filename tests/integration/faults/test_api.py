@@ -72,7 +72,7 @@ def test_only_node_with_the_api_takes_over_all_addresses(cluster, holder_by_vip,
         record_holders(cluster, *holder_by_vip) as holders,
     ):
         for vip in holder_by_vip:
-            prober.wait_for_answer(vip, after=0, seconds=5)
+            prober.wait_for_answer(vip, after=0, seconds=15)
         start = time.monotonic()
         for node in set(cluster.nodes) - {spared}:
             cluster.partition(node)
@@ -106,7 +106,7 @@ def test_restart_of_etcd_moves_no_address(cluster, holder_by_vip, make_service, 
         record_holders(cluster, *holder_by_vip) as holders,
     ):
         for vip in holder_by_vip:
-            prober.wait_for_answer(vip, after=0, seconds=5)
+            prober.wait_for_answer(vip, after=0, seconds=15)
         start = time.monotonic()
         cluster.kill("control", "etcd")
         statuses = []
@@ -199,7 +199,7 @@ def test_flapping_api_server_moves_no_address(cluster, holder_by_vip, make_servi
         record_holders(cluster, *holder_by_vip) as holders,
     ):
         for vip in holder_by_vip:
-            prober.wait_for_answer(vip, after=0, seconds=5)
+            prober.wait_for_answer(vip, after=0, seconds=15)
         start = time.monotonic()
         for _flap in range(FLAPS):
             cluster.stop_api()

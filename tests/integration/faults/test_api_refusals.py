@@ -181,8 +181,8 @@ class TokenFile:
     """The token file that the kubelet projects into the agent's pod on a node."""
 
     def __init__(self, cluster, node):
-        kubelet = cluster.kill(node, "kubelet", "STOP")  # or it would restore the file
         pod = agent_pod(cluster, node)
+        kubelet = cluster.kill(node, "kubelet", "STOP")  # or it would restore the file
         root = Path(f"/proc/{kubelet}/root/var/lib/kubelet/pods/{pod['metadata']['uid']}")
         (self._file,) = root.glob("volumes/kubernetes.io~projected/*/token")
         self._good = self._file.read_text()
