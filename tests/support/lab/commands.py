@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,9 +30,18 @@ def start(
 
 def end(process: subprocess.Popen[str]) -> None:
     """Kill a command and its descendants."""
-    for pid in (process.pid, *descendants([process.pid])):
+    stopped: set[int] = set()
+    # Stop all first: one that still ran could start another, which nobody would end.
+    while more := {process.pid, *descendants([process.pid])} - stopped:
+        _signal(more, signal.SIGSTOP)
+        stopped |= more
+    _signal(stopped, signal.SIGKILL)
+
+
+def _signal(pids: Iterable[int], number: int) -> None:
+    for pid in pids:
         with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, number)
 
 
 def run(
