@@ -39,6 +39,7 @@ class Page:
         self._session = {"sessionId": attached["sessionId"]}
         for domain in ("Page", "Network", "Log", "Runtime"):
             self._call(f"{domain}.enable")
+        self._call("Page.setLifecycleEventsEnabled", enabled=True)
 
     def open(self, path: Path, *, width: int = 1200, dark: bool = False) -> None:
         """Load a file in a window of this width; below 500 as on a phone."""
@@ -49,8 +50,9 @@ class Page:
         )  # fmt: skip
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._call("Emulation.setEmulatedMedia", features=[scheme])
-        self._call("Page.navigate", url=path.as_uri())
-        while not any(event["method"] == "Page.loadEventFired" for event in self._events):
+        # Of this navigation: the event of the first, empty page may come late.
+        loader = self._call("Page.navigate", url=path.as_uri())["loaderId"]
+        while not any(_is_load(event, loader) for event in self._events):
             self._read()
 
     def value_of(self, script: str) -> Any:
@@ -104,6 +106,14 @@ class Page:
         if "method" in message:
             self._events.append(message)
         return message
+
+
+def _is_load(event: dict[str, Any], loader: str) -> bool:
+    params = event["params"]
+    return event["method"] == "Page.lifecycleEvent" and (params["name"], params["loaderId"]) == (
+        "load",
+        loader,
+    )
 
 
 @contextmanager
