@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from tests.support.lab.cluster_queries import AGENTS, IMAGE, addresses_of, eventually
+from tests.support.lab.faults import is_ready
 
 pytestmark = pytest.mark.timeout(150)
 HOST, ADDRESS = "n2", "127.0.0.1:9095"
@@ -55,6 +56,8 @@ def target(pod):
 @pytest.fixture(scope="module")
 def prometheus(cluster, folder):
     """A Prometheus on a node, configured with the role's files."""
+    # A Pod of an earlier test that is still terminating would never be a target.
+    eventually(lambda: all(map(is_ready, cluster.api.items(AGENTS))), "lasting Pods", seconds=60)
     pods = cluster.api.items(AGENTS)
     scrape = yaml.safe_load((folder / "scrape.yaml").read_text())
     (job,) = scrape["scrape_configs"]
@@ -111,10 +114,15 @@ def firing(lab, alert, label):
 
 
 def test_every_program_is_scraped_with_the_labels_of_the_alerts(prometheus):
-    agents = query(prometheus, "purelb_election_lease_healthy")
-    assert {series["node"] for series in agents} == set(prometheus.nodes)
+    def all_scraped():
+        """Return the agents' series; a scrape that took too long ends them until the next."""
+        found = query(prometheus, "purelb_election_lease_healthy")
+        return found if {series["node"] for series in found} == set(prometheus.nodes) else []
+
+    agents = eventually(all_scraped, "series of every agent")
     assert {series["namespace"] for series in agents} == {"purelb-system"}
-    assert query(prometheus, "purelb_k8s_client_config_loaded_bool{pod=~'allocator-.*'}")
+    loaded = "purelb_k8s_client_config_loaded_bool{pod=~'allocator-.*'}"
+    eventually(lambda: query(prometheus, loaded), "series of an allocator")
 
 
 def test_healthy_cluster_has_no_alerts(prometheus, make_service):
@@ -196,9 +204,23 @@ def operator(cluster):
                 },
             }
         )
-    yield
     for plural in kinds:
-        cluster.api.delete(f"{DEFINITIONS}/{plural}.monitoring.coreos.com")
+        # The role looks for the kinds when it starts.
+        eventually(lambda p=plural: is_discoverable(cluster, p), f"{plural} to be served")
+    yield
+    paths = [f"{DEFINITIONS}/{plural}.monitoring.coreos.com" for plural in kinds]
+    for path in paths:
+        cluster.api.delete(path)
+    # While it is being deleted a kind can still be discovered, but not created.
+    for path in paths:
+        cluster.api.wait(path, lambda seen: seen is None, what=f"end of {path}", seconds=60)
+
+
+def is_discoverable(lab, plural):
+    """Whether a kind is in the discovery document, and its objects can be listed."""
+    found = lab.api.find("/apis/monitoring.coreos.com/v1") or {"resources": ()}
+    is_known = plural in {resource["name"] for resource in found["resources"]}
+    return is_known and lab.api.exists(f"{MONITORING}/{plural}")
 
 
 def names(cluster, plural):
