@@ -88,7 +88,7 @@ def mac_of(lab, node):
 
 
 def settled(kubeconfig):
-    eventually(lambda: not lease_info(kubeconfig)["findings"], "whole cluster", seconds=30)
+    eventually(lambda: not lease_info(kubeconfig)["findings"], "whole cluster", seconds=60)
 
 
 def errors(kubeconfig):
@@ -151,12 +151,14 @@ def test_stopped_agent_is_a_warning_once_others_have_its_addresses(cluster, hold
         moved = [vip for vip, node in holder_by_vip.items() if node == "n1"]
         for vip in moved:
             eventually(lambda v=vip: cluster.holders(v) - {"n1"}, f"{vip} elsewhere", seconds=20)
-        eventually(
-            lambda: all(
-                f["severity"] == "warning" for f in lease_info(cluster.kubeconfig)["findings"]
-            ),
-            "no error in the audit",
-        )
+
+        def is_only_a_warning():
+            findings = lease_info(cluster.kubeconfig)["findings"]
+            # None at all, if n1 had no address to wait for and its Lease is still valid.
+            has_expired = any(f["code"] == "leaseExpired" for f in findings)
+            return has_expired and all(f["severity"] == "warning" for f in findings)
+
+        eventually(is_only_a_warning, "expired Lease without an error", seconds=60)
         shown = verify(succeeds=False, purelb_verify_fail_on="warning")
         assert "warning leaseExpired: Lease purelb-node-n1" in shown
         assert '"0 errors, ' in shown
@@ -173,7 +175,7 @@ def test_winner_without_its_addresses_and_wrong_lease_are_errors(cluster, holder
         cluster.api.merge_patch(lease, {**subnets, **LONG})
         lost = [vip for vip, home in holder_by_vip.items() if home == node and ":" not in vip]
         for vip in lost:
-            eventually(lambda v=vip: node not in cluster.holders(v), f"{vip} gone", seconds=15)
+            eventually(lambda v=vip: node not in cluster.holders(v), f"{vip} gone", seconds=40)
         shown = verify(succeeds=False)
         assert f"error subnetsDiffer: Lease purelb-node-{node}: names fd28:9::/64" in shown
         assert f"warning subnetsDiffer: Lease purelb-node-{node}: lacks fd28:0:0:1::/64" in shown
