@@ -21,11 +21,13 @@ from labkit.cluster.control import ETCD
 from labkit.images.programs import programs
 from tests.support.lab.cluster_queries import AGENTS as PODS
 from tests.support.lab.cluster_queries import addresses_of, allocator_pods, eventually
+from tests.support.lab.faults import is_ready
 
 pytestmark = pytest.mark.timeout(120)
 GROUPS = "/apis/purelb.io/{}/namespaces/purelb-system/servicegroups"
 AGENTS = "/apis/purelb.io/{}/namespaces/purelb-system/lbnodeagents"
 DEPLOYMENT = "/apis/apps/v1/namespaces/purelb-system/deployments/allocator"
+SLICES = "/apis/discovery.k8s.io/v1/namespaces/purelb-system/endpointslices"
 SERVICE = "/api/v1/namespaces/purelb-system/services/purelb-conversion"
 SECRET = "/api/v1/namespaces/purelb-system/secrets/purelb-conversion"  # noqa: S105 - its path
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -56,7 +58,7 @@ def install(cluster, playbook):
 def both(cluster, install):
     """The cluster with v1 served; not served any more after the tests."""
     install(*WITH_V1)
-    eventually(partial(converts, cluster), "a conversion that answers", seconds=60)
+    wait_for_conversion(cluster)
     yield cluster
     install()
 
@@ -74,6 +76,26 @@ def converts(lab):
             raise
         return False
     return True
+
+
+def wait_for_conversion(lab):
+    """Wait until every conversion request goes to a Pod that answers it."""
+    eventually(partial(is_settled, lab), "endpoints that are the allocators", seconds=60)
+    eventually(partial(converts, lab), "a conversion that answers", seconds=60)
+
+
+def is_settled(lab):
+    """Whether all allocators are ready, none is terminating, and they are the only endpoints.
+
+    The status of the Deployment says so too early: controllers that stood still update it late.
+    """
+    pods = allocator_pods(lab)
+    slices = lab.api.items(SLICES, labelSelector="kubernetes.io/service-name=purelb-conversion")
+    reached = {
+        endpoint["targetRef"]["uid"] for s in slices for endpoint in s.get("endpoints") or ()
+    }
+    wanted = lab.api.get(DEPLOYMENT)["spec"]["replicas"]
+    return len(pods) == wanted and all(map(is_ready, pods)) and reached == uids(pods)
 
 
 @pytest.fixture
@@ -320,8 +342,8 @@ def test_terminating_pod_converts_until_the_endpoints_are_updated(both, which, f
     finally:
         both.kill("control", controllers, "CONT")
     eventually(lambda: pod["metadata"]["uid"] not in uids(allocator_pods(both)), "end", seconds=30)
-    wanted = both.api.get(DEPLOYMENT)
-    both.api.wait(DEPLOYMENT, partial(is_rolled_out, wanted), what="another one", seconds=60)
+    # The next test may choose the new Pod, and its writes must not go to this one.
+    wait_for_conversion(both)
     figure(f"{written.count(False)} of {len(written)} writes as v1 refused")
     assert all(written)
 
@@ -343,6 +365,8 @@ class TestWithoutTheConversion:
             patch = {"spec": {"template": {"spec": {"containers": containers}}}}
             after = both.api.merge_patch(DEPLOYMENT, patch)
             both.api.wait(DEPLOYMENT, partial(is_rolled_out, after), what="rollout", seconds=60)
+            # A Pod of before may still convert, or refuse to, until it has ended.
+            eventually(partial(is_settled, both), "end of the former Pods", seconds=60)
             eventually(lambda: converts(both) == (word == "on"), "the change", seconds=30)
 
         yield turn
@@ -433,5 +457,5 @@ class TestTheRole:
         done = install(*WITH_V1, "--diff", "-vvv")
         key = both.api.get(SECRET)["data"]["tls.key"]
         assert key not in tried.stdout + done.stdout
-        eventually(partial(converts, both), "a conversion", seconds=60)
+        wait_for_conversion(both)
         assert both.api.get(path.format("v1"))["spec"] == {"local": V4}
