@@ -103,10 +103,14 @@ def end(*_ignored):
 signal.signal(signal.SIGTERM, end)
 while True:
     try:
-        hold(wanted())
+        wished = wanted()
+        # An end between a change and its record would leave the address, or remove it twice.
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+        hold(wished)
         open("{_READY}", "w").close()
     except OSError as error:
         print(error, flush=True)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
     time.sleep(0.1)
 """
 
@@ -299,13 +303,15 @@ def remove(lab: Lab) -> None:
 
 
 def _create_when_served(create: Callable[[], Any]) -> None:
-    """Create an object; retry for 10 s while the API server does not serve its kind yet."""
-    deadline = time.monotonic() + 10
+    """Create an object; retry for 30 s while the API server does not serve its kind yet."""
+    deadline = time.monotonic() + 30
     while True:
         try:
             create()
         except ApiError as error:
-            if error.status != http.HTTPStatus.NOT_FOUND or time.monotonic() > deadline:
+            # The second one while it prepares the storage.
+            not_yet = (http.HTTPStatus.NOT_FOUND, http.HTTPStatus.TOO_MANY_REQUESTS)
+            if error.status not in not_yet or time.monotonic() > deadline:
                 raise
             time.sleep(0.1)
         else:
