@@ -182,9 +182,16 @@ def undone(addressed: Lab, installation: Installation) -> Iterator[None]:
         restore(addressed, node)
     if addressed.api.exists(DAEMON_SET):
         installation.ensure()
-    for path, names in known.items():
-        for name in names_in(addressed, path) - names:
-            addressed.api.delete(f"{path}/{name}")
+    added = [
+        f"{path}/{name}"
+        for path, names in known.items()
+        for name in names_in(addressed, path) - names
+    ]
+    for path in added:
+        addressed.api.delete(path)
+    # The next page may make one of the same name, as it does with the volume.
+    for path in added:
+        addressed.api.wait(path, lambda seen: seen is None, what=f"end of {path}", seconds=90)
 
 
 def restore(lab: Lab, node: str) -> None:
@@ -208,6 +215,9 @@ def nothing(installation: Installation, undone: None) -> None:
 def first_generation(nothing: None, installation: Installation, addressed: Lab) -> Iterator[None]:
     """A cluster with a PureLB of v1 that serves two Services."""
     services = v1_install.provide(addressed, OWN_IMAGE)
+    # Until Pods have started, which takes longer than an address of a running agent.
+    held = v1_install.WEB + v1_install.SHOP
+    eventually(lambda: all(map(addressed.holders, held)), "v1 at work", seconds=60)
     for path in services:
         addresses_of(addressed, path)
     yield
