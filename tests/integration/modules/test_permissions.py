@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import pytest
 
-pytestmark = pytest.mark.timeout(120)
+from tests.support.lab.cluster_queries import eventually
+
+pytestmark = pytest.mark.timeout(240)
 NAMESPACE = "purelb-system"
 
 
@@ -17,7 +19,7 @@ def elsewhere(cluster):
     path = cluster.api.path_of(cluster.api.create(body))
     yield "elsewhere"
     cluster.api.delete(path)
-    cluster.api.wait(path, lambda seen: seen is None, what="namespace gone")
+    cluster.api.wait(path, lambda seen: seen is None, what="namespace gone", seconds=90)
 
 
 def may(lab, namespace, program, verb, resource, group=""):
@@ -40,16 +42,20 @@ def test_permissions_are_granted_changed_and_revoked(cluster, play, elsewhere):
     given = {"namespace": elsewhere}
     done = play("purelb_rbac", {**given, "check": True}, given, given, {**given, "check": True})
     assert done.changed == [True, True, False, False]
-    assert may(cluster, elsewhere, "lbnodeagent", "update", "leases", "coordination.k8s.io")
-    assert may(cluster, elsewhere, "allocator", "patch", "nodes")
+    # The authorizer learns of each change with a delay.
+    lease = ("lbnodeagent", "update", "leases", "coordination.k8s.io")
+    eventually(lambda: may(cluster, elsewhere, *lease), "permission for Leases")
+    nodes = ("allocator", "patch", "nodes")
+    eventually(lambda: may(cluster, elsewhere, *nodes), "permission for Nodes")
     less = {**given, "draining": False}
     done = play("purelb_rbac", less, less)
     assert done.changed == [True, False]
-    assert not may(cluster, elsewhere, "allocator", "patch", "nodes")
+    eventually(lambda: not may(cluster, elsewhere, *nodes), "end of the permission for Nodes")
     gone = {**given, "state": "absent"}
     done = play("purelb_rbac", {**gone, "check": True}, gone, gone)
     assert done.changed == [True, True, False]
-    assert not may(cluster, elsewhere, "lbnodeagent", "list", "services")
+    services = ("lbnodeagent", "list", "services")
+    eventually(lambda: not may(cluster, elsewhere, *services), "end of all permissions")
     # The installation's own permissions are not affected.
     assert may(cluster, NAMESPACE, "lbnodeagent", "list", "services")
 

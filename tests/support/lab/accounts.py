@@ -42,6 +42,10 @@ def objects_applied(lab: Lab, things: list[Json]) -> Iterator[None]:
     finally:
         for path in reversed(ours):
             lab.api.delete(path)
+        # The next test would take a definition that is being deleted for one that stays.
+        for path in ours:
+            if "/customresourcedefinitions/" in path:
+                lab.api.wait(path, lambda seen: seen is None, what=f"end of {path}", seconds=60)
 
 
 @contextmanager
@@ -50,7 +54,7 @@ def definitions_installed(lab: Lab) -> Iterator[None]:
     definitions = [yaml.safe_load(path.read_text()) for path in CRDS]
     with objects_applied(lab, definitions):
         for definition in definitions:
-            lab.api.wait(lab.api.path_of(definition), _is_established, seconds=10)
+            lab.api.wait(lab.api.path_of(definition), _is_established, seconds=30)
             spec = definition["spec"]
             for version in filter(itemgetter("served"), spec["versions"]):
                 root = f"/apis/{spec['group']}/{version['name']}"
