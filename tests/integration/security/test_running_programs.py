@@ -17,7 +17,7 @@ from tests.support.lab.cluster_queries import (
 )
 from tests.support.lab.dry_runs import POLICIES, V4, V6
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(240)
 ACCOUNTS = "system:serviceaccount:purelb-system:"
 REFUSED = {403, 422}
 
@@ -28,6 +28,9 @@ def requests_of_programs(lab, position):
         log.seek(position)
         lines = log.readlines()
     for line in lines:
+        # The API server may be writing the last line.
+        if not line.endswith("\n"):
+            continue
         entry = json.loads(line)
         if entry["user"]["username"].startswith(ACCOUNTS):
             yield entry
@@ -70,7 +73,7 @@ def test_role_ends_when_each_policy_is_enforced(cluster, playbook):
     assert len(names) == 6
     for name in names:
         cluster.api.delete(f"{POLICIES}/{name}")
-    eventually(lambda: not any(enforced(cluster).values()), "policies that have ended")
+    eventually(lambda: not any(enforced(cluster).values()), "policies that have ended", seconds=60)
     playbook("purelb.purelb.install", "-e", f"purelb_install_image={IMAGE}")
     assert all(enforced(cluster).values())
 
