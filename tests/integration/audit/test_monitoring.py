@@ -10,6 +10,7 @@ import subprocess
 import pytest
 import yaml
 
+from tests.support.lab.accounts import is_served
 from tests.support.lab.cluster_queries import AGENTS, IMAGE, addresses_of, eventually
 from tests.support.lab.faults import is_ready
 
@@ -220,7 +221,7 @@ def is_discoverable(lab, plural):
     """Whether a kind is in the discovery document, and its objects can be listed."""
     found = lab.api.find("/apis/monitoring.coreos.com/v1") or {"resources": ()}
     is_known = plural in {resource["name"] for resource in found["resources"]}
-    return is_known and lab.api.exists(f"{MONITORING}/{plural}")
+    return is_known and is_served(lab, f"{MONITORING}/{plural}")
 
 
 def names(cluster, plural):

@@ -59,7 +59,7 @@ def definitions_installed(lab: Lab) -> Iterator[None]:
             for version in filter(itemgetter("served"), spec["versions"]):
                 root = f"/apis/{spec['group']}/{version['name']}"
                 listing = f"{root}/{spec['names']['plural']}"
-                eventually(lambda path=listing: _is_served(lab, path), f"list of {listing}")
+                eventually(lambda path=listing: is_served(lab, path), f"list of {listing}")
         yield
 
 
@@ -68,7 +68,7 @@ def _is_established(definition: Json | None) -> bool:
     return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
 
 
-def _is_served(lab: Lab, path: str) -> bool:
+def is_served(lab: Lab, path: str) -> bool:
     """Whether objects can be created; the server answers 429 while it prepares their storage."""
     try:
         return lab.api.exists(path)
