@@ -19,14 +19,14 @@ LEASE = "/apis/coordination.k8s.io/v1/namespaces/purelb-system/leases/purelb-nod
 
 @pytest.mark.parametrize("family", ["v4", "v6"])
 def test_every_agent_serves_its_endpoints(cluster, family):
+    wanted = {"lease_healthy": 1, "member_count": len(cluster.nodes), "local_subnet_count": 2}
     for node in cluster.nodes.values():
         address = getattr(node, family)
         for path in ("/healthz", "/readyz"):
             assert fetch(cluster, address, path=path, port=PORT) == "ok\n"
-        # An agent may learn of other nodes' new Leases a while after they are written.
-        wanted = {"lease_healthy": 1, "member_count": len(cluster.nodes), "local_subnet_count": 2}
 
-        def is_settled(address=address, wanted=wanted):
+        # An agent may learn of other nodes' new Leases a while after they are written.
+        def is_settled(address=address):
             text = fetch(cluster, address, path="/metrics", port=PORT)
             return wanted == {name: metric(text, f"purelb_election_{name}") for name in wanted}
 
