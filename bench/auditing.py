@@ -75,6 +75,12 @@ def names(size: Size) -> list[str]:
     return [f"n{number:04}" for number in range(size.leases)]
 
 
+def winners(size: Size) -> list[str]:
+    """Return the winner of each Service's address."""
+    nodes = names(size)
+    return [rank(nodes, _FIRST + number)[0] for number in range(size.services)]
+
+
 def lease(name: str) -> dict[str, Any]:
     """Return a node's Lease, renewed now; without an owner, as there is no Node object."""
     renewed = Lease(
@@ -145,14 +151,13 @@ class Objects:
 
 def objects(size: Size) -> Objects:
     """Return the objects of a cluster without findings."""
-    nodes = names(size)
-    winners = [rank(nodes, _FIRST + number)[0] for number in range(size.services)]
+    nodes, won = names(size), winners(size)
     held: dict[str, list[int]] = {name: [] for name in nodes}
-    for number, winner in enumerate(winners):
+    for number, winner in enumerate(won):
         held[winner].append(number)
     return Objects(
         [lease(name) for name in nodes],
-        [service(number, winner) for number, winner in enumerate(winners)],
+        [service(number, winner) for number, winner in enumerate(won)],
         {name: _seen(index, held[name]) for index, name in enumerate(nodes)},
     )
 

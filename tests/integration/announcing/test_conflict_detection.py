@@ -30,6 +30,7 @@ from purelb_agent.node.conflicts import ConflictListener
 from purelb_agent.node.netlink import Kernel
 from purelb_agent.node.sockets import FrameSender, listen_for_claims
 from purelb_agent.runtime import clock
+from tests.support.agent.frames import received
 
 pytestmark = pytest.mark.timeout(60)
 US, THEM = f"plbconf-{os.getpid()}-us", f"plbconf-{os.getpid()}-them"
@@ -228,7 +229,7 @@ async def test_recreated_interface_is_listened_to_again(segment, node, vip):
     segment.they_take(vip)
     node.holds(vip)
     segment.they_send(announcement(vip))
-    await node.notices(vip, seconds=10)
+    await node.notices(vip, seconds=3)
 
 
 @BOTH
@@ -247,7 +248,7 @@ async def test_interface_that_was_down_is_listened_to_again(segment, node, vip):
     node.update()
     segment.they_take(vip)
     segment.they_send(announcement(vip))
-    await node.notices(vip, seconds=10)
+    await node.notices(vip, seconds=3)
 
 
 def reply(**fields):
@@ -282,27 +283,7 @@ def test_kernel_filter_passes_only_possible_claims(segment):
         sender.send("eth0", [bytes(own / reply())])
         # The kernel removes a tag that has only a priority.
         expected = [*claims, claims[0]]
-        assert received(ear, at_least=len(expected)) == expected
-
-
-def received(ear, *, at_least):
-    """Return the frames: a busy kernel delivers them late, and one too many may follow."""
-    frames = []
-    deadline = time.monotonic() + 5
-    while len(frames) < at_least and time.monotonic() < deadline:
-        frames += pending(ear)
-        time.sleep(0.01)
-    time.sleep(0.2)
-    return frames + pending(ear)
-
-
-def pending(ear):
-    frames = []
-    while True:
-        try:
-            frames.append(ear.recv(2048))
-        except BlockingIOError:
-            return frames
+        assert received(ear, len(expected)) == expected
 
 
 def test_listening_on_a_deleted_interface_raises(segment):

@@ -190,7 +190,8 @@ async def test_slow_server_times_out_and_blocks_no_other_request(standin, netbox
     patient = NetBox(tmp_path, cluster="c1", seconds=3.0)
     with pytest.raises(IpamError, match="no answer within 3 s"):
         await allocate(patient, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-    assert time.monotonic() - began < 7.0
+    # Sooner than a call ends by default.
+    assert time.monotonic() - began < 5.0
     async with Serving(standin.app()) as serving:
         assert await allocate(patient, serving.url) == "10.91.1.5/24"
     # Whatever the machine's speed: the first answer is still on its way.

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
-from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
@@ -20,6 +19,7 @@ from scapy.packet import Packet
 
 from labkit.lab import Lab
 from labkit.net.namespaces import netns
+from purelb.core.addresses import parse_address, parse_bare_range
 from tests.support import ROOT
 from tests.support.lab import commands
 
@@ -141,13 +141,8 @@ def leftovers(lab: Lab) -> set[str]:
         # With a lifetime; a node's own addresses have none.
         if info.get("dynamic") and "local" in info
     }
-    return {vip for vip in on - given if _is_of_the_pool(ip_address(vip))}
-
-
-def _is_of_the_pool(address: IPv4Address | IPv6Address) -> bool:
-    pools = (VIPS_V4, VIPS_V6)
-    ends = (tuple(map(ip_address, pool.split("-"))) for pool in pools)
-    return any(a.version == address.version and int(a) <= int(address) <= int(b) for a, b in ends)
+    pools = [parse_bare_range(pool) for pool in (VIPS_V4, VIPS_V6)]
+    return {vip for vip in on - given if any(parse_address(vip) in pool for pool in pools)}
 
 
 def address_info(lab: Lab, node: str, vip: str) -> dict[str, Any]:

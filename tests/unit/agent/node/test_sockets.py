@@ -14,6 +14,7 @@ import pytest
 from labkit.net.namespaces import ip_batch, netns
 from purelb.core.node.packets import build_announcement
 from purelb_agent.node.sockets import FrameSender, listen_for_claims
+from tests.support.agent.frames import received
 from tests.support.agent.namespaces import cable, can_make_namespaces
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs CAP_NET_RAW")
@@ -94,31 +95,18 @@ class TestListening:
         with cable() as name, netns(name):
             yield name
 
-    def received(self, ear, count=0):
-        """Wait for so many frames, then look a moment for more."""
-        frames = []
-        try:
-            while True:
-                ear.settimeout(5 if len(frames) < count else 0.2)
-                frame = ear.recv(2048)
-                # Without what IPv6 says by itself.
-                if frame[6:12] == MAC:
-                    frames.append(frame)
-        except TimeoutError:
-            return frames
-
     def test_only_claims_are_received(self, segment, sender):
         advertisement = build_announcement(MAC, ip_address("fd28::220"))[0]
         claims = [REPLY, ANNOUNCEMENT, advertisement]
         others = [QUESTION, frame(0x0800, bytes(64)), frame(0x86DD, bytes(64)), frame(0x0806, b"")]
         with listen_for_claims("eth0") as ear:
             sender.send("eth1", [*others, *claims, *others])
-            assert self.received(ear, len(claims)) == claims
+            assert received(ear, len(claims), source=MAC) == claims
 
     def test_own_frames_are_not_received(self, segment, sender):
         with listen_for_claims("eth0") as ear:
             sender.send("eth0", [REPLY])
-            assert self.received(ear) == []
+            assert received(ear, source=MAC) == []
 
     def test_reading_does_not_block(self, segment):
         with listen_for_claims("eth0") as ear:
@@ -132,4 +120,4 @@ class TestListening:
         with listen_for_claims("eth0") as ear:
             ip_batch(["link set eth0 down"], namespace=segment)
             with pytest.raises(OSError, match="Network is down"):
-                self.received(ear)
+                received(ear, source=MAC)
