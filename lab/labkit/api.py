@@ -7,6 +7,7 @@ Objects are plain JSON. The path of an object follows from its apiVersion and ki
 server's discovery; no resource is known by name.
 """
 
+import errno
 import http.client
 import json
 import ssl
@@ -24,6 +25,7 @@ Json = dict[str, Any]
 _MERGE = "application/merge-patch+json"
 _APPLY = "application/apply-patch+yaml"  # JSON is YAML
 NOT_FOUND = 404
+_UNREACHABLE = (errno.EHOSTUNREACH, errno.ENETUNREACH)
 
 
 class ApiError(LabError):
@@ -42,6 +44,16 @@ class ApiError(LabError):
         except (ValueError, KeyError, TypeError):
             text = text[:500]
         super().__init__(f"API server: {status}: {text}")
+
+
+def is_transient(error: Exception) -> bool:
+    """Whether the same request may succeed a moment later: 429, 5xx, or a broken connection."""
+    if isinstance(error, ApiError):
+        is_overload = error.status == http.client.TOO_MANY_REQUESTS
+        return is_overload or error.status >= http.client.INTERNAL_SERVER_ERROR
+    if isinstance(error, (ConnectionError, TimeoutError, ssl.SSLError, http.client.HTTPException)):
+        return True
+    return isinstance(error, OSError) and error.errno in _UNREACHABLE
 
 
 class Api:
@@ -141,16 +153,25 @@ class Api:
         what: str = "",
         seconds: float = 30,
     ) -> Any:
-        """Poll an object (None while it does not exist) until the condition holds; return it."""
+        """Poll an object (None while it does not exist) until the condition holds; return it.
+
+        A request that fails for a transient reason is repeated.
+        """
         deadline = time.monotonic() + seconds
+        seen, failure = None, ""
         while True:
-            seen = self.find(path)
-            if condition(seen):
-                return seen
+            try:
+                seen = self.find(path)
+                if condition(seen):
+                    return seen
+            except (OSError, http.client.HTTPException, ApiError) as error:
+                if not is_transient(error):
+                    raise
+                failure = f"; last failed request: {error!r}"
             if time.monotonic() > deadline:
                 expected = what or f"{path} in the expected state"
-                state = json.dumps(seen.get("status") if isinstance(seen, dict) else seen)
-                raise LabError(f"no {expected} after {seconds:.0f} s; its status: {state[:600]}")
+                state = json.dumps(seen.get("status") if isinstance(seen, dict) else seen)[:600]
+                raise LabError(f"no {expected} after {seconds:.0f} s; its status: {state}{failure}")
             time.sleep(0.05)
 
     def is_ready(self) -> bool:

@@ -23,6 +23,7 @@ from labkit.lab import Lab
 from labkit.net.namespaces import inside
 
 Action = Callable[[argparse.Namespace], int]
+PARTS = tuple(setup_module.PARTS)
 
 
 def on_lab(method: Callable[..., object], *names: str) -> Action:
@@ -40,9 +41,9 @@ def on_lab(method: Callable[..., object], *names: str) -> Action:
     return act
 
 
-def setup(_args: argparse.Namespace) -> int:
+def setup(args: argparse.Namespace) -> int:
     """Run `lab setup`."""
-    setup_module.setup(places())
+    setup_module.setup(places(), args.part)
     return 0
 
 

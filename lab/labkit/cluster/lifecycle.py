@@ -3,8 +3,8 @@
 
 """The sequence of steps of `lab up`, `down` and `status`.
 
-`up` leaves a complete lab or none: if it is interrupted, it takes down what it has started. What a
-killed `up` leaves is taken down by the next `up` or `down`.
+`up` leaves a complete lab or none: if it is interrupted, it takes down what it has started. If a
+step fails, it tries once more. What a killed `up` leaves is taken down by the next `up` or `down`.
 """
 
 import os
@@ -20,7 +20,7 @@ from labkit.cluster.up import bring_up, ready_nodes
 from labkit.errors import LabError, Problem
 from labkit.host.places import Places
 from labkit.host.processes import MARK
-from labkit.host.progress import Stopwatch
+from labkit.host.progress import Stopwatch, retry
 from labkit.topology import Topology
 
 Handler = Callable[[int, FrameType | None], None] | signal.Handlers
@@ -44,7 +44,8 @@ def up(at: Places, *, nodes: int, placements: Sequence[str]) -> None:
             watch.stage("took down what an earlier run left")
         remnants.remove_dead(at)
         preflight.check_up(at, wanted)
-        start(at, wanted, watch=watch)
+        # `start` takes down what it started when it fails.
+        retry(lambda: start(at, wanted, watch=watch), pauses=[0])
     print(f"up in {watch.seconds:.1f} s; export KUBECONFIG={at.kubeconfig}")
 
 

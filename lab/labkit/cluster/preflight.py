@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from labkit.cluster.remnants import remnants
@@ -21,7 +22,8 @@ from labkit.topology import Topology
 MIN_FREE_UP = 2  # GiB; a lab of four nodes with images took 1
 MIN_FREE_SETUP = 12  # GiB; Go's module and build caches, the binaries, the base images
 
-# Debian package -> one of its files.
+# Debian package -> one of its files: what the lab needs, what tests need in addition, and what a
+# virtual machine needs.
 PACKAGES = {
     "iproute2": "/sbin/ip",
     "nftables": "/usr/sbin/nft",
@@ -31,15 +33,17 @@ PACKAGES = {
     "debootstrap": "/usr/sbin/debootstrap",
     "buildah": "/usr/bin/buildah",
     "tcpdump": "/usr/bin/tcpdump",
-    "faketime": "/usr/bin/faketime",
     "iputils-ping": "/usr/bin/ping",
     "curl": "/usr/bin/curl",
     "util-linux": "/usr/bin/nsenter",
     "frr": "/usr/lib/frr/bgpd",
-    "qemu-system-x86": "/usr/bin/qemu-system-x86_64",
+}
+TEST_PACKAGES = {
+    "faketime": "/usr/bin/faketime",
     "chromium": "/usr/bin/chromium",
     "prometheus": "/usr/bin/promtool",
 }
+MACHINE_PACKAGES = {"qemu-system-x86": "/usr/bin/qemu-system-x86_64"}
 # The nodes' overlays cover these, and an overlay cannot contain its own layers (nodes.py).
 _COVERED = ("/run", "/var/run", "/var/lib", "/var/log")
 _ELSE = "set LAB_NUMBER to a number that no lab uses"
@@ -66,9 +70,9 @@ def check_disk(folder: Path, *, gib: int, free: int | None = None) -> None:
         raise Problem(f"{have / (1 << 30):.1f} GiB are free at {folder}: the lab needs {gib} GiB")
 
 
-def missing_packages() -> list[str]:
-    """Return the names of the Debian packages that are not installed."""
-    return [name for name, file in PACKAGES.items() if not Path(file).exists()]
+def missing(packages: Mapping[str, str]) -> list[str]:
+    """Return the names of those Debian packages that are not installed."""
+    return [name for name, file in packages.items() if not Path(file).exists()]
 
 
 def check_folder(at: Places) -> None:
@@ -84,11 +88,11 @@ def check_up(at: Places, topology: Topology) -> None:
     """Check everything that `up` needs; an earlier lab of this number must have been taken down."""
     check_folder(at)
     check_disk(at.run, gib=MIN_FREE_UP)
-    if missing := missing_packages():
-        raise Problem(f"not installed: {', '.join(missing)}: run 'lab setup'")
-    unbuilt = [] if bases.pause_build(at).is_done else ["pause image"]
-    if missing := programs(at).missing() + unbuilt:
-        raise Problem(f"not built: {', '.join(missing)}: run 'lab setup'")
+    if absent := missing(PACKAGES):
+        raise Problem(f"not installed: {', '.join(absent)}: run 'lab setup'")
+    no_image = [] if bases.pause_build(at).is_done else ["pause image"]
+    if unbuilt := programs(at).missing() + no_image:
+        raise Problem(f"not built: {', '.join(unbuilt)}: run 'lab setup'")
     check_names(at, topology)
     check_kernel()
 

@@ -3,75 +3,93 @@
 
 """`lab setup`: installs Debian packages and builds programs and base images, once.
 
-Everything except the packages goes to the cache. A second run builds nothing.
+Everything except the packages goes to the user's cache. A second run builds nothing. The parts can
+run at the same time, each in a process of its own; a part waits for what another one is building.
 """
 
 import os
-import shutil
 import time
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 
-from labkit.cluster import preflight, state
+from labkit.cluster import preflight
 from labkit.host.places import Places
-from labkit.host.progress import run_step
-from labkit.images import bases, kernel, programs
+from labkit.host.progress import retry, run_step
+from labkit.images import bases, builds, kernel, programs
 from labkit.images.builds import Build
 
 # Debian starts these services on installation; the lab runs the programs itself, in its hosts.
 _SERVICES = ("frr", "prometheus")
 
 
-def setup(at: Places) -> None:
-    """Install and build what is missing. Raises Problem if another setup runs."""
-    with state.locked(at.cache / "setup.lock", "setup"):
-        _setup(at)
-
-
-def _setup(at: Places) -> None:
-    builds = [*programs.builds(at), *bases.builds(at), kernel.kernel_build(at)]
+def setup(at: Places, parts: Sequence[str]) -> None:
+    """Install and build what is missing of these parts, or of the lab's own if none is named."""
     start = time.monotonic()
-    install_packages(at)
-    if not all(b.is_done for b in builds):
+    for part in parts or LAB:
+        PARTS[part](at)
+    if not parts:
+        print(f"ready to go up; this took {time.monotonic() - start:.1f} s")
+
+
+def _ensure(at: Places, wanted: Sequence[Build]) -> None:
+    if not all(build.is_done for build in wanted):
         preflight.check_go()
-        preflight.check_disk(at.cache, gib=preflight.MIN_FREE_SETUP)
-    preflight.check_kernel()
-    for build in builds:
+        preflight.check_disk(at.builds, gib=preflight.MIN_FREE_SETUP)
+    for build in wanted:
         build.ensure(logs=at.cache / "logs")
-    if not at.run.exists() and not at.others:
-        prune(builds)
-    for tag in bases.BASES:
-        size = bases.archive(at, tag).stat().st_size
-        print(f"{tag}: {size / 1e6:.0f} MB, {bases.archive(at, tag)}")
-    print(f"ready to go up; this took {time.monotonic() - start:.1f} s")
+    for parent in {build.folder.parent for build in wanted}:
+        builds.prune(parent)
 
 
-def prune(builds: Sequence[Build]) -> None:
-    """Remove builds of other versions of the sources."""
-    wanted = {b.folder for b in builds}
-    for parent in {b.folder.parent for b in builds}:
-        for old in set(parent.iterdir()) - wanted:
-            shutil.rmtree(old)
+def _packages(at: Places) -> None:
+    preflight.check_kernel()
+    _install(at, preflight.PACKAGES)
 
 
-def install_packages(at: Places) -> None:
-    """Install the missing Debian packages one by one, so that a failure names the package."""
-    missing = preflight.missing_packages()
+def _programs(at: Places) -> None:
+    _ensure(at, programs.builds(at))
+
+
+def _images(at: Places) -> None:
+    pause_program = programs.builds(at)[-1]
+    _ensure(at, [pause_program, *bases.builds(at)])
+
+
+def _tests(at: Places) -> None:
+    _install(at, preflight.TEST_PACKAGES)
+
+
+def _machine(at: Places) -> None:
+    _install(at, preflight.MACHINE_PACKAGES)
+    _ensure(at, [kernel.kernel_build(at)])
+
+
+PARTS: dict[str, Callable[[Places], None]] = {
+    "packages": _packages,
+    "programs": _programs,
+    "images": _images,
+    "tests": _tests,
+    "machine": _machine,
+}
+LAB = ("packages", "programs", "images")
+
+
+def _install(at: Places, packages: Mapping[str, str]) -> None:
+    """Install the missing ones of these Debian packages."""
+    missing = preflight.missing(packages)
     if not missing:
         return
     env = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
     log = at.cache / "logs" / "apt.log"
-    print(f"Debian packages: {', '.join(missing)}; about 5 s each", flush=True)
-    run_step("apt-get update", ["apt-get", "update", "-q"], log=log, env=env)
-    for package in missing:
-        argv = ["apt-get", "install", "-q", "-y", "--no-install-recommends", package]
-        run_step(f"install {package}", argv, log=log, env=env)
-        if package in _SERVICES:
-            _end_service(package, log)
-        print(f"{package}: installed", flush=True)
+    print(f"Debian packages: {', '.join(missing)}", flush=True)
 
+    def apt(step: str, *argv: str) -> None:
+        # Another apt of this machine holds its lock for a while.
+        command = ["apt-get", "-q", "-o", "DPkg::Lock::Timeout=300", *argv]
+        retry(lambda: run_step(step, command, log=log, env=env))
 
-def _end_service(name: str, log: Path) -> None:
-    """Stop and disable a service of a package that was just installed."""
-    run_step(f"stop {name}", ["invoke-rc.d", name, "stop"], log=log)
-    run_step(f"disable {name}", ["update-rc.d", name, "disable"], log=log)
+    apt("apt-get update", "update")
+    apt("apt-get install", "install", "-y", "--no-install-recommends", *missing)
+    for service in filter(missing.__contains__, _SERVICES):
+        # Stop and disable it.
+        run_step(f"stop {service}", ["invoke-rc.d", service, "stop"], log=log)
+        run_step(f"disable {service}", ["update-rc.d", service, "disable"], log=log)

@@ -1,10 +1,11 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The lab's folders. Everything that it writes is below one ignored folder of the checkout.
+"""The lab's folders: one in the checkout, and one in the user's cache for what setup builds.
 
-`cache` (binaries, images) outlives the lab and is shared by the labs of all numbers; `run` belongs
-to a running lab, and `lab down` removes it.
+`builds` (programs, base images) is shared by all checkouts: each build is named by the hash of its
+inputs. `cache` belongs to the checkout and is shared by its labs of all numbers; `run` belongs to a
+running lab, and `lab down` removes it.
 """
 
 import os
@@ -25,6 +26,12 @@ class Places:
 
     cache: Path
     number: int = 0
+    shared: Path | None = None
+
+    @property
+    def builds(self) -> Path:
+        """The folder of what setup builds; in `cache` unless the user's cache is used."""
+        return self.shared or self.cache
 
     @property
     def run(self) -> Path:
@@ -69,9 +76,15 @@ def cgroup_of(run: Path) -> str:
 
 
 def places() -> Places:
-    """Return the folders for LAB_NUMBER (default 0) and PURELB_LAB_CACHE (default .cache/lab)."""
+    """Return the folders for LAB_NUMBER (default 0) and PURELB_LAB_CACHE.
+
+    Without the latter they are .cache/lab of the checkout, and `purelb-lab` in the user's cache.
+    """
     text = os.environ.get("LAB_NUMBER") or "0"
     if text not in map(str, range(MAX_LABS)):
         raise Problem(f"LAB_NUMBER {text!r} is not a lab's number: use 0 to {MAX_LABS - 1}")
-    cache = Path(os.environ.get("PURELB_LAB_CACHE") or SOURCES.parent / ".cache/lab").absolute()
-    return Places(cache=cache, number=int(text))
+    if folder := os.environ.get("PURELB_LAB_CACHE"):
+        return Places(cache=Path(folder).absolute(), number=int(text))
+    of_user = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    shared = Path(of_user).absolute() / "purelb-lab"
+    return Places(cache=SOURCES.parent / ".cache/lab", number=int(text), shared=shared)

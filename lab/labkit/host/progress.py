@@ -1,17 +1,20 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Progress output of long steps: a counter of seconds on a terminal, a line every 15 s in a log."""
+"""Long steps: their progress, a line every 15 s, and what is tried again when it fails."""
 
 import subprocess
-import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from labkit.errors import StepFailed
 
-_INTERVAL = 15.0  # seconds between two lines in a log file
+_INTERVAL = 15.0  # seconds between two lines
+DOWNLOAD_PAUSES = (5.0, 20.0)  # seconds before the second and the third attempt
+
+T = TypeVar("T")
 
 
 class Stopwatch:
@@ -60,17 +63,27 @@ def run_step(
         raise StepFailed(name, f"{argv[0]} ended with {child.returncode}", log=log)
 
 
+def retry(step: Callable[[], T], *, pauses: Sequence[float] = DOWNLOAD_PAUSES) -> T:
+    """Call a step again after each pause (seconds) until it succeeds; return its result.
+
+    Package managers ask again when a connection fails, but not when a download breaks off or a
+    mirror or proxy answers with an error. Raises the StepFailed of the last attempt.
+    """
+    for pause in pauses:
+        try:
+            return step()
+        except StepFailed as error:
+            print(f"{error}\n{error.step}: next attempt in {pause:g} s", flush=True)
+            time.sleep(pause)
+    return step()
+
+
 def _watch(child: subprocess.Popen[bytes], name: str) -> None:
-    start = shown = time.monotonic()
-    is_terminal = sys.stdout.isatty()
+    start = time.monotonic()
     while True:
         try:
-            child.wait(1 if is_terminal else _INTERVAL)
+            child.wait(_INTERVAL)
         except subprocess.TimeoutExpired:
-            shown = time.monotonic() - start
-            line = f"  {name}: {shown:.0f} s"
-            print(f"\r{line}", end="", flush=True) if is_terminal else print(line, flush=True)
-            continue
-        if is_terminal:
-            print("\r\033[K", end="")
-        return
+            print(f"  {name}: {time.monotonic() - start:.0f} s", flush=True)
+        else:
+            return

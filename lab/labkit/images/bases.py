@@ -43,7 +43,7 @@ def pause_build(at: Places) -> Build:
 
     program = programs(at).pause.parent.name
     digest = content_hash([SOURCES / "labkit/images/archive.py"], program, PAUSE)
-    return Build("pause image", 1, at.cache / "images" / f"pause-{digest}", make)
+    return Build("pause image", 1, at.builds / "images" / f"pause-{digest}", make)
 
 
 def tree_build(at: Places) -> Build:
@@ -53,7 +53,7 @@ def tree_build(at: Places) -> Build:
         rootfs.bootstrap(scratch / "root", log)
 
     digest = content_hash([], rootfs.SUITE, *rootfs.INCLUDE)
-    return Build("Debian tree", 60, at.cache / "images" / f"debian-{digest}", make)
+    return Build("Debian tree", 60, at.builds / "images" / f"debian-{digest}", make)
 
 
 def base_build(at: Places, tag: str) -> Build:
@@ -72,7 +72,7 @@ def base_build(at: Places, tag: str) -> Build:
 
     sources = [SOURCES / "labkit/images" / name for name in ("archive.py", "rootfs.py")]
     digest = content_hash(sources, tree_build(at).folder.name, tag)
-    return Build(f"{tag} image", 6, at.cache / "images" / f"{name}-{digest}", make)
+    return Build(f"{tag} image", 6, at.builds / "images" / f"{name}-{digest}", make)
 
 
 def builds(at: Places) -> list[Build]:

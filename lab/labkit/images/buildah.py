@@ -17,6 +17,7 @@ from pathlib import Path
 
 from labkit.errors import Problem, StepFailed
 from labkit.host.places import Places
+from labkit.host.progress import retry
 from labkit.images import bases
 
 _CA_IN_IMAGE = "/etc/ssl/certs/ca-certificates.crt"
@@ -60,7 +61,7 @@ def build(
     extras = [word for a in arguments for word in ("--build-arg", a)] + mounts(at, os.environ)
     options = ["--isolation", "chroot", "--layers", "--pull-never", "--format", "docker"]
     paths = ["--file", str(file.absolute()), str(context.absolute())]
-    _buildah(at, "build", *options, *extras, "--tag", tag, *paths, quiet=False)
+    retry(lambda: _buildah(at, "build", *options, *extras, "--tag", tag, *paths, quiet=False))
     if output:
         save(at, tag, output)
     return find(at, tag)

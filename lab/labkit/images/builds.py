@@ -4,17 +4,23 @@
 """Builds that are cached under the hash of their inputs.
 
 A build works in a scratch folder that is renamed at the end, so an unfinished build never counts.
+Most builds download something, so each is tried again when one of its steps fails.
 """
 
+import fcntl
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
+from labkit.host.progress import retry
+
 Make = Callable[[Path, Path], None]  # called with the scratch folder and the log
 
+_UNUSED = 30 * 24 * 3600.0  # seconds
 _SOURCES = {".go", ".mod", ".sum", ".py", ".Dockerfile"}
 
 
@@ -33,19 +39,39 @@ class Build:
         return self.folder.is_dir()
 
     def ensure(self, *, logs: Path) -> None:
-        """Build the artefact unless it exists."""
-        if self.is_done:
-            return
+        """Build the artefact unless it exists; wait for another process that builds it."""
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        with self.folder.with_name(f"{self.folder.name}.lock").open("w") as lock:
+            # Another checkout may be building the same.
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if self.is_done:
+                os.utime(self.folder)  # for `prune`
+            else:
+                self._build(logs)
+
+    def _build(self, logs: Path) -> None:
         print(f"{self.name}: building, about {self.seconds} s the first time", flush=True)
         start = time.monotonic()
         # Unique by pid: a child of a killed setup may still be writing to an old scratch folder.
         scratch = self.folder.with_name(f"{self.folder.name}.part-{os.getpid()}")
-        scratch.mkdir(parents=True)
         log = logs / f"build-{self.name}.log"
         log.unlink(missing_ok=True)
-        self.make(scratch, log)
+
+        def make() -> None:
+            shutil.rmtree(scratch, ignore_errors=True)  # of a failed attempt
+            scratch.mkdir(parents=True)
+            self.make(scratch, log)
+
+        retry(make)
         scratch.rename(self.folder)
         print(f"{self.name}: done in {time.monotonic() - start:.0f} s", flush=True)
+
+
+def prune(parent: Path) -> None:
+    """Remove the builds of a folder that no setup has asked for in 30 days."""
+    for old in parent.iterdir():
+        if old.is_dir() and time.time() - old.stat().st_mtime > _UNUSED:
+            shutil.rmtree(old)
 
 
 def content_hash(paths: Iterable[Path], *extra: str) -> str:

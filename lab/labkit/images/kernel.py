@@ -44,7 +44,7 @@ def kernel_build(at: Places) -> Build:
             raise StepFailed("unpack", f"{package} has no kernel or no modules", log=log)
 
     digest = content_hash([], rootfs.SUITE, PACKAGE)
-    return Build("Debian kernel", 5, at.cache / "kernels" / f"debian-{digest}", make)
+    return Build("Debian kernel", 5, at.builds / "kernels" / f"debian-{digest}", make)
 
 
 def guest_kernel(at: Places) -> GuestKernel | None:

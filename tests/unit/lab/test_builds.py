@@ -1,16 +1,18 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
+import os
+import threading
+import time
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from labkit.errors import Problem, StepFailed
-from labkit.host.places import Places
-from labkit.images import programs
+from labkit.host import progress
 from labkit.images.buildah import pip_config
-from labkit.images.builds import Build, content_hash
+from labkit.images.builds import Build, content_hash, prune
 from labkit.images.programs import version_of
 
 
@@ -38,21 +40,23 @@ def test_hash_changes_with_each_input(source: Path, change: str):
 
 
 @pytest.mark.parametrize("failures", [0, 2, 3])
-def test_go_build_is_tried_three_times(
+def test_build_is_tried_three_times_in_an_empty_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: int
 ):
     outcomes, pauses = [False] * failures + [True], []
 
-    def run_step(name: str, _command: list[str], **_more: object) -> None:
+    def make(scratch: Path, _log: Path) -> None:
+        assert list(scratch.iterdir()) == []
+        (scratch / "half").touch()
         if not outcomes.pop(0):
-            raise StepFailed(name, "go ended with 1")
+            raise StepFailed("go build", "go ended with 1")
 
-    monkeypatch.setattr(programs, "run_step", run_step)
-    monkeypatch.setattr(programs.time, "sleep", pauses.append)
-    pause = programs.builds(Places(cache=tmp_path))[-1]
+    monkeypatch.setattr(progress.time, "sleep", pauses.append)
+    build = Build("thing", 1, tmp_path / "thing-1", make)
     with nullcontext() if failures < 3 else pytest.raises(StepFailed):
-        pause.make(tmp_path, tmp_path / "log")
-    assert len(pauses) == min(failures, 2)
+        build.ensure(logs=tmp_path)
+    assert build.is_done is (failures < 3)
+    assert pauses == [5.0, 20.0][:failures]
 
 
 def test_failed_build_is_not_done(tmp_path: Path):
@@ -73,6 +77,35 @@ def test_finished_build_does_not_run_again(tmp_path: Path, capsys: pytest.Captur
     build.ensure(logs=tmp_path)
     assert len(made) == 1
     assert capsys.readouterr().out.count("thing") == 2
+
+
+def test_two_checkouts_build_the_same_only_once(tmp_path: Path):
+    made = []
+
+    def make(scratch: Path, _log: Path) -> None:
+        made.append(scratch)
+        time.sleep(0.2)
+
+    build = Build("thing", 1, tmp_path / "thing-1", make)
+    others = [threading.Thread(target=build.ensure, kwargs={"logs": tmp_path}) for _n in range(2)]
+    for other in others:
+        other.start()
+    for other in others:
+        other.join()
+    assert build.is_done
+    assert len(made) == 1
+
+
+def test_only_builds_that_nobody_asked_for_in_a_month_are_removed(tmp_path: Path):
+    builds = [Build("thing", 1, tmp_path / f"thing-{n}", lambda _s, _log: None) for n in range(3)]
+    for build in builds:
+        build.ensure(logs=tmp_path)
+    month_ago = time.time() - 31 * 24 * 3600
+    for build in builds[:2]:
+        os.utime(build.folder, (month_ago, month_ago))
+    builds[0].ensure(logs=tmp_path)
+    prune(tmp_path)
+    assert [build.is_done for build in builds] == [True, False, True]
 
 
 def test_version_is_read_from_go_mod():

@@ -9,6 +9,7 @@ from labkit.cluster import preflight
 from labkit.errors import Problem, StepFailed
 from labkit.host.places import Places, places
 from labkit.topology import plan
+from tests.support import ROOT
 
 
 def test_user_other_than_root_is_refused():
@@ -61,6 +62,18 @@ def test_run_folder_and_lock_follow_from_the_environment(
         monkeypatch.setenv("LAB_NUMBER", number)
     at = places()
     assert (at.run, at.lock) == (Path("/srv/cache", folder), Path(f"/srv/cache/{folder}.lock"))
+
+
+def test_builds_are_in_the_users_cache_unless_a_folder_for_everything_is_given(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.delenv("LAB_NUMBER", raising=False)
+    monkeypatch.delenv("PURELB_LAB_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", "/srv/of-user")
+    assert places().builds == Path("/srv/of-user/purelb-lab")
+    assert places().cache == ROOT / ".cache/lab"
+    monkeypatch.setenv("PURELB_LAB_CACHE", "/srv/all")
+    assert places().builds == places().cache == Path("/srv/all")
 
 
 def test_other_labs_of_the_checkout_are_found_by_their_run_folders(tmp_path: Path):
