@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from labkit.lab import Lab
-from tests.support.lab import installation, restarts, scheduling
+from tests.support.lab import installation, restarts, workers
 from tests.support.lab.cluster_queries import (
     Logs,
     addresses_of,
@@ -28,31 +28,27 @@ from tests.support.lab.cluster_queries import (
     reset_lock_transitions,
 )
 from tests.support.lab.faults import agents_replaced, wait_for_candidates
+from tests.support.lab.readiness import LabReadiness
 
-scheduling.choose_lab()
+workers.choose_lab()
+_readiness = LabReadiness()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(scheduling.Figures(config))
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> scheduling.Scheduling:
-    return scheduling.Scheduling(config, log)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    scheduling.put_longest_first(items)
+    config.pluginmanager.register(workers.Figures(config))
+    config.pluginmanager.register(_readiness)
 
 
 @pytest.fixture
 def figure(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
     """Record a measured figure, which is printed with the test's outcome."""
-    return partial(record_property, scheduling.FIGURE)
+    return partial(record_property, workers.FIGURE)
 
 
 @pytest.fixture(scope="session")
 def lab() -> Lab:
-    return Lab.load()
+    """The lab of this process."""
+    return _readiness.lab()
 
 
 @pytest.fixture(scope="session")
@@ -66,8 +62,8 @@ def playbook(lab: Lab) -> Callable[..., subprocess.CompletedProcess[str]]:
 @pytest.fixture(scope="session")
 def cluster(lab: Lab) -> Lab:
     """The lab with PureLB, a ServiceGroup and a web server that answers with its pod's name."""
-    installation.install(lab)
-    return lab
+    # Installed before the time limit of the first test that asks for it.
+    return _readiness.lab()
 
 
 @pytest.fixture(scope="session")
@@ -119,9 +115,10 @@ def _healthy_cluster(
         yield
         return
     lab: Lab = request.getfixturevalue("cluster")
-    # A terminating agent counts as ready for a while, but its addresses are on another node.
-    eventually(lambda: agents_replaced(lab), "an agent ready on every node", seconds=60)
-    installation.wait_for_web(lab)
+    with _readiness.breaks_lab():
+        # A terminating agent counts as ready for a while, but its addresses are on another node.
+        eventually(lambda: agents_replaced(lab), "an agent ready on every node", seconds=60)
+        installation.wait_for_web(lab)
     reset_lock_transitions(lab)
     yield
     for node in lab.nodes:

@@ -38,10 +38,10 @@ def make_group(cluster):
 
 @pytest.fixture
 def ask(cluster, make_service):
-    """Creates a Service of one family with a group; returns its path."""
+    """Creates a dual-stack Service with a group; returns its path."""
 
-    def make(family, group, **more):
+    def make(group, **more):
         annotations = {"purelb.io/service-group": group, **more.pop("annotations", {})}
-        return make_service("SingleStack", annotations=annotations, ipFamilies=[family[0]], **more)
+        return make_service(annotations=annotations, **more)
 
     return make

@@ -8,13 +8,10 @@ import pytest
 
 from tests.support.lab.cluster_queries import allocator_metric, eventually
 from tests.support.lab.grants import (
-    FAMILIES,
     GROUPS,
-    V4,
-    V6,
-    address,
+    both,
     condition,
-    pool_entry,
+    entry,
     pools,
     status_of,
     wait_for_addresses,
@@ -24,18 +21,18 @@ from tests.support.lab.grants import (
 pytestmark = pytest.mark.timeout(60)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
 class TestChangedGroups:
-    def test_address_outside_a_reduced_pool_is_kept_until_reevaluated(
-        self, cluster, make_group, ask, family
+    def test_addresses_outside_a_reduced_pool_are_kept_until_reevaluated(
+        self, cluster, make_group, ask
     ):
-        group = make_group(pools(family, pool_entry(family, 100, 105)))
-        path = ask(family, group)
-        wait_for_addresses(cluster, path, address(family, 100))
-        shrunk = {"spec": {"local": pools(family, pool_entry(family, 103, 105))}}
+        group = make_group(pools(entry(100, 105)))
+        path = ask(group)
+        wait_for_addresses(cluster, path, *both(100))
+        shrunk = {"spec": {"local": pools(entry(103, 105))}}
         cluster.api.merge_patch(f"{GROUPS}/{group}", shrunk)
-        wait_for_event(cluster, path, "AddressOutsidePool", "put the range back")
-        wait_for_addresses(cluster, path, address(family, 100))
+        keeps = f"Keeps {', '.join(both(100))}, which"
+        assert "put the range back" in wait_for_event(cluster, path, "AddressOutsidePool", keeps)
+        wait_for_addresses(cluster, path, *both(100))
         kept = eventually(
             lambda: (
                 condition(cluster, group, "AddressesOutsidePool").get("status") == "True"
@@ -43,80 +40,82 @@ class TestChangedGroups:
             ),
             "condition of the group",
         )
-        assert address(family, 100) in kept["message"]
+        assert ", ".join(both(100)) in kept["message"]
         again = {"metadata": {"annotations": {"purelb.io/re-evaluate": "true"}}}
         cluster.api.merge_patch(path, again)
-        wait_for_addresses(cluster, path, address(family, 103))
+        wait_for_addresses(cluster, path, *both(103))
         assert "purelb.io/re-evaluate" not in cluster.api.get(path)["metadata"]["annotations"]
 
-    def test_address_of_a_deleted_group_is_kept(self, cluster, make_group, ask, family):
-        group = make_group(pools(family, pool_entry(family, 100, 105)))
-        path = ask(family, group)
-        wait_for_addresses(cluster, path, address(family, 100))
+    @pytest.mark.thorough
+    def test_addresses_of_a_deleted_group_are_kept(self, cluster, make_group, ask):
+        group = make_group(pools(entry(100, 105)))
+        path = ask(group)
+        wait_for_addresses(cluster, path, *both(100))
         cluster.api.delete(f"{GROUPS}/{group}")
-        wait_for_event(cluster, path, "AddressOutsidePool", group)
-        wait_for_addresses(cluster, path, address(family, 100))
+        keeps = f"Keeps {', '.join(both(100))}, which ServiceGroup {group}"
+        wait_for_event(cluster, path, "AddressOutsidePool", keeps)
+        wait_for_addresses(cluster, path, *both(100))
 
-    def test_service_with_a_new_group_gets_a_new_address(self, cluster, make_group, ask, family):
-        one = make_group(pools(family, pool_entry(family, 100, 105)))
-        other = make_group(pools(family, pool_entry(family, 110, 115)))
-        path = ask(family, one)
-        wait_for_addresses(cluster, path, address(family, 100))
+    @pytest.mark.thorough
+    def test_service_with_a_new_group_gets_new_addresses(self, cluster, make_group, ask):
+        one = make_group(pools(entry(100, 105)))
+        other = make_group(pools(entry(110, 115)))
+        path = ask(one)
+        wait_for_addresses(cluster, path, *both(100))
         named = {"metadata": {"annotations": {"purelb.io/service-group": other}}}
         cluster.api.merge_patch(path, named)
-        wait_for_addresses(cluster, path, address(family, 110))
-        wait_for_addresses(cluster, ask(family, one), address(family, 100))
+        wait_for_addresses(cluster, path, *both(110))
+        wait_for_addresses(cluster, ask(one), *both(100))
 
-    def test_younger_of_two_overlapping_groups_allocates_nothing(
-        self, cluster, make_group, ask, family
-    ):
-        old = make_group(pools(family, pool_entry(family, 100, 105)))
-        wait_for_addresses(cluster, ask(family, old), address(family, 100))
-        young = make_group(pools(family, pool_entry(family, 105, 110)))
-        wait_for_event(cluster, young, "PoolOverlaps", f"of ServiceGroup {old}")
-        wait_for_event(cluster, old, "PoolOverlaps", f"younger ServiceGroup {young}")
-        wait_for_event(cluster, ask(family, young), "AllocationFailed", "overlaps")
-        eventually(
-            lambda: condition(cluster, young, "Ready").get("reason") == "PoolOverlaps",
-            "condition of the younger",
-        )
-        wait_for_addresses(cluster, ask(family, old), address(family, 101))
+    def test_younger_of_two_overlapping_groups_allocates_nothing(self, cluster, make_group, ask):
+        old = make_group(pools(entry(100, 105)))
+        wait_for_addresses(cluster, ask(old), *both(100))
+        overlapping, apart = pools(entry(105, 110)), pools(entry(120, 125))
+        # One overlaps in each family, as an event names the first overlap only.
+        for family in ("v4pools", "v6pools"):
+            young = make_group({**apart, family: overlapping[family]})
+            wait_for_event(cluster, young, "PoolOverlaps", f"of ServiceGroup {old}")
+            wait_for_event(cluster, old, "PoolOverlaps", f"younger ServiceGroup {young}")
+            wait_for_event(cluster, ask(young), "AllocationFailed", "overlaps")
+            eventually(
+                lambda name=young: (
+                    condition(cluster, name, "Ready").get("reason") == "PoolOverlaps"
+                ),
+                "condition of the younger",
+            )
+        wait_for_addresses(cluster, ask(old), *both(101))
 
 
 class TestNamespaces:
-    def test_enforced_group_serves_only_its_namespaces(self, cluster, make_group, make_service):
+    def test_enforced_group_serves_only_its_namespaces(self, cluster, make_group, ask):
         group = make_group(
-            pools(V4, pool_entry(V4, 100, 105)), namespaces=["kube-public"], enforceNamespaces=True
+            pools(entry(100, 105)), namespaces=["kube-public"], enforceNamespaces=True
         )
-        path = make_service(
-            "SingleStack", annotations={"purelb.io/service-group": group}, ipFamilies=["IPv4"]
-        )
+        path = ask(group)
         wait_for_event(cluster, path, "AllocationFailed", "namespace_denied: ")
         opened = {"spec": {"namespaces": ["kube-public", "default"]}}
         cluster.api.merge_patch(f"{GROUPS}/{group}", opened)
-        wait_for_addresses(cluster, path, "172.28.1.100")
+        wait_for_addresses(cluster, path, *both(100))
 
     def test_service_without_a_group_uses_the_default_of_its_namespace(
         self, cluster, make_group, make_service
     ):
-        group = make_group(
-            {**pools(V4, pool_entry(V4, 100, 105)), **pools(V6, pool_entry(V6, 100, 105))},
-            namespaces=["default"],
-        )
+        group = make_group(pools(entry(100, 105)), namespaces=["default"])
         # Else the allocator may see the Service first, and give it the default of the cluster.
         eventually(lambda: status_of(cluster, group), "status of the group")
-        wait_for_addresses(cluster, make_service(), "172.28.1.100", "fd28:0:0:1::100")
+        wait_for_addresses(cluster, make_service(), *both(100))
         eventually(
             lambda: status_of(cluster, group).get("boundNamespaces") == ["default"], "namespaces"
         )
 
 
+@pytest.mark.thorough
 def test_group_in_another_namespace_is_counted_but_not_used(cluster):
     body = {
         "apiVersion": "purelb.io/v2",
         "kind": "ServiceGroup",
         "metadata": {"name": "lost", "namespace": "default"},
-        "spec": {"local": pools(V4, pool_entry(V4, 100, 105))},
+        "spec": {"local": pools(entry(100, 105))},
     }
     name = 'purelb_servicegroups_out_of_scope{name="lost",namespace="default",type="local"}'
     cluster.api.create(body)
@@ -128,9 +127,7 @@ def test_group_in_another_namespace_is_counted_but_not_used(cluster):
 
 
 def test_unused_group_has_a_status(cluster, make_group):
-    group = make_group(
-        {**pools(V4, pool_entry(V4, 100, 109)), **pools(V6, pool_entry(V6, 100, 109))}
-    )
+    group = make_group(pools(entry(100, 109)))
     path = f"{GROUPS}/{group}"
     status = eventually(lambda: cluster.api.get(path).get("status"), "status")
     conditions = {c["type"]: c["status"] for c in status.pop("conditions")}
@@ -147,7 +144,9 @@ def test_unused_group_has_a_status(cluster, make_group):
 
 
 def test_exhausted_group_has_the_condition_exhausted(cluster, make_group, ask):
-    group = make_group(pools(V6, pool_entry(V6, 100, 100)))
-    wait_for_addresses(cluster, ask(V6, group), "fd28:0:0:1::100")
-    wait_for_event(cluster, ask(V6, group), "AllocationFailed", "exhausted: ")
+    group = make_group(pools(entry(100, 100)))
+    wait_for_addresses(cluster, ask(group), *both(100))
+    refused = wait_for_event(cluster, ask(group), "AllocationFailed", "exhausted: ")
+    assert "no free IPv4 and IPv6 address" in refused
     eventually(lambda: condition(cluster, group, "Exhausted").get("status") == "True", "condition")
+    assert "All IPv4 and IPv6" in condition(cluster, group, "Exhausted")["message"]

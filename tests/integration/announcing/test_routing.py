@@ -8,12 +8,11 @@ import json
 
 import pytest
 
-from tests.support.lab.cluster_queries import eventually
+from tests.support.lab.cluster_queries import eventually, timed
 
-pytestmark = pytest.mark.timeout(60)
-# Seconds until a route follows a change of an address; until it follows a cut cable.
-LEARNED, CUT_OFF = 5.0, 15.0
+pytestmark = [pytest.mark.timeout(60), pytest.mark.thorough]
 DUMMY = "kube-lb0"
+BOTH = ("10.100.0.7/32", "fd28:100::7/128")
 
 
 @pytest.fixture(scope="module")
@@ -26,81 +25,79 @@ def routed(lab):
 
 @pytest.fixture
 def put(routed):
-    """Adds an address to a node's dummy interface or removes it; removes all after the test."""
+    """Adds addresses to a node's dummy interface or removes them; removes all after the test."""
     on = set()
 
-    def change(node, address, *, verb="add"):
-        routed.run_in(node, ["ip", "addr", verb, address, "dev", DUMMY])
-        (on.add if verb == "add" else on.discard)((node, address))
+    def change(node, addresses, *, verb="add"):
+        for address in addresses:
+            routed.run_in(node, ["ip", "addr", verb, address, "dev", DUMMY])
+            (on.add if verb == "add" else on.discard)((node, address))
 
     yield change
     for node, address in tuple(on):
-        change(node, address, verb="del")
+        change(node, [address], verb="del")
 
 
-def learned(lab, prefix, nodes, *, seconds=LEARNED):
-    eventually(
-        lambda: lab.next_hops(prefix) == nodes, f"route to {prefix} by {nodes}", seconds=seconds
-    )
+@pytest.fixture
+def wait_for_routes(routed, figure):
+    """Waits until the router has exactly these nodes as next hops to each prefix."""
 
+    def wait(prefixes, nodes):
+        what = f"routes to {prefixes} by {sorted(nodes)}"
+        seconds = timed(lambda: all(routed.next_hops(p) == nodes for p in prefixes), what)
+        figure(f"{what} after {seconds:.2f} s")
 
-BOTH = pytest.mark.parametrize("address", ["10.100.0.7/32", "fd28:100::7/128"], ids=["v4", "v6"])
+    return wait
 
 
 @pytest.mark.parametrize(
-    ("address", "prefix"),
+    ("addresses", "prefixes"),
     [
-        ("10.100.0.7/32", "10.100.0.7/32"),
-        ("fd28:100::7/128", "fd28:100::7/128"),
-        ("10.100.5.7/24", "10.100.5.0/24"),
-        ("fd28:100:0:5::7/64", "fd28:100:0:5::/64"),
+        (("10.100.0.7/32", "fd28:100::7/128"), ("10.100.0.7/32", "fd28:100::7/128")),
+        (("10.100.5.7/24", "fd28:100:0:5::7/64"), ("10.100.5.0/24", "fd28:100:0:5::/64")),
     ],
+    ids=["single", "whole"],
 )
-def test_router_has_each_node_with_the_prefix_as_next_hop(routed, put, address, prefix):
-    put("n1", address)
-    put("n2", address)
-    learned(routed, prefix, {"n1", "n2"})
-    put("n1", address, verb="del")
-    learned(routed, prefix, {"n2"})
-    put("n2", address, verb="del")
-    learned(routed, prefix, set())
+def test_router_has_each_node_with_the_prefix_as_next_hop(
+    put, wait_for_routes, addresses, prefixes
+):
+    put("n1", addresses)
+    put("n2", addresses)
+    wait_for_routes(prefixes, {"n1", "n2"})
+    put("n1", addresses, verb="del")
+    wait_for_routes(prefixes, {"n2"})
+    put("n2", addresses, verb="del")
+    wait_for_routes(prefixes, set())
 
 
-@BOTH
-def test_client_reaches_the_address_by_the_router(routed, put, address):
-    put("n1", address)
-    put("n2", address)
-    learned(routed, address, {"n1", "n2"})
-    routed.run_in("client", ["ping", "-c1", "-W2", address.partition("/")[0]])
+def test_client_reaches_the_addresses_by_the_router(routed, put, wait_for_routes):
+    put("n1", BOTH)
+    put("n2", BOTH)
+    wait_for_routes(BOTH, {"n1", "n2"})
+    for address in BOTH:
+        routed.run_in("client", ["ping", "-c1", "-W2", address.partition("/")[0]])
 
 
-@BOTH
-def test_node_cut_off_is_removed_as_next_hop(routed, put, address):
-    put("n1", address)
-    put("n2", address)
-    learned(routed, address, {"n1", "n2"})
+def test_node_cut_off_is_removed_as_next_hop(routed, put, wait_for_routes):
+    put("n1", BOTH)
+    put("n2", BOTH)
+    wait_for_routes(BOTH, {"n1", "n2"})
     routed.cut("n1")
     try:
-        learned(routed, address, {"n2"}, seconds=CUT_OFF)
+        wait_for_routes(BOTH, {"n2"})
     finally:
         routed.mend("n1")
-    learned(routed, address, {"n1", "n2"}, seconds=CUT_OFF)
+    wait_for_routes(BOTH, {"n1", "n2"})
 
 
-@pytest.mark.parametrize(
-    ("family", "address", "prefix"),
-    [
-        ("-4", "10.100.6.7/24", "10.100.6.0/24"),
-        ("-6", "fd28:100:0:6::7/64", "fd28:100:0:6::/64"),
-    ],
-    ids=["v4", "v6"],
-)
-def test_node_advertises_no_other_interface(routed, put, family, address, prefix):
-    put("n1", address)
-    command = ["ip", "-json", family, "route", "show", "proto", "bgp"]
+def test_node_advertises_no_other_interface(routed, put):
+    prefixes = {"-4": "10.100.6.0/24", "-6": "fd28:100:0:6::/64"}
+    put("n1", ["10.100.6.7/24", "fd28:100:0:6::7/64"])
 
-    def told():
+    def told(family):
+        command = ["ip", "-json", family, "route", "show", "proto", "bgp"]
         routes = json.loads(routed.run_in("router", command).stdout or "[]")
-        return {route["dst"] for route in routes} == {prefix}
+        return {route["dst"] for route in routes}
 
-    eventually(told, f"route to {prefix} alone", seconds=LEARNED)
+    for family, prefix in prefixes.items():
+        eventually(lambda f=family, p=prefix: told(f) == {p}, f"route to {prefix} alone")

@@ -19,69 +19,69 @@ from tests.support.lab.cluster_queries import (
     holder,
     ingress,
     leader,
+    timed,
 )
 
 pytestmark = pytest.mark.timeout(90)
 EVENTS = "/api/v1/namespaces/default/events"
-FAMILIES = pytest.mark.parametrize("family", [4, 6], ids=["v4", "v6"])
 
 
-def of_family(addresses, family):
-    (address,) = (a for a in addresses if (":" in a) == (family == 6))
-    return address
+def by_family(addresses):
+    """Return the addresses of a Service by family, of which it has one each."""
+    vip4, vip6 = sorted(addresses, key=lambda vip: ":" in vip)
+    assert ":" not in vip4
+    assert ":" in vip6
+    return {4: vip4, 6: vip6}
 
 
-@FAMILIES
-def test_dual_stack_service_answers_on_both_addresses(cluster, make_service, family):
-    vip = of_family(addresses_of(cluster, make_service()), family)
-    # kube-proxy may not know a new address immediately.
-    eventually(lambda: answers(cluster, vip), f"answer from {vip}")
-    assert fetch(cluster, vip).startswith("web-")
+def test_dual_stack_service_answers_on_both_addresses(cluster, make_service):
+    for vip in by_family(addresses_of(cluster, make_service())).values():
+        # kube-proxy may not know a new address immediately.
+        eventually(lambda v=vip: answers(cluster, v), f"answer from {vip}")
+        assert fetch(cluster, vip).startswith("web-")
 
 
-@FAMILIES
-def test_exactly_one_node_has_the_address_and_is_in_the_annotation(cluster, make_service, family):
+def test_exactly_one_node_has_each_address_and_is_in_the_annotation(cluster, make_service):
     path = make_service()
-    vip = of_family(addresses_of(cluster, path), family)
-    node = holder(cluster, vip)
-    annotation = f"purelb.io/announcing-IPv{family}"
-    cluster.api.wait(
-        path,
-        lambda s: s["metadata"]["annotations"].get(annotation) == f"{node},eth0,{vip}",
-        what=annotation,
-    )
+    for family, vip in by_family(addresses_of(cluster, path)).items():
+        annotation = f"purelb.io/announcing-IPv{family}"
+        entry = f"{holder(cluster, vip)},eth0,{vip}"
+        cluster.api.wait(
+            path,
+            lambda s, a=annotation, e=entry: s["metadata"]["annotations"].get(a) == e,
+            what=annotation,
+        )
 
 
-@FAMILIES
-def test_address_lifetime_ends_with_the_lease(cluster, make_service, family):
-    vip = of_family(addresses_of(cluster, make_service()), family)
-    info = address_info(cluster, holder(cluster, vip), vip)
-    assert 0 < info["valid_life_time"] <= 10
-    assert info.get("noprefixroute")
-    assert info["prefixlen"] == (24 if family == 4 else 64)
+def test_address_lifetime_ends_with_the_lease(cluster, make_service):
+    for family, vip in by_family(addresses_of(cluster, make_service())).items():
+        info = address_info(cluster, holder(cluster, vip), vip)
+        assert 0 < info["valid_life_time"] <= 10
+        assert info.get("noprefixroute")
+        assert info["prefixlen"] == (24 if family == 4 else 64)
 
 
-@FAMILIES
-def test_addresses_of_deleted_service_are_removed(cluster, make_service, family):
+def test_addresses_of_deleted_service_are_removed(cluster, make_service, figure):
     path = make_service()
-    vip = of_family(addresses_of(cluster, path), family)
+    vips = by_family(addresses_of(cluster, path)).values()
     cluster.api.delete(path)
-    eventually(lambda: not cluster.holders(vip), "withdrawal", seconds=2)
+    seconds = timed(lambda: not any(cluster.holders(vip) for vip in vips), "withdrawal")
+    figure(f"withdrawn after {seconds:.2f} s")
 
 
-@FAMILIES
-def test_single_stack_service_gets_one_address_of_its_family(cluster, make_service, family):
-    path = make_service("SingleStack", ipFamilies=[f"IPv{family}"])
-    (vip,) = addresses_of(cluster, path, count=1)
-    assert (":" in vip) == (family == 6)
-    eventually(lambda: answers(cluster, vip), f"answer from {vip}")
+def test_single_stack_service_gets_one_address_of_its_family(cluster, make_service):
+    for family in (4, 6):
+        path = make_service("SingleStack", ipFamilies=[f"IPv{family}"])
+        (vip,) = addresses_of(cluster, path, count=1)
+        assert (":" in vip) == (family == 6)
+        eventually(lambda v=vip: answers(cluster, v), f"answer from {vip}")
 
 
 def test_released_address_is_allocated_again(cluster, make_service):
     first = make_service()
     addresses = addresses_of(cluster, first)
     cluster.api.delete(first)
-    eventually(lambda: not any(cluster.holders(vip) for vip in addresses), "withdrawal", seconds=5)
+    eventually(lambda: not any(cluster.holders(vip) for vip in addresses), "withdrawal")
     assert addresses_of(cluster, make_service()) == addresses
 
 
@@ -99,7 +99,7 @@ def test_services_created_concurrently_get_different_addresses(cluster, make_ser
     assert len(set(given)) == 30
 
 
-def test_allocator_metric_counts_addresses_in_use(cluster, make_service):
+def test_allocator_metric_counts_addresses_in_use(cluster, make_service, figure):
     paths = [make_service() for _number in range(5)]
     for path in paths:
         addresses_of(cluster, path)
@@ -116,7 +116,7 @@ def test_allocator_metric_counts_addresses_in_use(cluster, make_service):
         (row,) = [line for line in text.splitlines() if line.startswith(series)]
         return float(row.rpartition(" ")[2]) == had
 
-    eventually(counted, f"{had} addresses in use", seconds=5)
+    figure(f"counted after {timed(counted, f'{had} addresses in use'):.2f} s")
 
 
 def test_restarted_allocator_does_not_allocate_used_addresses(cluster, make_service):

@@ -10,10 +10,12 @@ import pytest
 
 from tests.support.lab.cluster_queries import (
     AGENTS,
+    GRACEFUL,
     addresses_of,
     eventually,
     holder,
     lease_info,
+    timed,
     wait_for_endpoints,
 )
 
@@ -68,6 +70,7 @@ def by_hand(cluster, make_service):
         scale(before)
 
 
+@pytest.mark.thorough
 def test_shared_address_is_withdrawn_with_its_last_service(cluster, by_hand):
     vips = ["172.28.1.240", "fd28:0:0:1::240"]
     first = by_hand(*vips)
@@ -77,8 +80,7 @@ def test_shared_address_is_withdrawn_with_its_last_service(cluster, by_hand):
     time.sleep(2)
     assert {vip: cluster.holders(vip) for vip in vips} == {v: {n} for v, n in winners.items()}
     cluster.api.delete(second)
-    for vip in vips:
-        eventually(lambda v=vip: not cluster.holders(v), "withdrawal", seconds=5)
+    eventually(lambda: not any(cluster.holders(vip) for vip in vips), "withdrawal")
 
 
 def test_each_address_of_a_service_is_on_its_own_winner(cluster, by_hand):
@@ -94,10 +96,10 @@ def test_each_address_of_a_service_is_on_its_own_winner(cluster, by_hand):
         entries = " ".join(annotations.get(f"purelb.io/announcing-IPv{v}", "") for v in (4, 6))
         return set(entries.split()) == {f"{node},eth0,{vip}" for vip, node in found.items()}
 
-    eventually(announced, "an entry of each winner", seconds=10)
+    eventually(announced, "an entry of each winner")
 
 
-def test_node_with_a_ready_endpoint_is_preferred(cluster, make_service, label_pod_on):
+def test_node_with_a_ready_endpoint_is_preferred(cluster, make_service, label_pod_on, figure):
     label_pod_on("n1")
     annotations = {"purelb.io/node-affinity": "service-endpoints"}
     path = make_service(annotations=annotations, selector={"here": "yes"})
@@ -105,10 +107,12 @@ def test_node_with_a_ready_endpoint_is_preferred(cluster, make_service, label_po
     for node in ("n1", "n2", "n3"):
         label_pod_on(node)
         wait_for_endpoints(cluster, path, node)
-        for vip in vips:
-            eventually(
-                lambda v=vip, n=node: cluster.holders(v) == {n}, f"{vip} on {node}", seconds=5
-            )
+        seconds = timed(
+            lambda n=node: all(cluster.holders(vip) == {n} for vip in vips),
+            f"{vips} on {node}",
+            seconds=GRACEFUL,
+        )
+        figure(f"on {node} after {seconds:.2f} s")
     # Without a ready endpoint every node is a candidate, and the address stays announced.
     label_pod_on("")
     wait_for_endpoints(cluster, path)
@@ -120,6 +124,7 @@ def test_node_with_a_ready_endpoint_is_preferred(cluster, make_service, label_po
     eventually(holders_are_the_winners, "each address on the winner of the audit")
 
 
+@pytest.mark.thorough
 def test_announcing_entries_of_deleted_nodes_are_removed(cluster, make_service):
     path = make_service()
     vip4, _vip6 = addresses_of(cluster, path)
@@ -131,11 +136,12 @@ def test_announcing_entries_of_deleted_nodes_are_removed(cluster, make_service):
     def entries():
         return cluster.api.get(path)["metadata"]["annotations"].get(key)
 
-    eventually(lambda: entries() == own, "end of the entry", seconds=5)
+    eventually(lambda: entries() == own, "end of the entry")
     cluster.api.merge_patch(path, {"metadata": {"annotations": {key: None}}})
-    eventually(lambda: entries() == own, "the own entry again", seconds=5)
+    eventually(lambda: entries() == own, "the own entry again")
 
 
+@pytest.mark.thorough
 def test_address_without_candidates_is_reported_once(cluster, by_hand):
     path = by_hand("192.0.2.7")
     uid = cluster.api.get(path)["metadata"]["uid"]

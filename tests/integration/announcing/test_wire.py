@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -50,7 +51,6 @@ def test_new_ipv4_address_is_announced_by_arp_request_and_reply(cluster, make_se
     assert {f[ARP].op for f in seen} == {1, 2}
     assert {f[ARP].hwsrc for f in seen} == {mac_of(cluster, holder(cluster, vip4))}
     assert {f[Ether].dst for f in seen} == {"ff:ff:ff:ff:ff:ff"}
-    assert len(seen) == 2 * SEQUENCE
 
 
 def test_new_ipv6_address_is_announced_by_unsolicited_advertisement(cluster, make_service, wire):
@@ -66,9 +66,21 @@ def test_new_ipv6_address_is_announced_by_unsolicited_advertisement(cluster, mak
         checksum = flags.cksum
         del flags.cksum
         assert Ether(bytes(frame))[ICMPv6ND_NA].cksum == checksum
-    assert len(seen) == SEQUENCE
 
 
+@pytest.mark.thorough
+def test_new_addresses_are_announced_by_one_sequence_alone(cluster, make_service, wire):
+    vip4, vip6 = addresses_of(cluster, make_service())
+
+    def counts():
+        return len(arps(wire, vip4)), len(advertisements(wire, vip6))
+
+    eventually(lambda: counts()[0] >= 2 * SEQUENCE and counts()[1] >= SEQUENCE, "both sequences")
+    time.sleep(1)
+    assert counts() == (2 * SEQUENCE, SEQUENCE)
+
+
+@pytest.mark.thorough
 def test_next_holder_announces_with_its_own_mac(cluster, make_service, wire):
     vip4, vip6 = addresses_of(cluster, make_service())
     for vip, look in ((vip4, arps), (vip6, advertisements)):
@@ -80,15 +92,15 @@ def test_next_holder_announces_with_its_own_mac(cluster, make_service, wire):
         eventually(
             lambda v=vip, see=look, t=taker: any(f.src == mac_of(cluster, t) for f in see(wire, v)),
             "announcement by the next holder",
-            seconds=5,
         )
 
 
+@pytest.mark.thorough
 def test_withdrawn_address_is_not_announced_any_more(cluster, make_service, wire):
     path = make_service()
     vip4, vip6 = addresses_of(cluster, path)
     cluster.api.delete(path)
-    eventually(lambda: not cluster.holders(vip4) | cluster.holders(vip6), "withdrawal", seconds=2)
+    eventually(lambda: not cluster.holders(vip4) | cluster.holders(vip6), "withdrawal")
     count = len(arps(wire, vip4)) + len(advertisements(wire, vip6))
     with pytest.raises(AssertionError, match="announcement"):
         eventually(

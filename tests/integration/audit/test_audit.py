@@ -32,6 +32,7 @@ def test_healthy_cluster_has_no_findings_and_winners_are_holders(cluster, make_s
         assert [entry["node"] for entry in vip["announcing"]] == [vip["winner"]]
 
 
+@pytest.mark.thorough
 def test_dead_agent_is_a_finding(cluster, make_service):
     addresses_of(cluster, make_service())
     cluster.kill("n1", "lbnodeagent", "STOP")

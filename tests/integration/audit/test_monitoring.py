@@ -10,7 +10,6 @@ import subprocess
 import pytest
 import yaml
 
-from tests.support.lab.accounts import is_served
 from tests.support.lab.cluster_queries import AGENTS, IMAGE, addresses_of, eventually
 from tests.support.lab.faults import is_ready
 
@@ -126,6 +125,7 @@ def test_every_program_is_scraped_with_the_labels_of_the_alerts(prometheus):
     eventually(lambda: query(prometheus, loaded), "series of an allocator")
 
 
+@pytest.mark.thorough
 def test_healthy_cluster_has_no_alerts(prometheus, make_service):
     vips = addresses_of(prometheus, make_service())
     announced = "purelb_lbnodeagent_announced"
@@ -149,6 +149,7 @@ def test_node_cut_off_from_the_api_causes_an_alert_until_it_returns(prometheus):
     )
 
 
+@pytest.mark.thorough
 def test_addresses_on_no_node_cause_alerts_until_they_have_a_node(prometheus, make_service):
     vips = addresses_of(prometheus, make_service())
     meta = {"name": "nowhere", "namespace": "purelb-system"}
@@ -164,6 +165,7 @@ def test_addresses_on_no_node_cause_alerts_until_they_have_a_node(prometheus, ma
     eventually(lambda: not firing(prometheus, alert, "ip"), "their end", seconds=30)
 
 
+@pytest.mark.thorough
 def test_exhausted_pool_causes_alerts_until_addresses_are_free(prometheus, make_service):
     meta = {"name": "small", "namespace": "purelb-system"}
     pools = {
@@ -221,13 +223,14 @@ def is_discoverable(lab, plural):
     """Whether a kind is in the discovery document, and its objects can be listed."""
     found = lab.api.find("/apis/monitoring.coreos.com/v1") or {"resources": ()}
     is_known = plural in {resource["name"] for resource in found["resources"]}
-    return is_known and is_served(lab, f"{MONITORING}/{plural}")
+    return is_known and lab.api.exists(f"{MONITORING}/{plural}")
 
 
 def names(cluster, plural):
     return {item["metadata"]["name"] for item in cluster.api.items(f"{MONITORING}/{plural}")}
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(300)
 def test_operator_objects_are_created_and_removed_by_the_role(cluster, playbook, operator):
     command = ["purelb.purelb.install", "-e", f"purelb_install_image={IMAGE}"]

@@ -106,6 +106,7 @@ def test_healthy_cluster_has_no_findings(cluster, make_service, verify):
         assert line.split()[2:5] == [node, node, mac_of(cluster, node)]
 
 
+@pytest.mark.thorough
 def test_vip_info_returns_node_and_lifetime_of_an_address(cluster, make_service, run_module):
     vips = addresses_of(cluster, make_service())
     for vip in vips:
@@ -145,6 +146,7 @@ def holder_but(lab, vip, other):
     return node
 
 
+@pytest.mark.thorough
 def test_stopped_agent_is_a_warning_once_others_have_its_addresses(cluster, holder_by_vip, verify):
     cluster.kill("n1", "lbnodeagent", "STOP")
     try:
@@ -166,6 +168,7 @@ def test_stopped_agent_is_a_warning_once_others_have_its_addresses(cluster, hold
         cluster.kill("n1", "lbnodeagent", "CONT")
 
 
+@pytest.mark.thorough
 def test_winner_without_its_addresses_and_wrong_lease_are_errors(cluster, holder_by_vip, verify):
     node = next(iter(holder_by_vip.values()))
     cluster.kill(node, "lbnodeagent", "STOP")
@@ -210,12 +213,14 @@ def test_unreachable_nodes_are_findings_and_the_others_are_verified(
         assert line.split()[3] == "n3"
 
 
+@pytest.mark.thorough
 def test_unreachable_node_fails_the_playbook_if_configured(cluster, half_read, verify):
     settled(cluster.kubeconfig)
     shown = verify(succeeds=False, purelb_verify_fail_on="warning")
     assert "first: nodeUnread: node n1: " in shown
 
 
+@pytest.mark.thorough
 def test_metrics_are_read_from_a_host_that_reaches_the_nodes(cluster, run_module):
     settled(cluster.kubeconfig)
     asked = {"kubeconfig": str(cluster.kubeconfig), "check_metrics": True, "fail_on": "warning"}
@@ -225,6 +230,7 @@ def test_metrics_are_read_from_a_host_that_reaches_the_nodes(cluster, run_module
     assert "first: metricsUnreachable: node n1: http://172.28.1.11:7/metrics: " in refused["msg"]
 
 
+@pytest.mark.thorough
 def test_invalid_options_are_refused_with_the_remedy(cluster, run_module):
     refused = run_module("client", "purelb_neighbor_info", succeeds=False, vips=["10.100.0.7"])
     assert "10.100.0.7 is not on a segment of this host" in refused["msg"]

@@ -263,6 +263,9 @@ def reader(
     shutil.rmtree(tmp_path)
 
 
-@pytest.mark.parametrize("page", FOLLOWED)
+@pytest.mark.parametrize(
+    "page",
+    [p if p == "README.md" else pytest.param(p, marks=pytest.mark.thorough) for p in FOLLOWED],
+)
 def test_page_can_be_followed_literally(reader: Reader, page: str):
     reader.follow(page)

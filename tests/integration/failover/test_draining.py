@@ -25,7 +25,7 @@ from tests.support.lab.faults import (
     wait_until_returned,
 )
 
-pytestmark = pytest.mark.timeout(90)
+pytestmark = [pytest.mark.timeout(90), pytest.mark.safety]
 NODE = "n3"
 PATH = f"/api/v1/nodes/{NODE}"
 EVENTS = "/api/v1/namespaces/default/events"
@@ -137,7 +137,7 @@ def restart_allocator(lab):
     )
 
 
-@pytest.mark.parametrize("by", ["name", "uid"])
+@pytest.mark.parametrize("by", ["name", pytest.param("uid", marks=pytest.mark.thorough)])
 def test_eviction_event_taints_the_node_once_and_creates_an_event(cluster, announce, by):
     before = writes(cluster)
     announce(cluster.api.get(PATH)["metadata"][by])
@@ -163,6 +163,7 @@ def test_taint_removed_by_hand_returns_only_with_a_new_occurrence(cluster, annou
     tainted(cluster)
 
 
+@pytest.mark.thorough
 def test_other_taints_are_kept(cluster, announce):
     other = {"key": "example.com/other", "value": "x", "effect": "PreferNoSchedule"}
     taints = cluster.api.get(PATH)["spec"].get("taints") or []
@@ -175,6 +176,7 @@ def test_other_taints_are_kept(cluster, announce):
         cluster.api.merge_patch(PATH, {"spec": {"taints": taints}})
 
 
+@pytest.mark.thorough
 def test_event_with_another_node_uid_is_ignored(cluster, announce):
     before = writes(cluster)
     announce("00000000-0000-0000-0000-000000000000")
@@ -253,6 +255,7 @@ def test_addresses_leave_a_tainted_node_and_return_without_the_taint(
     assert all(holders.sequence(vip) == [holders.sequence(vip)[0]] for vip in set(vips) - {*own})
 
 
+@pytest.mark.thorough
 def test_cordon_alone_moves_nothing(cluster, make_service, mark):
     vips = serve_addresses(cluster, make_service)
     node, _own = node_with_both_families(cluster, vips)
@@ -265,6 +268,7 @@ def test_cordon_alone_moves_nothing(cluster, make_service, mark):
     assert drained_and_restored(cluster, node) == before
 
 
+@pytest.mark.thorough
 def test_without_the_feature_a_taint_moves_nothing(cluster, make_service, mark):
     vips = serve_addresses(cluster, make_service)
     off = functools.partial(set_variable, name="PURELB_DRAINING", value="off")

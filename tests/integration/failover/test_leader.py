@@ -26,7 +26,7 @@ from tests.support.lab.cluster_queries import (
 )
 from tests.support.lab.faults import is_ready
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.safety]
 # Seconds: the lock's duration with a margin, and the limit after a clean release.
 CRASH, GRACEFUL = 15.0 + 3.0, 1.0
 LOCK = f"{LEASES}/purelb-allocator"
@@ -122,6 +122,7 @@ def test_frozen_leader_is_replaced_and_ends_when_resumed(
     served(cluster, make_service(), since=start, limit=CRASH)
 
 
+@pytest.mark.thorough
 def test_leader_cut_off_from_the_api_is_replaced(cluster, leading, make_service, figure):
     node, process = leading["spec"]["nodeName"], process_of(cluster, leading)
     start = time.monotonic()
@@ -150,6 +151,7 @@ def test_deleted_leader_hands_over(cluster, leading, make_service, figure):
     assert seconds < GRACEFUL + usual
 
 
+@pytest.mark.thorough
 def test_deleted_lock_is_written_again_by_its_holder(cluster, leading, make_service):
     before = holder(cluster)
     cluster.api.delete(LOCK)
@@ -163,6 +165,7 @@ def lock_seen(lab):
     return lock
 
 
+@pytest.mark.thorough
 def test_audit_names_the_leader(cluster, leading):
     lock = lock_seen(cluster)
     assert (lock["kind"], lock["name"], lock["state"]) == ("Lease", "purelb-allocator", "held")

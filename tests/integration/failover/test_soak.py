@@ -33,7 +33,7 @@ POOLS = {
     "v4pool": {"pool": "10.77.0.0/21", "subnet": "10.77.0.0/16"},
     "v6pool": {"pool": "fd77::/64", "subnet": "fd77::/64"},
 }
-pytestmark = pytest.mark.timeout(420)
+pytestmark = [pytest.mark.timeout(420), pytest.mark.safety, pytest.mark.thorough]
 
 
 @pytest.fixture

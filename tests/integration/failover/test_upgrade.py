@@ -165,8 +165,11 @@ def restart_by_hand(_install: Callable[..., Any], lab: Lab) -> None:
 @pytest.mark.usefixtures("_next")
 @pytest.mark.parametrize(
     "upgrade",
-    [change_a_tunable, change_the_image, restart_by_hand],
-    ids=["changed tunable", "other image", "kubectl rollout restart"],
+    [
+        pytest.param(change_the_image, id="other image"),
+        pytest.param(change_a_tunable, id="changed tunable", marks=pytest.mark.thorough),
+        pytest.param(restart_by_hand, id="kubectl rollout restart", marks=pytest.mark.thorough),
+    ],
 )
 def test_nodes_are_replaced_one_at_a_time_under_traffic(cluster, install, vips, upgrade, figure):
     holder_by_vip = {vip: next(iter(nodes)) for vip, nodes in holders_of(cluster, *vips).items()}
@@ -237,6 +240,7 @@ class TestBrokenAgents:
             lambda: all(map(is_ready, allocator_pods(cluster))), "all allocators", seconds=60
         )
 
+    @pytest.mark.thorough
     def test_agent_that_does_not_start_stops_the_rollout_at_its_node(
         self, cluster, install, vips, figure
     ):
@@ -263,6 +267,7 @@ class TestBrokenAgents:
         assert f"{broken} runs the current agent" in again.stdout
         assert look(cluster).ready.keys() == set(cluster.nodes)
 
+    @pytest.mark.thorough
     def test_broken_image_set_by_hand_stops_at_the_first_node(self, cluster, install, vips):
         before = look(cluster)
         with following(cluster) as rollout:

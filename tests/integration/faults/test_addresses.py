@@ -34,7 +34,7 @@ from tests.support.lab.faults import (
     wait_until_returned,
 )
 
-pytestmark = pytest.mark.timeout(90)
+pytestmark = [pytest.mark.timeout(90), pytest.mark.safety]
 RECOVERIES = "purelb_lbnodeagent_address_watchdog_recoveries_total"
 CONFLICTS = "purelb_lbnodeagent_address_conflicts_total"
 
@@ -107,6 +107,7 @@ def claim(cluster):
         ip(cluster, host, f"addr del {mask(vip)} dev eth0")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("where", ["client", "node"])
 def test_host_with_our_address_is_reported_and_the_winner_keeps_it(
     cluster, make_service, claim, where, figure

@@ -40,7 +40,7 @@ from tests.support.lab.faults import (
     wait_until_returned,
 )
 
-pytestmark = pytest.mark.timeout(150)
+pytestmark = [pytest.mark.timeout(150), pytest.mark.safety]
 SETTLED = 3.0
 CGROUPS = Path("/sys/fs/cgroup")
 
@@ -60,6 +60,7 @@ def is_rolled_out(lab):
     )
 
 
+@pytest.mark.thorough
 def test_rolling_restart_interrupts_no_address_for_a_second(cluster, vips, figure):
     with Prober(cluster, *vips) as prober, record_holders(cluster, *vips) as holders:
         for vip in vips:
@@ -144,6 +145,7 @@ def use_up_memory(lab, node):
     return pid
 
 
+@pytest.mark.thorough
 def test_agent_out_of_memory_restarts_and_keeps_its_addresses(cluster, vips, figure):
     node, own = node_with_both_families(cluster, vips)
     ready_to_restart(cluster, node)
@@ -199,6 +201,7 @@ def instance(lab, node):
     return lease_of(lab, node)["metadata"]["annotations"]["purelb.io/instance"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("last", ["first", "second"])
 def test_second_agent_moves_no_address_and_interrupts_briefly_at_its_end(
     cluster, vips, second_agent, last, figure

@@ -28,7 +28,7 @@ from tests.support.lab.cluster_queries import (
     leader,
 )
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.timeout(240), pytest.mark.safety]
 # The contract's aim for the recovery from a partition, in seconds; 30 is its worst case.
 RECOVERY = 20.0
 FLAPS, UP_SECONDS, DOWN_SECONDS = 5, 5.0, 5.0
@@ -99,6 +99,7 @@ def test_only_node_with_the_api_takes_over_all_addresses(cluster, holder_by_vip,
     assert returned < RECOVERY
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("control_plane")
 def test_restart_of_etcd_moves_no_address(cluster, holder_by_vip, make_service, figure):
     with (
@@ -157,6 +158,7 @@ def winner(cluster, address):
     return min(cluster.nodes, key=lambda n: sha256(f"{n}#{address}".encode()).digest())
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("control_plane")
 def test_node_with_expired_watches_sees_new_services_immediately(
     cluster, holder_by_vip, make_service, figure
@@ -192,6 +194,7 @@ def test_node_with_expired_watches_sees_new_services_immediately(
     assert recovery < GRACEFUL
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("control_plane")
 def test_flapping_api_server_moves_no_address(cluster, holder_by_vip, make_service, figure):
     with (

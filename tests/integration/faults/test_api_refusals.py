@@ -18,7 +18,7 @@ from labkit.topology import API_PORT
 from tests.support.lab.address_recorder import record_holders
 from tests.support.lab.cluster_queries import CRASH, LEASES, Logs, agent_pod, eventually
 
-pytestmark = pytest.mark.timeout(150)
+pytestmark = [pytest.mark.timeout(150), pytest.mark.safety]
 # Longer than a Lease lasts without renewal.
 REFUSING = 12.0
 FLOW = "flowcontrol.apiserver.k8s.io/v1"
@@ -147,6 +147,7 @@ def renewals(cluster):
     return {lease["spec"]["holderIdentity"]: lease["spec"]["renewTime"] for lease in leases}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("things", "said"),
     [(no_seats(), "429"), (broken_webhook(), "failed calling webhook")],
@@ -267,6 +268,7 @@ def spoil(cluster, path):
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("harm", ["deleted", "overwritten"])
 def test_corrupted_lease_is_repaired_immediately(cluster, holder_by_vip, harm, figure):
     nodes = list(holder_by_vip.values())

@@ -35,7 +35,7 @@ from tests.support.lab.faults import (
     wait_until_returned,
 )
 
-pytestmark = pytest.mark.timeout(150)
+pytestmark = [pytest.mark.timeout(150), pytest.mark.safety, pytest.mark.thorough]
 SETTLED = 3.0
 (FAKETIME,) = Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")
 SKEW = 120

@@ -37,7 +37,7 @@ from tests.support.lab.faults import (
     wait_until_returned,
 )
 
-pytestmark = pytest.mark.timeout(90)
+pytestmark = [pytest.mark.timeout(90), pytest.mark.safety]
 SETTLED = 3.0
 # Half of a Lease's duration.
 RENEWED_EVERY = 5
@@ -121,6 +121,7 @@ def told(lab, vips):
     return {where for where, _comma, address in entries if address in vips}
 
 
+@pytest.mark.thorough
 def test_node_without_a_default_route_loses_its_addresses_until_it_returns(cluster, vips, figure):
     node, own = node_with_both_families(cluster, vips)
     (cable,) = cluster.nodes[node].interfaces
@@ -187,6 +188,7 @@ def plug(lab, host):
     )
 
 
+@pytest.mark.thorough
 def test_addresses_of_a_deleted_interface_move_until_it_returns(
     cluster, vips, lan9, make_service, figure
 ):
@@ -252,6 +254,7 @@ def writes(lab, node):
     ]
 
 
+@pytest.mark.thorough
 def test_lease_follows_the_subnets_of_its_node_but_not_their_flapping(cluster, single, figure):
     node = holder(cluster, single[0])
     start = time.monotonic()

@@ -27,10 +27,13 @@ GROUPS = "/apis/purelb.io/v2/namespaces/purelb-system/servicegroups"
 EVENTS = "/api/v1/namespaces/default/events"
 PORT = 8000
 TOKEN = "a" * 40
-# By family: its name, the sidecar's address, NetBox's address and its prefix length.
-V4 = ("IPv4", "172.28.1.251", "10.91.1.5", 24)
-V6 = ("IPv6", "fd28:0:0:1::251", "fd91::5", 64)
-FAMILIES = [pytest.param(V4, id="v4"), pytest.param(V6, id="v6")]
+# Of each family: its name, the sidecar's address, NetBox's address and its prefix length.
+FAMILIES = [
+    ("IPv4", "172.28.1.251", "10.91.1.5", 24),
+    ("IPv6", "fd28:0:0:1::251", "fd91::5", 64),
+]
+LOCAL, REMOTE, MASKS = ([family[field] for family in FAMILIES] for field in (1, 2, 3))
+ENTRIES = [f"{address}/{mask}" for address, mask in zip(REMOTE, MASKS, strict=True)]
 # More than the sum of the waits: the first test also installs, and a status may take 70 s.
 pytestmark = pytest.mark.timeout(240)
 
@@ -49,7 +52,7 @@ def sidecar(cluster, playbook):
     secret = named("Secret", "purelb-netbox", data={"token": token})
     for body in (sample, secret):
         cluster.api.apply(body)
-    ranges = [f"{address}-{address}" for address in (V4[1], V6[1])]
+    ranges = [f"{address}-{address}" for address in LOCAL]
     container = {
         "name": "ipam",
         "image": IMAGE,
@@ -85,9 +88,7 @@ def sidecar(cluster, playbook):
 @pytest.fixture(scope="module")
 def netbox(cluster, sidecar):
     """A fake NetBox at the client's address with a group; returns its records by address."""
-    argv = [sys.executable, str(STANDIN), str(PORT)]
-    argv += [f"{address}/{mask}" for _name, _local, address, mask in (V4, V6)]
-    process = cluster.popen_in("client", argv)
+    process = cluster.popen_in("client", [sys.executable, str(STANDIN), str(PORT), *ENTRIES])
     url = f"http://{cluster.hosts['client'].v4}:{PORT}"
     group = {"netbox": {"url": url, "tenant": "lab"}}
     cluster.api.apply({**named("ServiceGroup", "netbox", spec=group), "apiVersion": "purelb.io/v2"})
@@ -118,17 +119,20 @@ def _succeeds(look):
 
 @pytest.fixture
 def ask(make_service):
-    """Creates a Service of one family with a group; returns its path."""
+    """Creates a Service, by default dual-stack, with a group; returns its path."""
 
-    def make(family, group, **more):
-        annotations = {"purelb.io/service-group": group, **more}
-        return make_service("SingleStack", annotations=annotations, ipFamilies=[family[0]])
+    def make(group, *policy, annotations=None, **spec):
+        named = {"purelb.io/service-group": group, **(annotations or {})}
+        return make_service(*policy, annotations=named, **spec)
 
     return make
 
 
 def given(cluster, path, *, seconds=20):
-    service = cluster.api.wait(path, ingress, what="an address", seconds=seconds)
+    """Wait until the Service has an address of each family; return them."""
+    service = cluster.api.wait(
+        path, lambda s: len(ingress(s)) == len(FAMILIES), what="both addresses", seconds=seconds
+    )
     return ingress(service)
 
 
@@ -138,36 +142,39 @@ def refusals(cluster, path):
     return " ".join(e["message"] for e in cluster.api.items(EVENTS, fieldSelector=selector))
 
 
-def in_use(cluster, group, family):
-    return cluster.api.get(f"{GROUPS}/{group}").get("status", {}).get(f"allocated{family[0]}")
+def in_use(cluster, group):
+    """Return the numbers of addresses in use that the group's status has, by family."""
+    status = cluster.api.get(f"{GROUPS}/{group}").get("status", {})
+    return [status.get(f"allocated{family}") for family, *_more in FAMILIES]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_sidecars_address_is_announced_by_one_node_and_answers(cluster, sidecar, ask, family):
-    path = ask(family, "sidecar")
-    assert given(cluster, path) == [family[1]]
-    node = holder(cluster, family[1])
-    expected = 24 if family is V4 else 64
-    assert address_info(cluster, node, family[1])["prefixlen"] == expected
-    assert eventually(lambda: answers(cluster, family[1]), "an answer")
-    eventually(lambda: in_use(cluster, "sidecar", family) == 1, "one in use", seconds=70)
+def prefixes(cluster, node, addresses):
+    return [address_info(cluster, node, address).get("prefixlen") for address in addresses]
+
+
+def test_sidecars_addresses_are_each_announced_by_one_node_and_answer(cluster, sidecar, ask):
+    path = ask("sidecar")
+    assert given(cluster, path) == LOCAL
+    for address, length in zip(LOCAL, (24, 64), strict=True):
+        assert prefixes(cluster, holder(cluster, address), [address]) == [length]
+        assert eventually(lambda a=address: answers(cluster, a), f"an answer from {address}")
+    eventually(lambda: in_use(cluster, "sidecar") == [1, 1], "one of each in use", seconds=70)
     status = cluster.api.get(f"{GROUPS}/sidecar")["status"]
     assert (status["announce"], status["ipam"]) == ("Local", "sample")
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_refused_service_gets_a_released_address(cluster, sidecar, ask, family):
-    first = ask(family, "sidecar")
-    assert given(cluster, first) == [family[1]]
-    second = ask(family, "sidecar")
+def test_refused_service_gets_released_addresses(cluster, sidecar, ask):
+    first = ask("sidecar")
+    assert given(cluster, first) == LOCAL
+    second = ask("sidecar")
     eventually(lambda: "no address is left" in refusals(cluster, second), "a refusal")
     cluster.api.delete(first)
-    assert given(cluster, second, seconds=60) == [family[1]]
+    assert given(cluster, second, seconds=60) == LOCAL
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.thorough
 @pytest.mark.expects_errors("Unavailable")
-def test_restarted_sidecar_is_used_again(cluster, sidecar, ask, family):
+def test_restarted_sidecar_is_used_again(cluster, sidecar, ask):
     pod = allocator_pods(cluster)[0]
     cluster.api.wait(
         f"{AGENTS}/{pod['metadata']['name']}",
@@ -176,34 +183,35 @@ def test_restarted_sidecar_is_used_again(cluster, sidecar, ask, family):
     )
     found = next(c for c in cluster.containers(pod["spec"]["nodeName"]) if c.name == "ipam")
     cluster.run_in(pod["spec"]["nodeName"], ["kill", "-9", str(found.pid)])
-    path = ask(family, "sidecar")
-    assert given(cluster, path, seconds=60) == [family[1]]
+    assert given(cluster, ask("sidecar"), seconds=60) == LOCAL
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_netbox_address_is_on_every_node_with_its_mask_until_released(cluster, netbox, ask, family):
-    _name, _local, address, mask = family
-    path = ask(family, "netbox")
-    assert given(cluster, path) == [address]
-    status, description = netbox()[f"{address}/{mask}"]
-    assert status == "active"
-    assert description.startswith("purelb ")
-    assert description.endswith(f" default/{path.rpartition('/')[2]}")
-    eventually(lambda: cluster.holders(address) == set(cluster.nodes), "the address on every node")
-
-    def masks():
-        return {address_info(cluster, n, address).get("prefixlen") for n in cluster.nodes}
-
-    eventually(lambda: masks() == {mask}, "the mask of NetBox", seconds=70)
+def test_netbox_addresses_are_on_every_node_with_their_masks_until_released(cluster, netbox, ask):
+    path = ask("netbox")
+    assert given(cluster, path) == REMOTE
+    for entry in ENTRIES:
+        status, description = netbox()[entry]
+        assert status == "active"
+        assert description.startswith("purelb ")
+        assert description.endswith(f" default/{path.rpartition('/')[2]}")
+    everywhere = set(cluster.nodes)
+    eventually(lambda: all(cluster.holders(a) == everywhere for a in REMOTE), "both on every node")
+    eventually(
+        lambda: all(prefixes(cluster, n, REMOTE) == MASKS for n in cluster.nodes),
+        "the masks of NetBox",
+        seconds=70,
+    )
     cluster.api.delete(path)
-    eventually(lambda: netbox()[f"{address}/{mask}"] == ("reserved", ""), "a reserved address")
-    eventually(lambda: not cluster.holders(address), "withdrawal")
+    reserved = ("reserved", "")
+    eventually(lambda: all(netbox()[e] == reserved for e in ENTRIES), "reserved addresses")
+    eventually(lambda: not any(cluster.holders(a) for a in REMOTE), "withdrawal")
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_address_unknown_to_netbox_is_refused_with_the_remedy(cluster, netbox, ask, family):
-    other = "10.91.1.99" if family is V4 else "fd91::99"
-    path = ask(family, "netbox", **{"purelb.io/addresses": other})
+@pytest.mark.thorough
+@pytest.mark.parametrize(("family", "other"), [("IPv4", "10.91.1.99"), ("IPv6", "fd91::99")])
+def test_address_unknown_to_netbox_is_refused_with_the_remedy(cluster, netbox, ask, family, other):
+    wanted = {"purelb.io/addresses": other}
+    path = ask("netbox", "SingleStack", annotations=wanted, ipFamilies=[family])
     eventually(
         lambda: f"{other} is no address of tenant lab: add it" in refusals(cluster, path),
         "a refusal",

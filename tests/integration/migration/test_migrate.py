@@ -26,7 +26,7 @@ from tests.support.lab.cluster_queries import (
 from tests.support.v1 import v1_install
 from tests.support.v1.v1_install import FAR, NEAR, SHOP, WEB
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.safety]
 SPLIT = {"v4pool": NEAR["v4pool"] | {"pool": "172.28.1.240/29"}, "v6pool": FAR["v6pool"]}
 SPLIT["v6pool"] = {**SPLIT["v6pool"], "pool": "fd28:100:9::100/124"}
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -160,6 +160,7 @@ def cut_off(lab, folder, task, *more):
     pytest.fail(f"no task {task!r} in:\n" + "".join(seen))
 
 
+@pytest.mark.thorough
 def test_preview_lists_conversions_and_stops_until_all_is_decided(
     lab_without_purelb, first, migrate
 ):
@@ -179,6 +180,7 @@ def test_preview_lists_conversions_and_stops_until_all_is_decided(
     lab_without_purelb.api.delete(path)
 
 
+@pytest.mark.thorough
 def test_failure_leaves_everything_unchanged(lab_without_purelb, first, migrate):
     before = state(lab_without_purelb, first)
     wrong = "purelb_install_image=localhost/none:1"
@@ -189,6 +191,7 @@ def test_failure_leaves_everything_unchanged(lab_without_purelb, first, migrate)
     is_as_before(lab_without_purelb, first, before)
 
 
+@pytest.mark.thorough
 def test_services_migrate_one_by_one_and_back(lab_without_purelb, first, migrate, figure):
     before = state(lab_without_purelb, first)
     web, shop = first
@@ -229,6 +232,7 @@ THERE = [
 BACK = ["Restore v1", "Remove the programs and wait until their Pods are gone"]
 
 
+@pytest.mark.thorough
 def test_killed_run_is_continued_by_the_next(lab_without_purelb, first, migrate, tmp_path):
     before = state(lab_without_purelb, first)
     for task in THERE:

@@ -322,6 +322,7 @@ def test_group_written_in_v1_allocates_addresses(both, make, make_service):
     assert second.startswith("fd28:0:0:1::10")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("which", [0, 1])
 def test_terminating_pod_converts_until_the_endpoints_are_updated(both, which, figure):
     pod = allocator_pods(both)[which]
@@ -352,6 +353,7 @@ def uids(pods):
     return {pod["metadata"]["uid"] for pod in pods}
 
 
+@pytest.mark.thorough
 class TestWithoutTheConversion:
     @pytest.fixture
     def switch(self, both):
@@ -392,6 +394,7 @@ class TestWithoutTheConversion:
         assert both.api.get(path)["spec"]["local"]["multiPool"] is True
 
 
+@pytest.mark.thorough
 class TestTheRole:
     def test_a_second_run_changes_nothing(self, both, install):
         before = both.api.get(SECRET)

@@ -57,6 +57,7 @@ def test_group_is_created_changed_and_removed(cluster, play, family, source):
     assert not cluster.api.exists(f"{GROUPS}/life")
 
 
+@pytest.mark.thorough
 def test_every_option_of_a_group_reaches_the_cluster(cluster, play):
     netbox = {"url": "https://netbox.example.com", "tenant": "purelb", "aggregation": "/32"}
     external = {"provider": "ours", "announce": "local", "socket": "/run/ours.sock"}
@@ -98,6 +99,7 @@ def test_invalid_options_are_refused_by_name_and_nothing_is_created(cluster, pla
     assert {group["metadata"]["name"] for group in cluster.api.items(GROUPS)} == before
 
 
+@pytest.mark.thorough
 @FAMILIES
 def test_overlap_is_a_warning_and_wait_returns_the_conditions(play, family):
     pool = {"remote": {family: POOLS[family]}}
@@ -120,6 +122,7 @@ def test_overlap_is_a_warning_and_wait_returns_the_conditions(play, family):
     assert done.changed == [True, True, False, True, True]
 
 
+@pytest.mark.thorough
 def test_fields_of_another_manager_are_taken_over_only_with_force(cluster, play):
     body = {
         "apiVersion": "purelb.io/v2",

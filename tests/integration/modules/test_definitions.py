@@ -90,6 +90,7 @@ def test_stored_objects_are_migrated_to_the_version_of_an_upgrade(cluster, play,
     assert resource_versions(cluster) == after
 
 
+@pytest.mark.thorough
 def test_objects_are_migrated_before_an_upgrade_removes_their_version(cluster, play, things):
     play("purelb_crd", {"definitions": [OLD]})
     things("a")
@@ -98,6 +99,7 @@ def test_objects_are_migrated_before_an_upgrade_removes_their_version(cluster, p
     assert done.results[0]["migrated"] == [{"name": "things.example.com", "objects": 1}]
 
 
+@pytest.mark.thorough
 def test_definitions_with_objects_are_kept_unless_objects_may_be_deleted(cluster, play, things):
     play("purelb_crd", {"definitions": [OLD]})
     things("a", "b")
@@ -118,6 +120,7 @@ def test_definitions_with_objects_are_kept_unless_objects_may_be_deleted(cluster
     assert "things.example.com stays: it has other labels" in done.output
 
 
+@pytest.mark.thorough
 def test_definitions_of_the_collection_are_the_default(cluster, play):
     done = play("purelb_crd", {}, {"state": "absent", "check": True})
     assert not done.changed[0]

@@ -60,5 +60,6 @@ def test_permissions_are_granted_changed_and_revoked(cluster, play, elsewhere):
     assert may(cluster, NAMESPACE, "lbnodeagent", "list", "services")
 
 
+@pytest.mark.thorough
 def test_second_installation_changes_no_permission(play):
     assert play("purelb_rbac", {}).changed == [False]

@@ -92,6 +92,7 @@ def test_pods_that_must_not_pull_start(cluster, load, archive):
             cluster.api.delete(path)
 
 
+@pytest.mark.thorough
 def test_only_nodes_without_this_image_are_changed(cluster, load, archive):
     missing, other, *_rest = cluster.nodes
     load(archive)
@@ -102,6 +103,7 @@ def test_only_nodes_without_this_image_are_changed(cluster, load, archive):
     assert changed(load(archive)) == one
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("path", "image", "words"),
     [

@@ -18,7 +18,10 @@ from tests.support.lab.cluster_queries import IMAGE
 
 pytestmark = pytest.mark.timeout(600)
 
-SCENARIOS = sorted(path.parent.name for path in ROOT.glob("extensions/molecule/*/molecule.yml"))
+SCENARIOS = [
+    name if name == "default" else pytest.param(name, marks=pytest.mark.thorough)
+    for name in sorted(p.parent.name for p in ROOT.glob("extensions/molecule/*/molecule.yml"))
+]
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from purelb.core.model import Announcement
 from purelb.core.node.annotations import format_announcing, merge_announcing
 from tests.support.lab.dry_runs import ENTRIES, SERVICES, V4, V6, assert_refused, with_owners
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.safety]
 
 
 def merged(annotation, *own, live=("n1", "n2"), alone=True):

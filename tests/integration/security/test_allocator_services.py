@@ -13,7 +13,7 @@ from purelb.core.api import codec
 from purelb.core.model import PoolType
 from tests.support.lab.dry_runs import SERVICES, V4, V6, assert_refused
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.safety]
 
 
 def assignment(*addresses):

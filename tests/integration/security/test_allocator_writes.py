@@ -11,7 +11,7 @@ from purelb.core.election.draining import PreemptEvent, preempt
 from tests.support.lab.accounts import objects_applied
 from tests.support.lab.dry_runs import GROUPS, LEASES, NAMESPACE, TAINT, assert_refused, lease_named
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.safety]
 
 
 class TestServiceGroup:

@@ -20,7 +20,7 @@ from tests.support.lab.dry_runs import (
     with_owners,
 )
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.safety]
 
 
 class TestLeaseOfANode:

@@ -15,7 +15,7 @@ import pytest
 from tests.support.lab.accounts import PERMISSIONS, client, manifests, objects_applied, pod
 from tests.support.lab.cluster_queries import eventually
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.safety]
 
 # The agent watches everything; other verbs have their use beside them.
 LBNODEAGENT = {
@@ -72,7 +72,13 @@ FORBIDDEN = [
 ]
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["draining", "no draining"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(True, id="draining"),
+        pytest.param(False, id="no draining", marks=pytest.mark.thorough),
+    ],
+)
 def draining(request):
     return request.param
 

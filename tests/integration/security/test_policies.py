@@ -22,7 +22,7 @@ from tests.support.lab.dry_runs import (
     lease_named,
 )
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.safety]
 
 
 def test_policies_pass_the_type_check_of_the_api_server(lab, installed):

@@ -66,6 +66,7 @@ def test_lease_has_what_other_agents_need(cluster):
         assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == (name, 10)
 
 
+@pytest.mark.thorough
 def test_idle_agent_only_renews_its_lease(cluster):
     begin = cluster.audit_log.read_text().count("\n")
     time.sleep(20)

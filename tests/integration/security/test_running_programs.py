@@ -64,6 +64,7 @@ def test_no_request_is_refused_during_the_life_of_a_service(cluster, make_servic
     assert [write for write in written() if write[2] in REFUSED] == []
 
 
+@pytest.mark.thorough
 def test_role_ends_when_each_policy_is_enforced(cluster, playbook):
     names = [
         policy["metadata"]["name"]

@@ -97,7 +97,8 @@ class Reader:
         _copy_checkout(self.checkout)
         places = {
             "kubernetes": programs(lab.at).kubernetes,
-            "lab": ROOT / "lab" / "lab",
+            # With the builds of this user, whose home the reader does not have.
+            "lab": f"env XDG_CACHE_HOME={lab.at.builds.parent} {ROOT / 'lab/lab'}",
             "archives": folder / "archives",
         }
         for name, text in SHIMS.items():

@@ -8,7 +8,6 @@ These Pods exist only for the tokens and never start.
 
 from __future__ import annotations
 
-import http.client
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from labkit.api import Api, ApiError
+from labkit.api import Api
 from labkit.lab import Lab
 from tests.support import ROOT
 from tests.support.lab.cluster_queries import eventually
@@ -59,23 +58,13 @@ def definitions_installed(lab: Lab) -> Iterator[None]:
             for version in filter(itemgetter("served"), spec["versions"]):
                 root = f"/apis/{spec['group']}/{version['name']}"
                 listing = f"{root}/{spec['names']['plural']}"
-                eventually(lambda path=listing: is_served(lab, path), f"list of {listing}")
+                eventually(lambda path=listing: lab.api.exists(path), f"list of {listing}")
         yield
 
 
 def _is_established(definition: Json | None) -> bool:
     conditions = (definition or {}).get("status", {}).get("conditions", ())
     return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
-
-
-def is_served(lab: Lab, path: str) -> bool:
-    """Whether objects can be created; the server answers 429 while it prepares their storage."""
-    try:
-        return lab.api.exists(path)
-    except ApiError as error:
-        if error.status == http.client.TOO_MANY_REQUESTS:
-            return False
-        raise
 
 
 def manifests(

@@ -24,6 +24,9 @@ _FLAGS = (
     "--no-first-run",
     "--remote-debugging-pipe",
 )
+# Widths of windows, and what tells whether a page fits.
+PHONE, DESKTOP = 390, 1200
+WIDTH = "document.documentElement.scrollWidth"
 
 
 class Page:
@@ -41,7 +44,7 @@ class Page:
             self._call(f"{domain}.enable")
         self._call("Page.setLifecycleEventsEnabled", enabled=True)
 
-    def open(self, path: Path, *, width: int = 1200, dark: bool = False) -> None:
+    def open(self, path: Path, *, width: int = DESKTOP, dark: bool = False) -> None:
         """Load a file in a window of this width; below 500 as on a phone."""
         self._events.clear()
         self._call(
@@ -114,6 +117,13 @@ def _is_load(event: dict[str, Any], loader: str) -> bool:
         "load",
         loader,
     )
+
+
+def show(page: Page, path: Path, *, width: int = DESKTOP, dark: bool = False) -> None:
+    """Open a page; assert that it loads nothing else and logs no errors."""
+    page.open(path, width=width, dark=dark)
+    assert page.requests() == [path.as_uri()], page.requests()
+    assert page.console_errors() == [], page.console_errors()
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from typing import Any, TextIO, TypeVar
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 
+from labkit.api import is_transient
 from labkit.lab import Lab
 from labkit.net.namespaces import netns
 from purelb.core.addresses import parse_address, parse_bare_range
@@ -36,20 +37,39 @@ SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/purelb-system/leases"
 # The contract's worst cases for a takeover, in seconds.
 GRACEFUL, CRASH = 10.0, 20.0
+# The contract's limit in seconds until a changed configuration is on the interface.
+IN_FORCE = 2.0
 # Signs of an unhandled exception or of a logged error.
 _ERRORS = ("taskFailed", "Traceback", "level=error", '"level": "error"', "Fatal Python error")
 T = TypeVar("T")
 
 
 def eventually(condition: Callable[[], T], what: str, *, seconds: float = 15.0) -> T:
-    """Poll a condition until it is true; return its value. Fails with `what` after `seconds`."""
+    """Poll a condition until it is true; return its value. Fails with `what` after `seconds`.
+
+    A request of the condition that fails for a transient reason is repeated.
+    """
     deadline = time.monotonic() + seconds
+    seen: object = None
+    failure = ""
     while True:
-        seen = condition()
-        if seen:
-            return seen
-        assert time.monotonic() < deadline, f"no {what} within {seconds:g} s, but {seen!r}"
+        try:
+            if seen := condition():
+                return seen
+        except Exception as error:
+            if not is_transient(error):
+                raise
+            failure = f"; last failed request: {error!r}"
+        is_over = time.monotonic() >= deadline
+        assert not is_over, f"no {what} within {seconds:g} s, but {seen!r}{failure}"
         time.sleep(0.05)
+
+
+def timed(condition: Callable[[], object], what: str, *, seconds: float = 15.0) -> float:
+    """Poll as `eventually` does; return the seconds that it took."""
+    start = time.monotonic()
+    eventually(condition, what, seconds=seconds)
+    return time.monotonic() - start
 
 
 def reset_lock_transitions(lab: Lab) -> None:
@@ -170,11 +190,12 @@ def answers(lab: Lab, address: str) -> bool:
 
 
 def fetch(lab: Lab, address: str, *, path: str = "/", port: int = 80) -> str:
-    """Return the body that the client gets from an address."""
+    """Return the body that the client gets from an address. Raises ConnectionError."""
     host = f"[{address}]" if ":" in address else address
     url = f"http://{host}:{port}{path}"
     done = lab.run_in("client", ["curl", "-sS", "--fail", "--max-time", "3", url], check=False)
-    assert done.returncode == 0, f"{url}: {done.stderr}"
+    if done.returncode:
+        raise ConnectionError(f"{url}: {done.stderr}")
     return done.stdout
 
 

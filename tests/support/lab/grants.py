@@ -1,37 +1,51 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Helpers of allocation tests: pools of either family, waiting for addresses and events."""
+"""Helpers of allocation tests: pools of both families, waiting for addresses and events."""
 
 from __future__ import annotations
-
-import pytest
 
 from tests.support.lab.cluster_queries import eventually, ingress
 
 GROUPS = "/apis/purelb.io/v2/namespaces/purelb-system/servicegroups"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/purelb-system/leases"
 EVENTS = "/api/v1/namespaces/{}/events"
-# By family: its name, the address without the host's number, and the subnet of the nodes.
-V4 = ("IPv4", "172.28.1.", "172.28.1.0/24")
-V6 = ("IPv6", "fd28:0:0:1::", "fd28:0:0:1::/64")
-FAMILIES = [pytest.param(V4, id="v4"), pytest.param(V6, id="v6")]
+# IPv4, then IPv6: an address without the host's number, and the subnet of the nodes.
+STARTS = ("172.28.1.", "fd28:0:0:1::")
+SUBNETS = ("172.28.1.0/24", "fd28:0:0:1::/64")
 
 
-def pool_entry(family, first, last):
-    """Return a pool of hosts first to last; the numbers are decimal digits in IPv6, too."""
-    _name, start, subnet = family
-    return {"pool": f"{start}{first}-{start}{last}", "subnet": subnet}
+def both(*numbers):
+    """Return the hosts' IPv4 addresses, then their IPv6 addresses, as a Service's status does.
+
+    The numbers are decimal digits in IPv6, too.
+    """
+    return tuple(f"{start}{number}" for start in STARTS for number in numbers)
 
 
-def unreachable_pool(family, number, first, last):
-    """Return a pool in a subnet of no node."""
-    start = f"10.9.{number}." if family is V4 else f"fd99:{number}::"
-    subnet = f"{start}0/24" if family is V4 else f"{start}/64"
-    return {"pool": f"{start}{first}-{start}{last}", "subnet": subnet}
+def entry(first, last):
+    """Return the pools of hosts first to last, of IPv4 and of IPv6."""
+    return tuple(
+        {"pool": f"{start}{first}-{start}{last}", "subnet": subnet}
+        for start, subnet in zip(STARTS, SUBNETS, strict=True)
+    )
 
 
-def pools(family, *entries):
-    return {f"v{family[0][-1]}pools": list(entries)}
+def unreachable_entry(number, first, last):
+    """Return pools in subnets of no node."""
+    starts = (f"10.9.{number}.", f"fd99:{number}::")
+    subnets = (f"10.9.{number}.0/24", f"fd99:{number}::/64")
+    return tuple(
+        {"pool": f"{start}{first}-{start}{last}", "subnet": subnet}
+        for start, subnet in zip(starts, subnets, strict=True)
+    )
+
+
+def pools(*entries):
+    """Return the pools of both families for a ServiceGroup."""
+    return {
+        "v4pools": [v4 for v4, _v6 in entries],
+        "v6pools": [v6 for _v4, v6 in entries],
+    }
 
 
 def wait_for_addresses(cluster, path, *addresses):
@@ -64,7 +78,3 @@ def condition(cluster, group, kind):
     conditions = status_of(cluster, group).get("conditions", [])
     found = [c for c in conditions if c["type"] == kind]
     return found[0] if found else {}
-
-
-def address(family, number):
-    return f"{family[1]}{number}"

@@ -38,9 +38,9 @@ INIT = "tests/support/lab/guest_init.py"
 def missing() -> str:
     """Return why no virtual machine can be booted here, or an empty string."""
     if not shutil.which(QEMU):
-        return f"{QEMU} is not installed: run 'lab/lab setup'"
+        return f"{QEMU} is not installed: run 'lab/lab setup machine'"
     if guest_kernel(places()) is None:
-        return "there is no kernel to boot: run 'lab/lab setup'"
+        return "there is no kernel to boot: run 'lab/lab setup machine'"
     if not tree_build(places()).is_done:
         return "there is no Debian tree to boot: run 'lab/lab setup'"
     return ""

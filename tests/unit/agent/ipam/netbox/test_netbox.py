@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The client and a fake NetBox; tests/integration/ipam runs more against a real one."""
+"""The client and a fake NetBox; tests/unit/ipam has more, also for a real one."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from tests.support.lab import virtual_machine
 from tests.support.lab.dummy_link_program import ADDRESSES
 
 SECONDS = 150  # boot and program take 6 on an idle machine
-pytestmark = pytest.mark.timeout(SECONDS + 30)
+pytestmark = [pytest.mark.timeout(SECONDS + 30), pytest.mark.thorough]
 
 
 @pytest.fixture(scope="module")

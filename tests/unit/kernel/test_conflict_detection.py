@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Another host has one of our addresses, on a real segment of two namespaces; no cluster."""
+"""Another host has one of our addresses, on a real segment of two namespaces."""
 
 from __future__ import annotations
 
@@ -169,6 +169,7 @@ async def test_host_with_the_address_is_reported_once(segment, node, vip):
     assert len(node.conflicts) == 1
 
 
+@pytest.mark.thorough
 @BOTH
 async def test_announcing_host_is_reported_after_the_confirming_probe(segment, node, vip):
     node.holds(vip)
@@ -178,6 +179,7 @@ async def test_announcing_host_is_reported_after_the_confirming_probe(segment, n
     assert 0.9 < await node.notices(vip, seconds=3) < 2.9
 
 
+@pytest.mark.thorough
 @BOTH
 async def test_announcement_without_an_answer_to_the_probe_is_no_conflict(segment, node, vip):
     node.holds(vip)
@@ -186,6 +188,7 @@ async def test_announcement_without_an_answer_to_the_probe_is_no_conflict(segmen
     assert node.conflicts == []
 
 
+@pytest.mark.thorough
 @BOTH
 async def test_own_frames_are_no_conflict(segment, node, vip):
     ip_batch([f"addr add {vip}/{vip.max_prefixlen} dev eth0 nodad"], namespace=US)
@@ -205,6 +208,7 @@ def asks_for(frame, vip):
     return ICMPv6ND_NS in frame and (frame[IPv6].src, frame[ICMPv6ND_NS].tgt) == ("::", str(vip))
 
 
+@pytest.mark.thorough
 @BOTH
 async def test_address_released_before_the_probe_is_no_conflict(segment, node, vip):
     node.holds(vip)
@@ -218,6 +222,7 @@ async def test_address_released_before_the_probe_is_no_conflict(segment, node, v
     assert not [frame for frame in segment.they_hear() if asks_for(frame, vip)]
 
 
+@pytest.mark.thorough
 @BOTH
 async def test_recreated_interface_is_listened_to_again(segment, node, vip):
     node.holds(vip)
@@ -232,6 +237,7 @@ async def test_recreated_interface_is_listened_to_again(segment, node, vip):
     await node.notices(vip, seconds=3)
 
 
+@pytest.mark.thorough
 @BOTH
 async def test_interface_deleted_without_notice_stops_nothing(segment, node, vip):
     node.holds(vip)
@@ -240,6 +246,7 @@ async def test_interface_deleted_without_notice_stops_nothing(segment, node, vip
     assert node.conflicts == []
 
 
+@pytest.mark.thorough
 @BOTH
 async def test_interface_that_was_down_is_listened_to_again(segment, node, vip):
     node.holds(vip)
@@ -286,6 +293,7 @@ def test_kernel_filter_passes_only_possible_claims(segment):
         assert received(ear, len(expected)) == expected
 
 
+@pytest.mark.thorough
 def test_listening_on_a_deleted_interface_raises(segment):
     with pytest.raises(OSError, match="No such device"):
         listen_for_claims("eth9")

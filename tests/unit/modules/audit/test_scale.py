@@ -20,6 +20,7 @@ import pytest
 
 from bench import auditing
 
+pytestmark = pytest.mark.thorough
 LEASES, SERVICES = 1000, 5000
 # Measured: 0.9 to 1.4 times the processor time of ranking all nodes for each address.
 TIMES_ELECTIONS, MEGABYTES = 2.0, 150
