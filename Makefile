@@ -1,12 +1,14 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-# Everything that a target makes stays in .cache, .venv and .ansible of this checkout.
+# What a target makes is in .cache, .venv and .ansible of this checkout, and, where another checkout
+# can use it, too, in CACHE.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/purelb-lab
 PYTHON := .venv/bin/python
 BIN := .venv/bin
 VERSION := $(shell sed -n 's/^version: //p' galaxy.yml)
@@ -20,7 +22,12 @@ IMAGE_SOURCES := agent/Dockerfile .dockerignore agent/requirements.txt $(wildcar
 # The labs of the tests, one per worker (lab/README.md); other targets use the first one.
 LABS := $(shell first=$${LAB_NUMBER:-0}; echo $$first $$((first + 1)))
 each_lab = for number in $(LABS); do LAB_NUMBER=$$number lab/lab $(1); done
-SPREAD := --numprocesses $(words $(LABS)) --no-loadscope-reorder --max-worker-restart 0
+# Runs tests, and once more what failed: tests/support/gate.
+GATE := $(PYTHON) -m tests.support.gate
+# What `make test` runs; `make test-all` overrides both.
+SELECT := not thorough and not real_netbox
+PROFILE := gate
+UNIT := --quiet -m '$(SELECT)' --hypothesis-profile=$(PROFILE)
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export ANSIBLE_HOME := $(CURDIR)/.ansible
@@ -30,12 +37,13 @@ export ANSIBLE_INVENTORY_UNPARSED_WARNING := false
 # The import path; pytest and mypy have the same (pyproject.toml).
 export PYTHONPATH := $(CURDIR):$(CURDIR)/agent:$(CURDIR)/lab:$(CURDIR)/plugins/module_utils
 
-.PHONY: help setup packages demo bench test lint sanity molecule coverage shells unit integration netbox lab-up lab-down clean
+.PHONY: help setup packages programs images test-packages machine demo bench test summary checks test-all test-lab lint sanity molecule coverage shells unit integration netbox lab-up lab-down clean
 
 help: ## show this help
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
 
-setup: packages .venv/done $(TREE) ## install packages and build programs; quick when all is there
+setup: packages ## install packages and build programs; quick when all is there
+	@$(MAKE) --jobs 3 programs images venv
 
 demo: setup ## bring up the lab, install, lose a pod and a node, audit
 	@if [ -z "$${KUBECONFIG:-}" ]; then $(MAKE) $(ARCHIVE); fi
@@ -44,13 +52,30 @@ demo: setup ## bring up the lab, install, lose a pod and a node, audit
 bench: setup $(ARCHIVE) ## measure what a change costs, what clients notice, what an idle agent costs
 	@bench/bench
 
-# Checks without a lab run in parallel. pytest runs last, so its summary ends the output.
-test: setup ## run all checks and all tests
-	@$(MAKE) --jobs 2 --output-sync=line lint sanity coverage shells $(ARCHIVE)
+# The checks run while Kubernetes compiles, if it does. The summary ends the output.
+test: packages test-packages ## the gate: all checks, and each capability once on real parts
+	@rm -rf .cache/gate
+	@$(MAKE) --jobs 3 --output-sync=line programs $(ARCHIVE) checks
 	@trap '$(call each_lab,down || true) >/dev/null' EXIT; \
-	$(MAKE) lab-down; $(MAKE) integration
+	$(MAKE) lab-down integration && echo "== all tests" && $(MAKE) summary
 
-lint: setup ## ruff, mypy, import-linter, ansible-lint, yamllint, documentation and changelog
+summary: ## what the last make test found, also if it was ended
+	@$(GATE) summary
+
+# The unit tests have two workers, so nothing of the checks runs beside them.
+checks: venv
+	@$(MAKE) lint sanity
+	@$(MAKE) coverage
+	@$(MAKE) shells
+
+test-all: packages machine ## the gate, and all that takes longer
+	@$(MAKE) test SELECT="not real_netbox" PROFILE=random
+
+TESTS := tests/integration
+test-lab: setup test-packages $(ARCHIVE) ## tests on a lab that stays up: make test-lab TESTS=tests/integration/faults
+	@$(GATE) run lab --options="--verbose" $(TESTS)
+
+lint: venv ## ruff, mypy, import-linter, ansible-lint, yamllint, documentation and changelog
 	@echo "== ruff" && ruff check . && ruff format --check .
 	@echo "== mypy" && MYPYPATH=.:agent:lab:plugins/module_utils mypy -p purelb -p purelb_agent -p labkit -p bench
 	@echo "== import-linter" && lint-imports
@@ -59,20 +84,19 @@ lint: setup ## ruff, mypy, import-linter, ansible-lint, yamllint, documentation 
 	@echo "== antsibull" && antsibull-changelog lint && \
 		antsibull-docs lint-collection-docs --plugin-docs --validate-collection-refs=self .
 
-sanity: setup ## ansible-test sanity
+sanity: venv ## ansible-test sanity
 	@echo "== ansible-test sanity" && tests/sanity/run
 
 molecule: setup $(ARCHIVE) ## molecule scenarios alone, on a lab that is brought up if need be
-	@lab/lab up --nodes 3
 	@$(PYTHON) -m pytest --verbose tests/integration/role/test_molecule.py
 
 # Runs tests/unit/$(1) in parallel and measures the coverage of the code in $(2).
-UNIT := --numprocesses 2 --dist loadfile
 measure = rm -f .cache/coverage-$(1)* && \
-	coverage run --data-file .cache/coverage-$(1) --source $(2) -m pytest $(UNIT) --quiet tests/unit/$(1) && \
+	$(GATE) run $(1) --workers 2 --options="$(UNIT)" tests/unit/$(1) \
+		--with "coverage run --data-file .cache/coverage-$(1) --source $(2)" && \
 	coverage combine --quiet --data-file .cache/coverage-$(1)
 
-coverage: setup ## unit tests of core and agent, and the branches that they reach
+coverage: venv test-packages ## unit tests of core and agent, and the branches that they reach
 	@echo "== coverage of the core by its own tests"
 	@$(call measure,core,$(CORE))
 	@coverage report --data-file .cache/coverage-core --fail-under 100 --skip-covered --show-missing
@@ -81,19 +105,21 @@ coverage: setup ## unit tests of core and agent, and the branches that they reac
 	@coverage json --quiet --data-file .cache/coverage-agent -o .cache/coverage-agent.json
 	@$(PYTHON) -m tests.support.branches .cache/coverage-agent.json
 
-shells: setup ## unit tests of all but core and agent
-	@$(PYTHON) -m pytest $(UNIT) tests/unit --ignore tests/unit/core --ignore tests/unit/agent
+shells: venv test-packages ## unit tests of all but core and agent
+	@echo "== unit tests of all but core and agent"
+	@$(GATE) run shells --workers 2 tests/unit \
+		--options="$(UNIT) --ignore=tests/unit/core --ignore=tests/unit/agent"
 
-unit: setup ## unit tests alone
-	@$(PYTHON) -m pytest $(UNIT) tests/unit
+unit: venv test-packages ## unit tests alone
+	@$(GATE) run unit --workers 2 --options="$(UNIT)" tests/unit
 
-integration: setup $(ARCHIVE) ## integration tests alone, on labs that are brought up if need be
-	@$(call each_lab,up --nodes 3)
-	@$(PYTHON) -m pytest $(SPREAD) --verbose tests/integration
+integration: setup test-packages $(ARCHIVE) ## the gate's tests on labs alone; brings the labs up if need be
+	@$(GATE) run integration --workers $(words $(LABS)) tests/integration \
+		--options="--verbose -m '$(SELECT)'"
 
 netbox: setup ## tests against a real NetBox, which is built first (1 GB, some minutes)
 	@$(PYTHON) -m tests.support.netbox.server build
-	@$(PYTHON) -m pytest -m real_netbox tests/integration/ipam/test_netbox.py
+	@$(PYTHON) -m pytest -m real_netbox tests/unit/ipam/test_netbox.py
 
 lab-up: setup ## bring up the lab
 	@lab/lab up --nodes 3
@@ -104,26 +130,51 @@ lab-down: ## end the labs and everything of them
 clean: lab-down ## remove what was installed and built in this checkout
 	rm -rf .cache .venv .ansible .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
-# pip does not fetch a file again whose download breaks off.
+# $(call three_times,COMMAND) is for downloads: pip and apt do not fetch again what breaks off.
+three_times = for pause in 5 20 last; do \
+	$(1) && break || { [ $$pause != last ] && sleep $$pause; }; done
+
+# The Python packages of all checkouts with the same requirements and the same Python. They are
+# installed by their own path: a script's first line must not name the checkout that came first.
+VENV = $(CACHE)/venvs/$(shell { cat requirements-dev.txt; python3 -c 'import sys; \
+	print(sys.version, sys.base_prefix)'; } | sha256sum | cut -c1-16)
+
+venv: .venv/done $(TREE)
+	@:
+
 .venv/done: requirements-dev.txt | packages
-	@python3 -c 'import ensurepip' 2>/dev/null || apt-get install --quiet --yes python3-venv
-	@python3 -m venv .venv
-	@echo "installing Python packages into .venv (about a minute without a cache)"
-	@for pause in 5 20 last; do \
-		$(PYTHON) -m pip install --quiet --disable-pip-version-check \
-			--requirement requirements-dev.txt && break || \
-		{ [ $$pause != last ] && sleep $$pause; }; done
+	@python3 -c 'import ensurepip' 2>/dev/null || \
+		{ $(call three_times,apt-get update --quiet && apt-get install --quiet --yes python3-venv); }
+	@mkdir -p $(CACHE)/venvs
+	@[ -L .venv ] || rm -rf .venv
+	@ln -sfn $(VENV) .venv
+	@flock $(VENV).lock $(MAKE) .venv/installed
 	@touch $@
 
+.PHONY: venv .venv/installed
+.venv/installed:
+	@[ -e .venv/complete ] || { \
+		echo "installing Python packages (about a minute without a cache)"; \
+		python3 -m venv --clear $(VENV); \
+		$(call three_times,$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
+			--requirement requirements-dev.txt); \
+		touch .venv/complete; }
+
 packages:
-	@lab/lab setup
+	@lab/lab setup packages
+
+test-packages: packages
+	@lab/lab setup tests
+
+programs images machine: | packages
+	@lab/lab setup $@
 
 # The collection under its full name, for every Ansible tool.
 $(TREE):
 	@mkdir -p $(dir $@)
 	@ln -sfn $(CURDIR) $@
 
-$(ARCHIVE): $(IMAGE_SOURCES) | setup
+$(ARCHIVE): $(IMAGE_SOURCES) | images
 	@lab/lab image build --tag $(IMAGE) --file agent/Dockerfile --context . --output $@ \
 		--build-arg BASE_IMAGE=localhost/lab/python:1 \
 		--build-arg BUILD_IMAGE=localhost/lab/python-build:1
