@@ -136,7 +136,7 @@ three_times = for pause in 5 20 last; do \
 
 # The Python packages of all checkouts with the same requirements and the same Python. They are
 # installed by their own path: a script's first line must not name the checkout that came first.
-VENV = $(CACHE)/venvs/$(shell { cat requirements-dev.txt; python3 -c 'import sys; \
+VENV = $(CACHE)/python/$(shell { cat requirements-dev.txt; python3 -c 'import sys; \
 	print(sys.version, sys.base_prefix)'; } | sha256sum | cut -c1-16)
 
 venv: .venv/done $(TREE)
@@ -145,7 +145,7 @@ venv: .venv/done $(TREE)
 .venv/done: requirements-dev.txt | packages
 	@python3 -c 'import ensurepip' 2>/dev/null || \
 		{ $(call three_times,apt-get update --quiet && apt-get install --quiet --yes python3-venv); }
-	@mkdir -p $(CACHE)/venvs
+	@mkdir -p $(CACHE)/python
 	@[ -L .venv ] || rm -rf .venv
 	@ln -sfn $(VENV) .venv
 	@flock $(VENV).lock $(MAKE) .venv/installed

@@ -165,3 +165,13 @@ def test_plugins_never_import_the_agent_or_the_lab():
         for name in imported_modules(path)
     }
     assert {found for found in imports if found[1].startswith(("purelb_agent", "labkit"))} == set()
+
+
+def test_python_tools_name_no_checkout():
+    """All checkouts use the same ones, and the checkout that installed them may be gone."""
+    tools = (path for path in (ROOT / ".venv/bin").iterdir() if path.is_file())
+    first_lines = {tool: tool.read_bytes().split(b"\n", 1)[0] for tool in tools}
+    scripts = {tool.name: line for tool, line in first_lines.items() if line.startswith(b"#!/")}
+    packages = str((ROOT / ".venv").resolve()).encode()
+    assert "ansible-playbook" in scripts
+    assert [name for name, line in scripts.items() if not line.startswith(b"#!" + packages)] == []
