@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from tests.support.lab.address_recorder import record_holders
-from tests.support.lab.cluster_queries import AGENTS, eventually, leader
+from tests.support.lab.cluster_queries import AGENTS, GRACEFUL, eventually, leader
 from tests.support.lab.faults import (
     agents_with,
     events_of,
@@ -31,8 +31,8 @@ PATH = f"/api/v1/nodes/{NODE}"
 EVENTS = "/api/v1/namespaces/default/events"
 SPOT = "cloudprovider.azure.microsoft.com/draining"
 MARK = "purelb.io/preempted-by"
-# From the event to the taint, in seconds.
-IN_FORCE = 2
+# Seconds in which a taint that must not come would have come.
+SETTLED = 2
 # As in the Kubernetes documentation: kubectl taint nodes n1
 # node.kubernetes.io/out-of-service=nodeshutdown:NoExecute
 OUT_OF_SERVICE = {
@@ -40,8 +40,6 @@ OUT_OF_SERVICE = {
     "value": "nodeshutdown",
     "effect": "NoExecute",
 }
-# Seconds from the taint to the takeover, and from its removal to the return of the addresses.
-DRAINED, RESTORED = 1, 2
 
 _numbers = itertools.count(1)
 
@@ -111,7 +109,7 @@ def writes(lab):
 
 
 def tainted(lab):
-    eventually(lambda: spot_taints(lab), "taint", seconds=IN_FORCE)
+    eventually(lambda: spot_taints(lab), "taint", seconds=GRACEFUL)
     assert spot_taints(lab) == [("spot-eviction", "NoSchedule")]
 
 
@@ -146,7 +144,7 @@ def test_eviction_event_taints_the_node_once_and_creates_an_event(cluster, annou
     assert event["type"] == "Normal"
     assert f"remove the taint: kubectl taint node {NODE} {SPOT}-" in event["message"]
     assert event["involvedObject"]["uid"] == cluster.api.get(PATH)["metadata"]["uid"]
-    time.sleep(IN_FORCE)
+    time.sleep(SETTLED)
     assert (writes(cluster), len(news(cluster))) == (before + 1, 1)
 
 
@@ -154,10 +152,10 @@ def test_taint_removed_by_hand_returns_only_with_a_new_occurrence(cluster, annou
     event = announce()
     tainted(cluster)
     remove_taint(cluster)
-    time.sleep(IN_FORCE)
+    time.sleep(SETTLED)
     assert spot_taints(cluster) == []
     restart_allocator(cluster)
-    time.sleep(IN_FORCE)
+    time.sleep(SETTLED)
     assert spot_taints(cluster) == []
     cluster.api.merge_patch(event, {"count": 2})
     tainted(cluster)
@@ -180,7 +178,7 @@ def test_other_taints_are_kept(cluster, announce):
 def test_event_with_another_node_uid_is_ignored(cluster, announce):
     before = writes(cluster)
     announce("00000000-0000-0000-0000-000000000000")
-    time.sleep(IN_FORCE)
+    time.sleep(SETTLED)
     assert spot_taints(cluster) == []
     assert writes(cluster) == before
 
@@ -234,14 +232,14 @@ def test_addresses_leave_a_tainted_node_and_return_without_the_taint(
     with record_holders(cluster, *vips) as holders:
         mark(node, taints=[OUT_OF_SERVICE])
         start = time.monotonic()
-        wait_until_moved(cluster, node, own, seconds=DRAINED)
+        wait_until_moved(cluster, node, own, seconds=GRACEFUL)
         away = time.monotonic() - start
         eventually(lambda: drained_and_restored(cluster, node) == [drained + 1, restored], "event")
         time.sleep(3)
         wait_until_moved(cluster, node, own, seconds=0)
         mark(node, taints=None)
         start = time.monotonic()
-        wait_until_returned(cluster, node, own, seconds=RESTORED)
+        wait_until_returned(cluster, node, own, seconds=GRACEFUL)
         returned = time.monotonic() - start
         eventually(
             lambda: drained_and_restored(cluster, node) == [drained + 1, restored + 1], "event"

@@ -16,6 +16,7 @@ import pytest
 from labkit.host.processes import Process
 from tests.support.lab.cluster_queries import (
     AGENTS,
+    GRACEFUL,
     LEASES,
     agents_ready,
     allocator_pods,
@@ -27,8 +28,8 @@ from tests.support.lab.cluster_queries import (
 from tests.support.lab.faults import is_ready
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.safety]
-# Seconds: the lock's duration with a margin, and the limit after a clean release.
-CRASH, GRACEFUL = 15.0 + 3.0, 1.0
+# Seconds: the lock's duration with a margin.
+CRASH = 15.0 + 3.0
 LOCK = f"{LEASES}/purelb-allocator"
 REPLICAS = 2
 
@@ -148,14 +149,14 @@ def test_deleted_leader_hands_over(cluster, leading, make_service, figure):
     seconds = served(cluster, make_service(), since=start, limit=GRACEFUL)
     eventually(lambda: not process.is_alive, "end of the process", seconds=10)
     figure(f"new Service served {seconds:.2f} s after the release, {usual:.2f} s before it")
-    assert seconds < GRACEFUL + usual
+    assert seconds < GRACEFUL
 
 
 @pytest.mark.thorough
 def test_deleted_lock_is_written_again_by_its_holder(cluster, leading, make_service):
     before = holder(cluster)
     cluster.api.delete(LOCK)
-    eventually(lambda: cluster.api.exists(LOCK) and holder(cluster), "lock", seconds=1)
+    eventually(lambda: cluster.api.exists(LOCK) and holder(cluster), "lock")
     assert holder(cluster) == before
     served(cluster, make_service(), since=time.monotonic(), limit=GRACEFUL)
 

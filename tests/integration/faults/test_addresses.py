@@ -59,12 +59,12 @@ def test_address_removed_by_hand_is_restored_and_counted(cluster, vips, figure):
     for vip in own:
         ip(cluster, node, f"addr del {mask(vip)} dev eth0")
         start = time.monotonic()
-        # Far below the 30 s after which the agent would look without the kernel's notification.
-        eventually(lambda v=vip: address_info(cluster, node, v), "return", seconds=1)
+        # Below the 30 s after which the agent would look without the kernel's notification.
+        eventually(lambda v=vip: address_info(cluster, node, v), "return", seconds=GRACEFUL)
         seconds.append(time.monotonic() - start)
     figure(f"back after {max(seconds):.3f} s")
     assert metric_of(cluster, node, RECOVERIES) == before + len(own)
-    wait_until_returned(cluster, node, own, seconds=1)
+    wait_until_returned(cluster, node, own, seconds=GRACEFUL)
 
 
 def test_addresses_added_to_a_wrong_node_are_removed(cluster, vips, figure):

@@ -16,7 +16,7 @@ import pytest
 
 from labkit.topology import API_PORT
 from tests.support.lab.address_recorder import record_holders
-from tests.support.lab.cluster_queries import CRASH, LEASES, Logs, agent_pod, eventually
+from tests.support.lab.cluster_queries import CRASH, GRACEFUL, LEASES, Logs, agent_pod, eventually
 
 pytestmark = [pytest.mark.timeout(150), pytest.mark.safety]
 # Longer than a Lease lasts without renewal.
@@ -175,7 +175,7 @@ def test_addresses_stay_while_the_api_refuses_every_agent(
     assert {vip: holders.sequence(vip) for vip in holder_by_vip} == {
         v: [{n}] for v, n in holder_by_vip.items()
     }
-    assert recovery < 5
+    assert recovery < GRACEFUL
 
 
 class TokenFile:
@@ -254,7 +254,7 @@ def test_node_with_an_invalid_token_is_replaced_and_returns_with_a_new_one(
     assert {line.partition("/")[0] for line in lines if "Unauthorized" in line} == {refused}
     assert fenced == 0
     assert doubled < 1
-    assert returned < 5
+    assert returned < GRACEFUL
 
 
 def spoil(cluster, path):
