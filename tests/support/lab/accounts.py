@@ -35,15 +35,16 @@ def objects_applied(lab: Lab, things: list[Json]) -> Iterator[None]:
         for thing in things:
             path = lab.api.path_of(thing)
             if not lab.api.exists(path):
-                ours.append(path)
+                ours.append((thing["kind"], path))
             lab.api.apply(thing)
         yield
     finally:
-        for path in reversed(ours):
+        for _kind, path in reversed(ours):
             lab.api.delete(path)
-        # The next test would take a definition that is being deleted for one that stays.
-        for path in ours:
-            if "/customresourcedefinitions/" in path:
+        # The next test would take what is being deleted for what stays. A namespace that is still
+        # there when definitions go takes minutes, as the controller finds kinds that are gone.
+        for kind, path in ours:
+            if kind in ("CustomResourceDefinition", "Namespace"):
                 lab.api.wait(path, lambda seen: seen is None, what=f"end of {path}", seconds=60)
 
 
