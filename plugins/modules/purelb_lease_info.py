@@ -48,8 +48,8 @@ extends_documentation_fragment:
 seealso:
   - module: purelb.purelb.purelb_objects
 notes:
-  - The user needs the verb list on C(leases) in O(namespace), and on C(services) and C(nodes) in the whole
-    cluster; on C(endpointslices) too where a Service has node affinity, or is announced by all nodes and takes
+  - The user needs the verb list on C(leases) and C(servicegroups.purelb.io) in O(namespace), and on C(services) and
+    C(nodes) in the whole cluster; on C(endpointslices) too where a Service has node affinity, or is announced by all nodes and takes
     only local traffic; and on the kind of each of O(leader_locks) in its namespace.
   - The module assumes that draining is enabled in the agents.
 """

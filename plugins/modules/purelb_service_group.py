@@ -135,13 +135,19 @@ options:
     elements: str
   enforce_namespaces:
     description:
-      - Enforce O(namespaces). Services in other namespaces get no address of this group, and Services in these
-        namespaces get none of other groups that do not list them.
+      - Make O(namespaces) a boundary. Services in these namespaces get addresses only of groups that list their namespace,
+        and no group that lists one of these, this or another, gives any to Services in namespaces that it does not list.
     type: bool
   namespace_default:
     description:
       - Use this group for Services that name none if several groups list their namespace.
     type: bool
+  sharing:
+    description:
+      - Which Services may share an address by an equal annotation C(purelb.io/allow-shared-ip). Those of one
+        V(namespace), which is the default, or those of the whole V(cluster).
+    type: str
+    choices: [namespace, cluster]
   wait:
     description:
       - Wait until the allocator has accepted the present generation of the group (condition C(Ready) of its status). If

@@ -128,7 +128,6 @@ class AllocatorController:
             self._queue.forget(key)
             self._allocator.forget(key)
             return None
-        self._metrics.services.show(service)
         if codec.is_older(service.version, self._written.get(key, "")):
             return None
         return self._allocator.settle(service)

@@ -6,7 +6,11 @@ from __future__ import annotations
 
 from purelb.core.allocation.outcomes import Assignment, Refusal
 from purelb.core.model import Address, Service
-from purelb.core.names import ALLOW_LOCAL_ANNOTATION, REEVALUATE_ANNOTATION
+from purelb.core.names import (
+    ALLOW_LOCAL_ANNOTATION,
+    REEVALUATE_ANNOTATION,
+    SERVICE_GROUP_ANNOTATION,
+)
 from purelb_agent.kube.events import EventReason, Events, ObjectReference
 from purelb_agent.runtime import log
 
@@ -30,6 +34,16 @@ class ServiceEvents:
                 f"need not have an endpoint; the annotation {ALLOW_LOCAL_ANNOTATION} keeps Local",
                 kind="Warning",
             )
+        if assignment.ambiguous:
+            serving = ", ".join(assignment.ambiguous)
+            self._event(
+                service,
+                "AmbiguousNamespaceDefault",
+                f"ServiceGroups {serving} all serve this namespace and not exactly one of them has "
+                f"spec.namespaceDefault, so ServiceGroup {group} was taken: set it on one, or name "
+                f"one in the annotation {SERVICE_GROUP_ANNOTATION}",
+                kind="Warning",
+            )
         if assignment.partial:
             ranges = ", ".join(map(str, assignment.partial))
             self._event(
@@ -39,21 +53,24 @@ class ServiceEvents:
                 kind="Warning",
             )
 
-    def out_of_pool(self, service: Service, addresses: tuple[Address, ...]) -> None:
+    def out_of_pool(self, service: Service, group: str, addresses: tuple[Address, ...]) -> None:
         """Report that a Service keeps addresses that its group no longer holds."""
         kept = ", ".join(map(str, addresses))
         self._event(
             service,
             "AddressOutsidePool",
-            f"Keeps {kept}, which ServiceGroup {service.allocated_from} does not hold any more: "
+            f"Keeps {kept}, which ServiceGroup {group} does not hold any more: "
             f"put the range back, or set the annotation {REEVALUATE_ANNOTATION} to move",
             kind="Warning",
         )
 
     def refused(self, service: Service, refusal: Refusal) -> None:
-        """Report why a Service gets no address."""
+        """Report why a Service gets no address; only the log tells what concerns others."""
         reason = refusal.reason.value
-        log.warning("refused", service=service.key, reason=reason, message=refusal.message)
+        detail = {"detail": refusal.detail} if refusal.detail else {}
+        log.warning(
+            "refused", service=service.key, reason=reason, message=refusal.message, **detail
+        )
         self._event(service, "AllocationFailed", f"{reason}: {refusal.message}", kind="Warning")
 
     def _event(

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from purelb.core.allocation.groups import Groups
 from purelb.core.allocation.outcomes import Assignment
-from purelb.core.model import Address, Service, ServiceKey
+from purelb.core.model import Address, Service, ServiceGroup, ServiceKey
 from purelb_agent.ipam.queue import IpamQueue
 
 
@@ -24,9 +23,8 @@ class IpamReleases:
         # Name of the group by Service.
         self._groups: dict[ServiceKey, str] = {}
 
-    def learn(self, service: Service, groups: Groups) -> None:
-        """Take from a Service's annotations where its addresses come from."""
-        group = groups.all.get(service.allocated_from or "")
+    def learn(self, service: Service, group: ServiceGroup | None) -> None:
+        """Take from the ledger where a Service's addresses come from."""
         if group is not None and group.source is not None and service.addresses:
             self._groups[service.key] = group.name
 

@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 
 from prometheus_client import CollectorRegistry
 
 from purelb.core.allocation.group_status import Use
 from purelb.core.allocation.outcomes import Assignment, Refusal
-from purelb.core.model import Service, ServiceKey
+from purelb.core.election.claims import is_served
+from purelb.core.model import Service, ServiceGroup, ServiceKey
 from purelb.core.names import FAMILIES
 from purelb_agent.ipam.metrics import SidecarMetrics
 from purelb_agent.leader.metrics import LeaderMetrics
@@ -138,11 +139,13 @@ class ServiceMetrics:
             )
         )
 
-    def show(self, service: Service) -> None:
-        """Show the addresses of a Service, for an alert to compare with what nodes announce."""
-        has = service.addresses if service.allocated_by_us and service.is_load_balancer else ()
-        pool_type = service.pool_type.value if service.pool_type else ""
-        labels = (service.allocated_from or "", pool_type)
+    def show(self, service: Service, group: ServiceGroup | None) -> None:
+        """Show the addresses of a Service, for an alert to compare with what nodes announce.
+
+        Group None, which no longer exists, gets empty labels.
+        """
+        has = service.addresses if is_served(service) else ()
+        labels = (group.name, group.pool_type.value) if group is not None else ("", "")
         self._assigned.only(
             service.key, *((str(service.key), str(address), *labels) for address in has)
         )
@@ -151,13 +154,13 @@ class ServiceMetrics:
         """Remove a deleted Service."""
         self._assigned.drop(key)
 
-    def count_refusal(self, refusal: Refusal) -> None:
-        """Count a refusal by pool and reason."""
-        self._rejected.of(refusal.group, refusal.group, refusal.reason.value).inc()
+    def count_refusal(self, refusal: Refusal, pool: str) -> None:
+        """Count a refusal by pool and reason; pool "" stands for all that do not exist."""
+        self._rejected.of(pool, pool, refusal.reason.value).inc()
 
-    def retain_refusals(self, pools: Container[object]) -> None:
-        """Remove the refusals of all other pools."""
-        self._rejected.retain(pools)
+    def retain_refusals(self, pools: Iterable[object]) -> None:
+        """Remove the refusals of all other pools that once existed."""
+        self._rejected.retain({"", *pools})
 
 
 class AllocatorMetrics:

@@ -120,12 +120,14 @@ class Pools:
         self._ipam_queue.follow(g for g in self.groups.all.values() if g.source is not None)
         self.on_change()
 
-    def note_out_of_pool(self, service: Service, addresses: tuple[Address, ...]) -> bool:
+    def note_out_of_pool(
+        self, service: Service, group: str, addresses: tuple[Address, ...]
+    ) -> bool:
         """Remember what a Service keeps outside its group's ranges; returns whether it is news."""
         if not addresses:
             self._out_of_pool.pop(service.key, None)
             return False
-        entry = (service.allocated_from or "", addresses)
+        entry = (group, addresses)
         is_news = self._out_of_pool.get(service.key) != entry
         self._out_of_pool[service.key] = entry
         return is_news

@@ -11,16 +11,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable
 
-from purelb.core.allocation.allocate import decide, rebuild
+from purelb.core.allocation.allocate import decide, origin_of, rebuild
 from purelb.core.allocation.allocations import Allocations
 from purelb.core.allocation.choice import Live
 from purelb.core.allocation.external_ipam import answered
-from purelb.core.allocation.groups import Groups
-from purelb.core.allocation.outcomes import Ask, Assignment, Keep, Outcome, Refusal, Release
+from purelb.core.allocation.outcomes import (
+    Ask,
+    Assignment,
+    Keep,
+    Outcome,
+    Refusal,
+    Release,
+    remainder,
+)
 from purelb.core.allocation.refusals import RefusalReason
 from purelb.core.election.claims import Classes
 from purelb.core.election.election import Member
-from purelb.core.model import Address, Service, ServiceKey
+from purelb.core.model import Address, Service, ServiceGroup, ServiceKey
 from purelb_agent.allocator.events import ServiceEvents
 from purelb_agent.allocator.ipam_releases import IpamReleases
 from purelb_agent.allocator.metrics import ServiceMetrics
@@ -71,7 +78,7 @@ class ServiceAllocator:
 
     def rebuild(self, services: Iterable[Service]) -> int:
         """Record the addresses that Services have; returns their number."""
-        self._taken = rebuild(services)
+        self._taken = rebuild(services, self._pools.groups)
         return len(self._taken)
 
     def set_members(self, members: Collection[Member]) -> None:
@@ -85,8 +92,10 @@ class ServiceAllocator:
         outcome = decide(service, groups, self._taken, self._live, classes=self._classes)
         if not isinstance(outcome, Refusal):
             self._refusals.pop(service.key, None)
-        self._note_multi(service, groups)
-        self._ipam_releases.learn(service, groups)
+        origin = groups.all.get(origin_of(service, groups, self._taken) or "")
+        self._metrics.show(service, origin)
+        self._note_multi(service, origin or groups.all.get(service.group or ""))
+        self._ipam_releases.learn(service, origin)
         return self._carry_out(service, outcome)
 
     def forget(self, key: ServiceKey) -> None:
@@ -100,21 +109,21 @@ class ServiceAllocator:
     def succeeded(self, service: Service, outcome: Outcome) -> None:
         """Record that an outcome was written."""
         if isinstance(outcome, Assignment):
-            freed = self._taken.hold(service, outcome.addresses)
+            freed = self._taken.hold(service, outcome.addresses, outcome.group)
             self._free(service.key, freed)
             self._ipam_releases.assigned(service.key, outcome)
-            self._pools.note_out_of_pool(service, ())
+            self._pools.note_out_of_pool(service, "", ())
             self._pools.count(outcome)
             self._events.assigned(service, outcome)
         elif isinstance(outcome, Release):
-            self._pools.note_out_of_pool(service, ())
+            self._pools.note_out_of_pool(service, "", ())
             self._free(service.key, self._taken.release(service.key))
 
     def answered(
         self, service: Service, ask: Ask, addresses: tuple[Address, ...]
     ) -> Request | None:
         """Go on with the addresses that another system gave; returns what is to be sent."""
-        outcome = answered(service, ask.group, addresses, self._taken)
+        outcome = answered(service, ask, addresses, self._taken)
         request = self._carry_out(service, outcome)
         if isinstance(outcome, Refusal):
             for address in set(addresses) - set(outcome.keeps):
@@ -140,11 +149,9 @@ class ServiceAllocator:
     def report(self) -> None:
         """Report the state of the groups."""
         self._pools.report(self._taken)
-        asked = {refusal.group for refusal in self._refusals.values()}
-        self._metrics.retain_refusals(asked | set(self._pools.groups.all))
+        self._metrics.retain_refusals(self._pools.groups.all)
 
-    def _note_multi(self, service: Service, groups: Groups) -> None:
-        group = groups.usable.get(service.allocated_from or service.group or "")
+    def _note_multi(self, service: Service, group: ServiceGroup | None) -> None:
         if service.multi_pool or (group is not None and group.multi_pool):
             self._multi.add(service.key)
         else:
@@ -154,7 +161,8 @@ class ServiceAllocator:
         if isinstance(outcome, Assignment):
             # Entered first: however the write ends, no other Service may get these. What the
             # Service had stays taken until it no longer has it.
-            self._taken.hold(service, {*outcome.addresses, *self._taken.of(service.key)})
+            both = {*outcome.addresses, *self._taken.of(service.key)}
+            self._taken.hold(service, both, outcome.group)
             return Request(service, outcome, self._writer.assign(service, outcome))
         if isinstance(outcome, Ask):
             asking = self._ipam_queue.allocate(outcome.group, outcome.request)
@@ -168,19 +176,24 @@ class ServiceAllocator:
 
     def _keep(self, service: Service, keep: Keep) -> None:
         own = self._taken.unclaimed(service, service.addresses)
-        self._free(service.key, self._taken.hold(service, own))
-        if self._pools.note_out_of_pool(service, keep.out_of_pool):
-            self._events.out_of_pool(service, keep.out_of_pool)
+        origin = origin_of(service, self._pools.groups, self._taken)
+        self._free(service.key, self._taken.hold(service, own, origin))
+        if self._pools.note_out_of_pool(service, origin or "", keep.out_of_pool):
+            self._events.out_of_pool(service, origin or "", keep.out_of_pool)
 
     def _refuse(self, service: Service, refusal: Refusal) -> Request | None:
-        self._free(service.key, self._taken.hold(service, refusal.keeps))
+        groups = self._pools.groups.all
+        origin = origin_of(service, self._pools.groups, self._taken)
+        self._free(service.key, self._taken.hold(service, refusal.keeps, origin))
         if self._refusals.get(service.key) != refusal:
             self._refusals[service.key] = refusal
-            self._metrics.count_refusal(refusal)
+            # A tenant may name any group; one that does not exist gets no series.
+            self._metrics.count_refusal(refusal, refusal.group if refusal.group in groups else "")
             self._events.refused(service, refusal)
-        if service.allocated_by_us and service.addresses != refusal.keeps:
-            return Request(service, refusal, self._writer.reduce(service, refusal.keeps))
-        return None
+        left = remainder(service, refusal.keeps, groups.get(origin or ""))
+        if left is None:
+            return None
+        return Request(service, refusal, self._writer.reduce(service, left))
 
     def _free(self, key: ServiceKey, freed: frozenset[Address]) -> None:
         if freed:

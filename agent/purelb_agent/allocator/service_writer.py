@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from purelb.core.allocation.outcomes import Assignment
+from purelb.core.allocation.outcomes import Assignment, Remainder
 from purelb.core.api import codec
 from purelb.core.model import Address, Service
 from purelb_agent.kube.client import Kube
@@ -35,9 +35,10 @@ class ServiceWriter:
         """Remove our addresses and annotations; returns the new version."""
         return await self._status(service, service.version, codec.assignment_annotations(None), ())
 
-    async def reduce(self, service: Service, addresses: tuple[Address, ...]) -> str:
-        """Reduce a Service to these of its addresses; returns its new version."""
-        return await self._status(service, service.version, {}, addresses)
+    async def reduce(self, service: Service, left: Remainder) -> str:
+        """Reduce a Service to what it keeps; returns its new version."""
+        annotations = codec.remainder_annotations(left)
+        return await self._status(service, service.version, annotations, left.addresses)
 
     async def _status(
         self,

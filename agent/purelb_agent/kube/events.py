@@ -38,6 +38,7 @@ EventReason = Literal[
     "AddressesNotDrained",
     "AddressesRestored",
     "AllocationFailed",
+    "AmbiguousNamespaceDefault",
     "AnnouncingLocal",
     "AnnouncingNonLocal",
     "ExternalTrafficPolicyChanged",

@@ -130,6 +130,8 @@ class Reporter:
         Entries of dead nodes are removed by the next node that writes its own, otherwise by the
         cleanup node.
         """
+        vips = (decisions.by_address.get(address) for address in service.addresses)
+        is_local = any(found and found.vip.pool_type is PoolType.LOCAL for found in vips)
         changes: dict[str, str | None] = {}
         for version, annotation in ANNOUNCING_ANNOTATIONS.items():
             current = service.announcing.get(version, ())
@@ -139,7 +141,7 @@ class Reporter:
                 own,
                 node=self._node,
                 live_nodes=live,
-                alone=service.pool_type is not PoolType.REMOTE,
+                alone=is_local,
             )
             if wanted == current:
                 continue

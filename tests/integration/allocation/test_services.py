@@ -86,7 +86,10 @@ class TestSharing:
         group = make_group(pools(entry(100, 105)))
         wait_for_addresses(cluster, self.share(ask, group, 80), *both(100))
         wait_for_addresses(cluster, self.share(ask, group, 81), *both(100))
-        wait_for_addresses(cluster, self.share(ask, group, 80), *both(101))
+        refused = self.share(ask, group, 80)
+        message = wait_for_event(cluster, refused, "AllocationFailed", "port_conflict: ")
+        assert "listens on 80/TCP" in message
+        assert ingress(cluster.api.get(refused)) == []
 
     def test_shared_addresses_are_released_with_the_last_service(self, cluster, make_group, ask):
         group = make_group(pools(entry(100, 100)))

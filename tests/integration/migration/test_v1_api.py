@@ -179,6 +179,7 @@ class TestServiceGroups:
             },
             "enforceNamespaces": False,
             "namespaceDefault": False,
+            "sharing": "namespace",
         }
         assert both.api.get(path.format("v1"))["spec"] == {"local": {"v4pool": V4, "v6pools": [V6]}}
 

@@ -62,6 +62,7 @@ def test_every_option_of_a_group_reaches_the_cluster(cluster, play):
     netbox = {"url": "https://netbox.example.com", "tenant": "purelb", "aggregation": "/32"}
     external = {"provider": "ours", "announce": "local", "socket": "/run/ours.sock"}
     team = {"namespaces": ["team-a"], "enforce_namespaces": True, "namespace_default": True}
+    team["sharing"] = "cluster"
     done = play(
         "purelb_service_group",
         {"name": "whole", "netbox": netbox, "check": True},
@@ -74,6 +75,7 @@ def test_every_option_of_a_group_reaches_the_cluster(cluster, play):
         "namespaces": ["team-a"],
         "enforceNamespaces": True,
         "namespaceDefault": True,
+        "sharing": "cluster",
     }
     assert done.results[1]["object"]["metadata"]["annotations"] == {"a": "b"}
 

@@ -99,6 +99,7 @@ DEFAULTS = {
             },
             "enforceNamespaces": False,
             "namespaceDefault": False,
+            "sharing": "namespace",
         },
     ),
     "v6 in lists": (
@@ -113,6 +114,7 @@ DEFAULTS = {
             },
             "enforceNamespaces": False,
             "namespaceDefault": False,
+            "sharing": "namespace",
         },
     ),
     "netbox": (
@@ -122,6 +124,7 @@ DEFAULTS = {
             "netbox": {"url": "https://n.example", "tenant": "a", "aggregation": "default"},
             "enforceNamespaces": False,
             "namespaceDefault": False,
+            "sharing": "namespace",
         },
     ),
     "external": (
@@ -135,6 +138,7 @@ DEFAULTS = {
             },
             "enforceNamespaces": False,
             "namespaceDefault": False,
+            "sharing": "namespace",
         },
     ),
     "agent": (

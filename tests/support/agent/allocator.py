@@ -208,16 +208,17 @@ class AllocatorWorld:
         name: str,
         *,
         version: int = 4,
+        namespace: str = "default",
         annotations: dict[str, str] | None = None,
         **spec: Any,
     ) -> dict[str, Any]:
-        """Store a Service, without the news of it."""
-        meta = {"namespace": "default", "name": name, "uid": f"{name}-uid"}
+        """Store a Service, without the news of it; its name is its own in all namespaces."""
+        meta = {"namespace": namespace, "name": name, "uid": f"{name}-uid"}
         body = {
             "metadata": {**meta, "annotations": annotations or {}},
             "spec": {"type": "LoadBalancer", "ipFamilies": [IP_FAMILIES[version]], **spec},
         }
-        path = f"/api/v1/namespaces/default/services/{name}"
+        path = f"/api/v1/namespaces/{namespace}/services/{name}"
         for part in ("", "/status"):
             self.api.answer("PATCH", path + part, lambda request: self._patch(name, request))
         return self._store(name, body)

@@ -30,13 +30,13 @@ def new(name="web", families=(4, 6), **more):
 
 def taken(*addresses, by="other"):
     allocations = Allocations()
-    allocations.hold(new(by), addresses)
+    allocations.hold(new(by), addresses, "default")
     return allocations
 
 
 def asked(one, *others, groups=GROUPS, live=NOBODY):
     """The outcome for one Service while others have what they show."""
-    return decide(one, groups, rebuild([one, *others]), live)
+    return decide(one, groups, rebuild([one, *others], groups), live)
 
 
 def ranges(version):

@@ -25,6 +25,8 @@ GROUP = ServiceGroup(
         parse_range("fd28::220-fd28::229", str(NET6)),
     ),
 )
+# Of the same addresses, announced by every node.
+REMOTE_GROUP = replace(GROUP, pool_type=PoolType.REMOTE)
 ETH0 = Link(2, "eth0", b"\x02\0\0\0\0\x01", default_metrics={4: 0, 6: 1024})
 DUMMY = Link(9, "kube-lb0")
 OWN4 = InterfaceAddress(2, ip_address("172.28.1.11"), 24)

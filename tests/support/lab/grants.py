@@ -59,7 +59,7 @@ def wait_for_event(cluster, path_or_name, reason, words):
     name = path.rpartition("/")[2]
     # By the UID: on a lab that had tests before, an older object of this name has events, too.
     uid = cluster.api.get(path)["metadata"]["uid"]
-    namespace = "default" if "/services/" in path_or_name else "purelb-system"
+    namespace = path.partition("/namespaces/")[2].partition("/")[0]
 
     def found():
         events = cluster.api.items(

@@ -17,6 +17,7 @@ from typing import Any
 
 import pynetbox
 
+from purelb.core.addresses import parse_address
 from purelb.core.allocation.ipam import IpamRequest, Leased, Stats, listing
 from purelb.core.model import Address, ServiceKey
 from purelb.core.names import FAMILIES
@@ -28,6 +29,13 @@ _LONGEST_DESCRIPTION = 200
 _CHANGED = 412
 # Without conditional requests the later of two writers wins; the earlier waits this long to see.
 _SETTLE_SECONDS = 0.3
+
+
+def _is_plain(address: Address) -> bool:
+    try:
+        return parse_address(str(address)) == address
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True)
@@ -42,8 +50,17 @@ class Entry:
 
     @classmethod
     def of(cls, record: Any) -> Entry:
-        """Return the entry for a record of pynetbox."""
+        """Return the entry for a record of pynetbox.
+
+        Raises IpamError for a second spelling of a number: it could be given out twice.
+        """
         interface = ip_interface(record.address)
+        if not _is_plain(interface.ip):
+            raise IpamError(
+                f"{record.address} is another spelling of an address: write it in NetBox as IPv4, "
+                "without a zone",
+                is_permanent=True,
+            )
         status = getattr(record.status, "value", "")
         return cls(
             record.id, interface.ip, interface.network.prefixlen, status, record.description or ""

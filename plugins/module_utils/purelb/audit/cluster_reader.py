@@ -11,10 +11,11 @@ from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequ
 from ..core import model, names
 from ..core.api import codec, custom_resources, nodes
 from ..core.audit import audit, lock_findings
-from ..core.election import draining, endpoints
+from ..core.election import draining, endpoints, vips
 from ..core.errors import ObjectError
 from ..core.leadership import locks
 from ..core.node import configuration
+from ..module.errors import NOT_FOUND, ApiError
 from ..module.kube import Cluster, Kind, Object
 from .parallel import parallel_map
 
@@ -38,7 +39,8 @@ def lease_info(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Di
     # Leases last (in read_report): they age while thousands of Services are read.
     services = read_services(cluster)
     known = read_nodes(cluster)
-    report = read_report(cluster, services, known, namespace=params["namespace"])
+    groups = read_groups(cluster, namespace=params["namespace"])
+    report = read_report(cluster, services, known, groups, namespace=params["namespace"])
     found = read_locks(cluster, params["leader_locks"], namespace=params["namespace"])
     report = report.with_findings(lock_findings.lock_findings(found))
     leader_locks = [locks.lock_dict(lock) for lock in found]
@@ -49,13 +51,13 @@ def read_report(
     cluster: Cluster,
     services: Sequence[model.Service],
     known: Iterable[draining.NodeInfo],
+    groups: Sequence[model.ServiceGroup],
     *,
     namespace: str,
-    groups: Sequence[model.ServiceGroup] = (),
 ) -> audit.Report:
     """Returns the audit of these Services; reads the Leases last."""
     # EndpointSlices only if needed: they are the most numerous and need another permission.
-    ready = read_endpoints(cluster) if any(map(_needs_endpoints, services)) else None
+    ready = read_endpoints(cluster) if _needs_endpoints(services, groups) else None
     leases = read_leases(cluster, namespace=namespace)
     is_large = len(leases) * len(services) >= _PARALLEL_DIGESTS
     return audit.audit(
@@ -69,12 +71,12 @@ def read_report(
     )
 
 
-def _needs_endpoints(service: model.Service) -> bool:
-    """Whether the nodes of a Service's ready endpoints may affect its election."""
-    needs_local_endpoint = (
-        service.is_external_local and service.pool_type is not model.PoolType.LOCAL
-    )
-    return service.allocated_by_us and (service.has_affinity or needs_local_endpoint)
+def _needs_endpoints(
+    services: Iterable[model.Service], groups: Sequence[model.ServiceGroup]
+) -> bool:
+    """Whether the nodes of ready endpoints may affect an election."""
+    asking = [service for service in services if service.has_affinity or service.is_external_local]
+    return any(vip.depends_on_endpoints for vip in vips.vips_of(asking, groups))
 
 
 def read_leases(cluster: Cluster, *, namespace: str) -> List[model.Lease]:
@@ -120,8 +122,16 @@ def read_nodes(cluster: Cluster) -> List[draining.NodeInfo]:
 
 
 def read_groups(cluster: Cluster, *, namespace: str) -> List[model.ServiceGroup]:
-    """Returns the valid ServiceGroups; the allocator reports invalid ones."""
-    found = cluster.read_all(GROUPS, namespace=namespace, convert=valid_group)
+    """Returns the valid ServiceGroups; the allocator reports invalid ones.
+
+    None if the cluster does not have that kind.
+    """
+    try:
+        found = cluster.read_all(GROUPS, namespace=namespace, convert=valid_group)
+    except ApiError as error:
+        if error.status != NOT_FOUND:
+            raise
+        return []
     return [group for group in found if group is not None]
 
 

@@ -42,9 +42,7 @@ def verification(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> 
     groups = cluster_reader.read_groups(cluster, namespace=namespace)
     configs = cluster_reader.read_configs(cluster, namespace=namespace)
     known = cluster_reader.read_nodes(cluster)
-    report = cluster_reader.read_report(
-        cluster, services, known, namespace=namespace, groups=groups
-    )
+    report = cluster_reader.read_report(cluster, services, known, groups, namespace=namespace)
     leader_locks = cluster_reader.read_locks(cluster, None, namespace=namespace)
     report = report.with_findings(lock_findings(leader_locks))
     evidence = Evidence(

@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import re
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Iterable, Optional, Tuple
 
 from .model import Address, AddressRange, Network
 
+# Before a digit of the same dotted part.
+_LEADING_ZEROS = re.compile(r"(?<![0-9a-fA-F])0+(?=[0-9]+(\.|$))")
 _SHORTEST_MASK = 8
 _MAX_PREFIX = {4: 32, 6: 128}
 _EVERYTHING = {4: ip_network("0.0.0.0/0"), 6: ip_network("::/0")}
@@ -29,6 +32,16 @@ def parse_address(text: str) -> Address:
         if address.ipv4_mapped is not None:
             return address.ipv4_mapped
     return address
+
+
+def parse_stored_address(text: str) -> Address:
+    """Return the address that an API object holds, also in a spelling that we would refuse.
+
+    Older API servers stored IPv4 parts with leading zeros, which they and kube-proxy read as
+    decimal numbers (k8s.io/utils/net.ParseIPSloppy), and zones. Raises ValueError.
+    """
+    bare = text.strip().partition("%")[0]
+    return parse_address(_LEADING_ZEROS.sub("", bare) if "." in bare else bare)
 
 
 def _network(text: str, *, strict: bool) -> Network:

@@ -113,6 +113,8 @@ class Service:
     key: ServiceKey
     uid: str = ""
     version: str = ""
+    # Creation timestamp as text; older ones sort first.
+    created: str = ""
     is_load_balancer: bool = True
     load_balancer_class: Optional[str] = None
     families: Tuple[int, ...] = (4,)
@@ -220,8 +222,10 @@ class ServiceGroup:
     multi_pool: bool = False
     # Allocate from the range with the fewest addresses in use, not from the first free one.
     balance_pools: bool = False
+    # Whether Services of different namespaces may share an address by key.
+    shares_across_namespaces: bool = False
     # Namespaces that it serves. `enforces`: the group serves no other namespaces, and these
-    # namespaces use no other group.
+    # namespaces use no group that does not serve them.
     namespaces: FrozenSet[str] = frozenset()
     enforces: bool = False
     is_namespace_default: bool = False

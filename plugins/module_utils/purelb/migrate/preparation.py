@@ -13,6 +13,7 @@ from ..module.manifests import reference
 from . import backup, conversion
 from .context import MigrationContext
 from .reader import CONFIGURATION_KINDS, PROGRAMS
+from .sharing import with_sharing
 from .step import Outcome
 
 
@@ -74,6 +75,7 @@ def _convert(context: MigrationContext, v1_objects: List[Object]) -> Dict[str, A
     params = {**context.params, "definitions": v1_objects}
     converted = conversion.info(context.cluster, params, check_mode=True)
     converted.pop("changed")
+    converted["objects"] = with_sharing(converted["objects"], context.reader.services())
     return converted
 
 

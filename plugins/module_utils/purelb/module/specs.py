@@ -63,6 +63,7 @@ def service_group() -> ArgumentSpec:
             "namespaces": TEXTS,
             "enforce_namespaces": SWITCH,
             "namespace_default": SWITCH,
+            "sharing": {"type": "str", "choices": ["namespace", "cluster"]},
         },
         mutually_exclusive=(SOURCES,),
         required_if=(("state", "present", SOURCES, True),),

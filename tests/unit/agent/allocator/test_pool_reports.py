@@ -105,16 +105,16 @@ def test_a_full_pool_is_exhausted(pools, wanted, version, family):
 
 def test_addresses_outside_the_pool_are_in_the_status_until_forgotten(pools, wanted):
     pools.put(local_group())
-    service = Service(KEY, allocated_from="default")
-    assert pools.note_out_of_pool(service, (ip_address("10.9.9.9"),))
-    assert not pools.note_out_of_pool(service, (ip_address("10.9.9.9"),))
+    service = Service(KEY)
+    assert pools.note_out_of_pool(service, "default", (ip_address("10.9.9.9"),))
+    assert not pools.note_out_of_pool(service, "default", (ip_address("10.9.9.9"),))
     pools.report(Allocations())
     assert condition(wanted["default"], "AddressesOutsidePool") == ("True", "KeptByServices")
     pools.forget(KEY)
     pools.report(Allocations())
     assert condition(wanted["default"], "AddressesOutsidePool") == ("False", "AllInPool")
-    assert pools.note_out_of_pool(service, (ip_address("10.9.9.9"),))
-    assert not pools.note_out_of_pool(service, ())
+    assert pools.note_out_of_pool(service, "default", (ip_address("10.9.9.9"),))
+    assert not pools.note_out_of_pool(service, "default", ())
 
 
 class TestExternalGroups:

@@ -8,8 +8,8 @@ from ipaddress import ip_address
 
 import pytest
 
-from purelb.core.allocation.outcomes import Assignment
-from purelb.core.model import PoolType, Service, ServiceKey
+from purelb.core.allocation.outcomes import Assignment, Remainder
+from purelb.core.model import PoolType, Service, ServiceGroup, ServiceKey
 from purelb_agent.allocator.service_writer import ServiceWriter
 from purelb_agent.kube.client import ApiError
 from tests.support.agent.cancellation import cancel_at_each_await
@@ -65,12 +65,26 @@ async def test_release_removes_addresses_and_annotations(api, writer):
     assert not request.body["status"]["loadBalancer"].get("ingress")
 
 
-async def test_reduce_leaves_the_annotations(api, writer):
-    assert await writer.reduce(SERVICE, (V6,)) == "9"
+@pytest.mark.parametrize("group", [None, ServiceGroup("blue", skip_dad=True)])
+async def test_reduce_leaves_the_annotations_or_writes_those_of_the_group(api, writer, group):
+    assert await writer.reduce(SERVICE, Remainder((V6,), group)) == "9"
     (request,) = api.requests
-    assert request.body["metadata"]["annotations"] == {}
+    marks = {
+        "purelb.io/allocated-by": "PureLB",
+        "purelb.io/allocated-from": "blue",
+        "purelb.io/pool-type": "local",
+        "purelb.io/skip-ipv6-dad": "true",
+    }
+    assert request.body["metadata"]["annotations"] == (marks if group else {})
     ingress = request.body["status"]["loadBalancer"]["ingress"]
     assert [entry["ip"] for entry in ingress] == [str(V6)]
+
+
+async def test_reduce_to_nothing_removes_the_annotations(api, writer):
+    await writer.reduce(SERVICE, Remainder((), None))
+    (request,) = api.requests
+    assert set(request.body["metadata"]["annotations"].values()) == {None}
+    assert request.body["status"] == {"loadBalancer": {"ingress": None}}
 
 
 @pytest.mark.parametrize("status", [0, 403, 404, 409, 500])

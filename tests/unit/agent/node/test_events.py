@@ -7,12 +7,11 @@ from __future__ import annotations
 import pytest
 
 from purelb.core.election.claims import claimed
-from purelb.core.model import PoolType
 from purelb.core.node.decisions import decide_vips
 from purelb_agent.kube.store import NodeStore
 from purelb_agent.node.events import NodeEvents
 from tests.support.agent.recorded_events import RecordedEvents
-from tests.support.core.snapshots import DUMMY, VIP4, VIP6, service, snapshot
+from tests.support.core.snapshots import DUMMY, REMOTE_GROUP, VIP4, VIP6, service, snapshot
 
 WEB = service(uid="uid-web")
 GRACE = 5.0
@@ -70,7 +69,7 @@ class TestAnnouncedAddresses:
     def test_an_address_on_every_node_is_announced_on_the_dummy_interface(
         self, node_events, events, vip
     ):
-        made = decided(service(addresses=[vip], pool_type=PoolType.REMOTE), dummy=DUMMY)
+        made = decided(service(addresses=[vip]), dummy=DUMMY, groups=(REMOTE_GROUP,))
         node_events.report_announced(made.here, made)
         text = f"Node n1 announces {vip} on kube-lb0"
         assert events.take() == [("AnnouncingNonLocal", text)]

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from purelb.core.election.claims import claimed
-from purelb.core.model import Announcement, PoolType
+from purelb.core.model import Announcement
 from purelb.core.names import ANNOUNCING_ANNOTATIONS
 from purelb.core.node.configuration import NodeConfig, SelectedConfig, SelectorState
 from purelb.core.node.conflicts import DuplicateAddress
@@ -22,7 +22,15 @@ from purelb_agent.node.reporter import Reporter
 from tests.support.agent.cancellation import cancel_at_each_await
 from tests.support.agent.fake_api import FakeApi
 from tests.support.agent.recorded_events import RecordedEvents
-from tests.support.core.snapshots import DUMMY, ETH0, VIP4, VIP6, service, snapshot
+from tests.support.core.snapshots import (
+    DUMMY,
+    ETH0,
+    REMOTE_GROUP,
+    VIP4,
+    VIP6,
+    service,
+    snapshot,
+)
 
 PATH = "/api/v1/namespaces/default/services/web"
 WEB = service(version="7", uid="uid-web")
@@ -137,11 +145,10 @@ class TestAnnotations:
     async def test_entries_of_live_nodes_stay_for_an_address_on_every_node(
         self, running, api, store
     ):
-        remote = replace(
-            announcing(entry(VIP4, node="n2", interface="kube-lb0")), pool_type=PoolType.REMOTE
-        )
+        remote = announcing(entry(VIP4, node="n2", interface="kube-lb0"))
         store.services.records[WEB.key] = remote
-        decisions = decided(remote, members=["n1", "n2"], dummy=DUMMY)
+        groups = (REMOTE_GROUP,)
+        decisions = decided(remote, members=["n1", "n2"], dummy=DUMMY, groups=groups)
         running.report(decisions, frozenset({(DUMMY.index, VIP4)}), done=True)
         await asyncio.sleep(1)
         both = f"n1,{DUMMY.name},{VIP4} n2,{DUMMY.name},{VIP4}"

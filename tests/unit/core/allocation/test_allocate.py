@@ -189,14 +189,45 @@ class TestReevaluation:
         assert asked(orphan, groups=groups).addresses == (ranges(4)[0].first, ranges(6)[0].first)
 
 
+@pytest.mark.parametrize("version", [4, 6], ids=["v4", "v6"])
+class TestFences:
+    """A group of another namespace; the ledger says what the Service has of it, if anything."""
+
+    GROUPS = Groups([replace(GROUP, namespaces=frozenset({"shop"}), enforces=True)])
+
+    def test_nothing_new_is_given_whatever_the_annotations_say(self, version):
+        for forged in ({}, {"allocated_by_us": True, "allocated_from": "default"}):
+            asking = new(families=(version,), group="default", **forged)
+            outcome = asked(asking, groups=self.GROUPS)
+            assert (outcome.reason, outcome.keeps) == (RefusalReason.NAMESPACE_DENIED, ())
+
+    def test_what_the_service_has_stays_and_gets_no_companion(self, version):
+        mine = replace(service(addresses=[FIRST[version]]), families=(version,))
+        assert asked(mine, groups=self.GROUPS) == Keep()
+        more = asked(replace(mine, families=(4, 6)), groups=self.GROUPS)
+        assert more.reason is RefusalReason.NAMESPACE_DENIED
+        assert more.keeps == (FIRST[version],)
+
+    def test_a_denial_tells_nothing_else_about_the_group(self, version):
+        wrong = new(families=(version,), group="default", explicit=(FIRST[version] + 99,))
+        assert asked(wrong, groups=self.GROUPS).reason is RefusalReason.NAMESPACE_DENIED
+
+    def test_groups_that_leave_open_which_one_are_passed_on(self, version):
+        serving = [
+            ServiceGroup(name, namespaces=frozenset({"default"})) for name in ("red", "blue")
+        ]
+        outcome = asked(new(families=(version,)), groups=Groups([GROUP, *serving]))
+        assert (outcome.group, outcome.ambiguous) == ("default", ("blue", "red"))
+
+
 class TestRebuild:
     def test_rebuild_reads_the_status(self):
-        allocations = rebuild([service("a", [VIP4]), service("b", [VIP6])])
+        allocations = rebuild([service("a", [VIP4]), service("b", [VIP6])], GROUPS)
         assert {a: allocations.holders(a)[0].name for a in (VIP4, VIP6)} == {VIP4: "a", VIP6: "b"}
 
     def test_unmarked_service_comes_last(self):
         thief = replace(service("a", [VIP4]), allocated_by_us=False)
-        allocations = rebuild([thief, service("b", [VIP4])])
+        allocations = rebuild([thief, service("b", [VIP4])], GROUPS)
         assert allocations.holders(VIP4) == (service("b").key,)
 
     def test_shared_address_belongs_to_both(self):
@@ -204,10 +235,10 @@ class TestRebuild:
             service(name, [VIP4], sharing_key="x", ports=frozenset({port}))
             for name, port in (("a", HTTP), ("b", DNS))
         ]
-        assert len(rebuild(both).holders(VIP4)) == 2
+        assert len(rebuild(both, GROUPS).holders(VIP4)) == 2
 
     def test_a_service_that_is_no_load_balancer_takes_nothing(self):
-        assert len(rebuild([replace(service(), is_load_balancer=False)])) == 0
+        assert len(rebuild([replace(service(), is_load_balancer=False)], GROUPS)) == 0
 
 
 def test_a_service_without_any_range_left_for_a_family_names_it():

@@ -24,6 +24,7 @@ GROUPS = Groups([GROUP])
 V4, V6 = ip_address("10.0.0.1"), ip_address("fd00::1")
 FIRST = {4: V4, 6: V6}
 KEY = ServiceKey("default", "web")
+ASK = Ask(GROUP, IpamRequest(KEY))
 
 
 def new(**more):
@@ -41,12 +42,18 @@ def served(*addresses, **more):
 
 
 def asked(service, *others):
-    return decide(service, GROUPS, rebuild([service, *others]), Live())
+    return decide(service, GROUPS, rebuild([service, *others], GROUPS), Live())
 
 
 class TestQuestion:
     def test_names_the_families(self):
-        assert asked(new(sharing_key="x")) == Ask(GROUP, IpamRequest(KEY, "x", families=(4, 6)))
+        assert asked(new()) == Ask(GROUP, IpamRequest(KEY, families=(4, 6)))
+
+    @pytest.mark.parametrize(("across", "key"), [(False, "default/x"), (True, "x")])
+    def test_has_a_sharing_key_of_the_namespace_unless_sharing_crosses_them(self, across, key):
+        groups = Groups([replace(GROUP, shares_across_namespaces=across)])
+        outcome = decide(new(sharing_key="x"), groups, Allocations(), Live())
+        assert outcome.request.sharing_key == key
 
     @pytest.mark.parametrize("version", [4, 6], ids=["v4", "v6"])
     def test_or_the_addresses_that_are_asked_for(self, version):
@@ -84,24 +91,25 @@ class TestQuestion:
 
 class TestAnswer:
     def test_is_what_the_service_gets_in_the_order_of_its_families(self):
-        outcome = answered(new(families=(6, 4)), GROUP, [V4, V6], Allocations())
+        outcome = answered(new(families=(6, 4)), ASK, [V4, V6], Allocations())
         assert (outcome.addresses, outcome.is_leased) == ((V6, V4), True)
 
     def test_that_changes_nothing_keeps_everything(self):
-        assert answered(served(V4), GROUP, [V4], Allocations()) == Keep()
+        assert answered(served(V4), ASK, [V4], Allocations()) == Keep()
 
     def test_with_one_family_is_enough_for_who_only_prefers_both(self):
-        assert answered(new(), GROUP, [V6], Allocations()).addresses == (V6,)
+        assert answered(new(), ASK, [V6], Allocations()).addresses == (V6,)
 
     @pytest.mark.parametrize("given", [(V4,), ()], ids=["one", "none"])
     def test_without_a_family_that_is_required_is_a_refusal(self, given):
-        outcome = answered(new(requires_dual_stack=True), GROUP, given, Allocations())
+        outcome = answered(new(requires_dual_stack=True), ASK, given, Allocations())
         assert outcome.reason is RefusalReason.EXHAUSTED
 
     @pytest.mark.parametrize("version", [4, 6], ids=["v4", "v6"])
     def test_with_an_address_of_another_service_is_a_refusal(self, version):
         allocations = Allocations()
         allocations.hold(Service(ServiceKey("default", "other")), [FIRST[version]])
-        outcome = answered(new(), GROUP, [FIRST[version]], allocations)
+        outcome = answered(new(), ASK, [FIRST[version]], allocations)
         assert outcome.reason is RefusalReason.SHARING_KEY_CONFLICT
-        assert "Service default/other has it" in outcome.message
+        assert "another Service has it" in outcome.message
+        assert outcome.detail == "Service default/other has it"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from purelb.core.addresses import parse_range
-from purelb.core.allocation.allocate import decide, rebuild
+from purelb.core.allocation.allocate import decide, origin_of, rebuild
 from purelb.core.allocation.choice import Live
 from purelb.core.allocation.groups import Groups
 from purelb.core.allocation.outcomes import Assignment, Keep, Refusal, Release
@@ -40,7 +40,15 @@ POOLS = {
 }
 PORTS = [("TCP", 80), ("TCP", 443), ("UDP", 53)]
 FAMILIES = st.sampled_from([(4,), (6,), (4, 6), (6, 4)])
-NAMES = st.sampled_from([ServiceKey("default", f"s{i}") for i in range(8)])
+NAMES = st.sampled_from([ServiceKey("shop" if i > 4 else "default", f"s{i}") for i in range(8)])
+FENCES = st.fixed_dictionaries(
+    {
+        "namespaces": st.sets(st.sampled_from(["default", "shop"])).map(frozenset),
+        "enforces": st.booleans(),
+        "shares_across_namespaces": st.booleans(),
+        "multi_pool": st.booleans(),
+    }
+)
 ASKS = st.fixed_dictionaries(
     {
         "sharing_key": st.sampled_from(["x", "x", "x", "y", None]),
@@ -73,7 +81,7 @@ class Allocator(RuleBasedStateMachine):
         keys = (ServiceKey("default", f"s{i}") for i in range(len(asks)))
         self.services = {key: self.new(key, **ask) for key, ask in zip(keys, asks, strict=False)}
         self.groups = {name: group(name, range(4)) for name in POOLS}
-        self.allocations = rebuild([])
+        self.allocations = rebuild([], Groups())
         self.live = Live(frozenset(map(ip_network, SUBNETS)), has_nodes=True)
 
     def new(self, key, **more):
@@ -92,15 +100,17 @@ class Allocator(RuleBasedStateMachine):
         outcome = decide(service, Groups(self.groups.values()), self.allocations, self.live)
         self.check(service, outcome)
         if isinstance(outcome, Assignment):
-            self.allocations.hold(service, {*outcome.addresses, *self.allocations.of(key)})
+            both = {*outcome.addresses, *self.allocations.of(key)}
+            self.allocations.hold(service, both, outcome.group)
             if not is_lost:
                 self.write(service, outcome)
         elif isinstance(outcome, Refusal):
             self.services[key] = replace(service, addresses=outcome.keeps)
             self.allocations.hold(service, outcome.keeps)
         elif isinstance(outcome, Keep):
-            own = [a for a in service.addresses if self.allocations.conflict(a, service) is None]
-            self.allocations.hold(service, own)
+            own = self.allocations.unclaimed(service, service.addresses)
+            origin = origin_of(service, Groups(self.groups.values()), self.allocations)
+            self.allocations.hold(service, own, origin)
         else:
             self.services[key] = replace(
                 service, addresses=(), allocated_by_us=False, allocated_from=None, pool_type=None
@@ -118,7 +128,7 @@ class Allocator(RuleBasedStateMachine):
             asks_reevaluation=False,
         )
         self.services[service.key] = written
-        self.allocations.hold(service, outcome.addresses)
+        self.allocations.hold(service, outcome.addresses, outcome.group)
         again = decide(written, Groups(self.groups.values()), self.allocations, self.live)
         assert isinstance(again, Keep), "a second look changes nothing"
 
@@ -134,18 +144,37 @@ class Allocator(RuleBasedStateMachine):
                 set(outcome.addresses) - set(service.addresses) - self.allocations.of(service.key)
             )
             assert all(pool.range_of(a) for a in fresh)
-            assert all(self.allocations.conflict(a, service) is None for a in outcome.addresses)
+            assert not fresh or self.may_give(pool, service.key.namespace)
+            assert self.allocations.unclaimed(service, outcome.addresses) == outcome.addresses
+            holders = {h.namespace for a in fresh for h in self.allocations.holders(a)}
+            assert pool.shares_across_namespaces or holders <= {service.key.namespace}
         elif isinstance(outcome, Release):
             assert not service.is_load_balancer
+
+    def may_give(self, pool, namespace):
+        """The contract's words on fences, literally."""
+        fences = [g.namespaces for g in self.groups.values() if g.enforces]
+        fenced = frozenset().union(*fences)
+        if namespace in fenced:
+            return namespace in pool.namespaces
+        return namespace in pool.namespaces or not (pool.enforces or pool.namespaces & fenced)
+
+    @rule(key=NAMES, name=st.sampled_from([*sorted(POOLS), "gone", None]), ours=st.booleans())
+    def forge(self, key, name, ours):
+        """A tenant writes the annotations of the programs."""
+        if key in self.services:
+            self.services[key] = replace(
+                self.services[key], allocated_from=name, allocated_by_us=ours
+            )
 
     @rule(key=NAMES)
     def delete(self, key):
         self.services.pop(key, None)
         self.allocations.release(key)
 
-    @rule(name=st.sampled_from(sorted(POOLS)), kept=st.sets(st.integers(0, 3)), multi=st.booleans())
-    def redefine(self, name, kept, multi):
-        self.groups[name] = group(name, kept, multi_pool=multi)
+    @rule(name=st.sampled_from(sorted(POOLS)), kept=st.sets(st.integers(0, 3)), fence=FENCES)
+    def redefine(self, name, kept, fence):
+        self.groups[name] = group(name, kept, **fence)
 
     @rule(name=st.sampled_from(sorted(POOLS)))
     def remove_group(self, name):
@@ -157,7 +186,7 @@ class Allocator(RuleBasedStateMachine):
 
     @rule()
     def restart(self):
-        self.allocations = rebuild(self.services.values())
+        self.allocations = rebuild(self.services.values(), Groups(self.groups.values()))
 
     @rule()
     def settle(self):

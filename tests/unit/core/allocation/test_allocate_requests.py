@@ -13,6 +13,7 @@ from purelb.core.allocation.allocate import decide, rebuild
 from purelb.core.allocation.groups import Groups
 from purelb.core.allocation.outcomes import Keep
 from purelb.core.allocation.refusals import RefusalReason
+from purelb.core.model import ServiceKey
 from tests.support.core.builders import (
     DNS,
     FIRST,
@@ -51,7 +52,7 @@ class TestExplicit:
         ("more", "reason", "words"),
         [
             ({"explicit": 99}, "unknown_pool", "has no range with"),
-            ({"explicit": 1}, "sharing_key_conflict", "Service default/other has it"),
+            ({"explicit": 1}, "sharing_key_conflict", "another Service has it"),
             ({"explicit": 1, "sharing_key": "x"}, "sharing_key_conflict", "allow-shared-ip"),
             ({"malformed": ("1.2.3",)}, "invalid_address", "'1.2.3' is no IP address"),
             ({"explicit": 4, "other_family": True}, "invalid_address", "spec.ipFamilies"),
@@ -81,36 +82,62 @@ class TestExplicit:
 @pytest.mark.parametrize("version", [4, 6], ids=["v4", "v6"])
 class TestSharing:
     def other(self, version, **more):
+        more = {"created": "2026-01-01T00:00:00Z", **more}
         one = new("other", families=(version,), sharing_key="x", ports=frozenset({HTTP}), **more)
         return given_before(one, asked(one))
 
     def test_services_with_one_key_get_one_address(self, version):
-        mine = new(families=(version,), sharing_key="x", ports=frozenset({DNS}))
+        mine = new(families=(version,), sharing_key="x", ports=frozenset({DNS}), created="2026-02")
         assert asked(mine, self.other(version)).addresses == (FIRST[version],)
 
     def test_not_on_the_same_port(self, version):
         mine = new(families=(version,), sharing_key="x", ports=frozenset({HTTP, DNS}))
-        assert asked(mine, self.other(version)).addresses == (FIRST[version] + 1,)
+        outcome = asked(mine, self.other(version))
+        assert outcome.reason is RefusalReason.PORT_CONFLICT
+        assert "change the port, or the annotation purelb.io/allow-shared-ip" in outcome.message
         asking = replace(mine, explicit=(FIRST[version],))
         outcome = asked(asking, self.other(version))
         assert outcome.reason is RefusalReason.PORT_CONFLICT
-        assert "Service default/other listens on 80/TCP" in outcome.message
+        assert "another Service with this annotation" in outcome.message
+        assert "listens on 80/TCP" in outcome.message
+        assert outcome.detail == "Service default/other has it"
 
     def test_not_with_another_key(self, version):
         mine = new(families=(version,), sharing_key="y", ports=frozenset({DNS}))
         assert asked(mine, self.other(version)).addresses == (FIRST[version] + 1,)
 
-    def test_added_port_conflict_moves_the_service(self, version):
-        mine = new(families=(version,), sharing_key="x", ports=frozenset({DNS}))
+    def test_added_port_conflict_costs_the_later_service_its_address(self, version):
+        mine = new(families=(version,), sharing_key="x", ports=frozenset({DNS}), created="2026-02")
         running = given_before(mine, asked(mine, self.other(version)))
-        allocations = rebuild([running, self.other(version)])
+        allocations = rebuild([self.other(version), running], GROUPS)
         changed = replace(running, ports=frozenset({HTTP}))
-        assert decide(changed, GROUPS, allocations, NOBODY).addresses == (FIRST[version] + 1,)
+        outcome = decide(changed, GROUPS, allocations, NOBODY)
+        assert (outcome.reason, outcome.keeps) == (RefusalReason.PORT_CONFLICT, ())
+
+    def test_the_earlier_service_keeps_it_whatever_it_adds(self, version):
+        mine = new(families=(version,), sharing_key="x", ports=frozenset({DNS}), created="2026-02")
+        running = given_before(mine, asked(mine, self.other(version)))
+        allocations = rebuild([self.other(version), running], GROUPS)
+        changed = replace(self.other(version), ports=frozenset({HTTP, DNS}))
+        assert decide(changed, GROUPS, allocations, NOBODY) == Keep()
+        allocations.hold(changed, changed.addresses)
+        later = decide(running, GROUPS, allocations, NOBODY)
+        assert later.reason is RefusalReason.PORT_CONFLICT
+
+    def test_only_within_a_namespace_unless_the_group_says_otherwise(self, version):
+        key = ServiceKey("shop", "web")
+        far = replace(new(families=(version,), sharing_key="x", ports=frozenset({DNS})), key=key)
+        assert asked(far, self.other(version)).addresses == (FIRST[version] + 1,)
+        explicit = replace(far, explicit=(FIRST[version],))
+        outcome = asked(explicit, self.other(version))
+        assert outcome.reason is RefusalReason.SHARING_KEY_CONFLICT
+        wide = Groups([replace(GROUP, shares_across_namespaces=True)])
+        assert asked(far, self.other(version), groups=wide).addresses == (FIRST[version],)
 
     def test_explicit_address_with_a_new_conflict_is_lost(self, version):
-        mine = new(families=(version,), sharing_key="x", ports=frozenset({DNS}))
+        mine = new(families=(version,), sharing_key="x", ports=frozenset({DNS}), created="2026-02")
         running = given_before(mine, asked(mine, self.other(version)))
-        allocations = rebuild([running, self.other(version)])
+        allocations = rebuild([self.other(version), running], GROUPS)
         changed = replace(running, ports=frozenset({HTTP}), explicit=(FIRST[version],))
         outcome = decide(changed, GROUPS, allocations, NOBODY)
         assert (outcome.reason, outcome.keeps) == (RefusalReason.PORT_CONFLICT, ())

@@ -8,7 +8,8 @@ from ipaddress import ip_address
 import pytest
 
 from purelb.core.addresses import parse_range
-from purelb.core.allocation.groups import Groups
+from purelb.core.allocation.allocations import HeldAddresses
+from purelb.core.allocation.groups import GroupChoice, Groups
 from purelb.core.allocation.refusals import AllocationRefusedError, RefusalReason
 from purelb.core.model import Service, ServiceGroup, ServiceKey
 
@@ -29,10 +30,16 @@ def service(namespace="shop", **more):
     return Service(ServiceKey(namespace, "web"), **more)
 
 
-def refused(groups, asking, shown=()):
+def refused(groups, asking, shown=(), origin=None):
     with pytest.raises(AllocationRefusedError) as caught:
-        groups.of(asking, shown)
+        groups.of(asking, HeldAddresses(shown, origin))
     return caught.value
+
+
+def selected(groups, asking, shown=(), origin=None):
+    choice = groups.of(asking, HeldAddresses(shown, origin))
+    assert choice.ambiguous == ()
+    return choice.group
 
 
 @pytest.mark.parametrize("version", [4, 6], ids=["v4", "v6"])
@@ -92,12 +99,12 @@ def test_the_families_do_not_overlap():
 class TestGroupSelection:
     def test_named_group_is_selected(self):
         groups = Groups([group("default"), group("blue")])
-        assert groups.of(service(group="blue"), ()).name == "blue"
+        assert selected(groups, service(group="blue")).name == "blue"
 
     def test_group_of_the_namespace_is_selected(self):
         groups = Groups([group("default"), group("blue", namespaces=frozenset({"shop"}))])
-        assert groups.of(service(), ()).name == "blue"
-        assert groups.of(service("other"), ()).name == "default"
+        assert selected(groups, service()).name == "blue"
+        assert selected(groups, service("other")).name == "default"
 
     def test_default_group_is_selected_or_refused(self):
         problem = refused(Groups(), service())
@@ -108,24 +115,34 @@ class TestGroupSelection:
         shop = frozenset({"shop"})
         marked = group("red", namespaces=shop, is_namespace_default=True)
         groups = Groups([group("blue", namespaces=shop), marked])
-        assert groups.of(service(), ()) == marked
+        assert selected(groups, service()) == marked
 
     @pytest.mark.parametrize("marked", [False, True], ids=["none-marked", "two-marked"])
-    def test_several_without_one_mark_are_refused(self, marked):
+    def test_several_without_one_mark_leave_the_default_group(self, marked):
         more = {"namespaces": frozenset({"shop"}), "is_namespace_default": marked}
-        problem = refused(Groups([group("blue", **more), group("red", **more)]), service())
+        groups = Groups([group("blue", **more), group("red", **more), group("default")])
+        assert groups.of(service(), HeldAddresses()) == GroupChoice(
+            group("default"), ("blue", "red")
+        )
+
+    @pytest.mark.parametrize("marked", [False, True], ids=["none-marked", "two-marked"])
+    def test_several_without_one_mark_are_refused_behind_a_fence(self, marked):
+        more = {"namespaces": frozenset({"shop"}), "is_namespace_default": marked}
+        groups = [group("blue", enforces=True, **more), group("red", **more), group("default")]
+        problem = refused(Groups(groups), service())
         assert problem.reason is RefusalReason.AMBIGUOUS_NAMESPACE_DEFAULT
-        assert "blue, red all serve namespace shop: set spec.namespaceDefault" in problem.message
+        assert "blue, red all serve namespace shop" in problem.message
+        assert "spec.namespaceDefault: set it on one" in problem.message
 
     @pytest.mark.parametrize("version", [4, 6], ids=["v4", "v6"])
     def test_the_one_with_the_address_that_is_asked_for(self, version):
         one = pool(version, 10, 20)
         groups = Groups([group("default"), group("blue", one)])
-        assert groups.of(service(explicit=(one.first,)), ()).name == "blue"
+        assert selected(groups, service(explicit=(one.first,))).name == "blue"
 
     def test_the_ordinary_one_if_none_has_that_address(self):
         asked = service(explicit=(ip_address("192.0.2.1"),))
-        assert Groups([group("default")]).of(asked, ()).name == "default"
+        assert selected(Groups([group("default")]), asked).name == "default"
 
 
 @pytest.mark.parametrize("version", [4, 6], ids=["v4", "v6"])
@@ -133,53 +150,65 @@ class TestRunningService:
     def test_stays_when_another_group_begins_to_serve_its_namespace(self, version):
         one = pool(version, 10, 20)
         groups = Groups([group("old", one), group("new", namespaces=frozenset({"shop"}))])
-        running = service(allocated_from="old")
-        assert groups.of(running, (one.first,)).name == "old"
-        again = replace(running, asks_reevaluation=True)
-        assert groups.of(again, (one.first,)).name == "new"
+        assert selected(groups, service(), (one.first,), "old").name == "old"
+        again = service(asks_reevaluation=True)
+        assert selected(groups, again, (one.first,), "old").name == "new"
 
     def test_keeps_its_group_without_the_range(self, version):
         groups = Groups([group("default"), group("old", pool(version, 10, 20))])
         gone = pool(version, 30, 40).first
-        assert groups.of(service(allocated_from="old"), (gone,)).name == "old"
+        assert selected(groups, service(), (gone,), "old").name == "old"
 
     def test_follows_its_address_to_another_group(self, version):
         one = pool(version, 10, 20)
         groups = Groups([group("default"), group("renamed", one)])
-        assert groups.of(service(allocated_from="old"), (one.first,)).name == "renamed"
+        assert selected(groups, service(), (one.first,), "old").name == "renamed"
 
     def test_follows_the_requested_address(self, version):
         one, other = pool(version, 10, 20), pool(version, 30, 40)
         groups = Groups([group("old", one), group("blue", other)])
-        asking = service(allocated_from="old", explicit=(other.first,))
-        assert groups.of(asking, (one.first,)).name == "blue"
-        satisfied = service(allocated_from="old", explicit=(one.first,))
-        assert groups.of(satisfied, (one.first,)).name == "old"
+        asking = service(explicit=(other.first,))
+        assert selected(groups, asking, (one.first,), "old").name == "blue"
+        satisfied = service(explicit=(one.first,))
+        assert selected(groups, satisfied, (one.first,), "old").name == "old"
 
     def test_takes_the_ordinary_one_if_its_own_is_gone_altogether(self, version):
         groups = Groups([group("default")])
-        assert groups.of(service(allocated_from="old"), (pool(version, 1, 2).first,)).name == (
-            "default"
-        )
+        gone = pool(version, 1, 2).first
+        assert selected(groups, service(), (gone,), "old").name == "default"
 
 
-class TestBoundaries:
+class TestFence:
     CLOSED = group("blue", namespaces=frozenset({"shop"}), enforces=True)
+    SHARED = group("red", namespaces=frozenset({"shop", "office"}))
 
-    def test_a_service_elsewhere_gets_nothing_of_a_closed_group(self):
-        problem = refused(Groups([self.CLOSED]), service("other", group="blue"))
+    def test_outside_nothing_comes_from_a_group_that_serves_the_inside(self):
+        groups = Groups([self.CLOSED, self.SHARED, group("default")])
+        for one in (self.CLOSED, self.SHARED):
+            problem = groups.denial(one, "other")
+            assert problem.reason is RefusalReason.NAMESPACE_DENIED
+            assert f"ServiceGroup {one.name} is reserved for other namespaces" in problem.message
+            assert "shop" not in problem.message
+            assert "which are" in problem.detail
+            assert "shop" in problem.detail
+        assert groups.denial(self.SHARED, "office") is None
+
+    def test_inside_nothing_comes_from_elsewhere(self):
+        groups = Groups([self.CLOSED, self.SHARED, group("default")])
+        problem = groups.denial(groups.all["default"], "shop")
         assert problem.reason is RefusalReason.NAMESPACE_DENIED
-        assert "serves only the namespaces shop: add other" in problem.message
+        assert "get addresses from ServiceGroup blue or red only" in problem.message
+        assert groups.denial(self.CLOSED, "shop") is None
+        assert groups.denial(self.SHARED, "shop") is None
 
-    def test_a_service_inside_gets_nothing_elsewhere(self):
-        problem = refused(Groups([self.CLOSED, group("red")]), service(group="red"))
-        assert problem.reason is RefusalReason.NAMESPACE_DENIED
-        assert "get addresses from ServiceGroup blue only" in problem.message
-
-    def test_open_group_serves_any_namespace(self):
+    def test_without_one_any_namespace_is_served(self):
         open_group = group("blue", namespaces=frozenset({"shop"}))
-        assert Groups([open_group]).of(service("other", group="blue"), ()) == open_group
+        assert Groups([open_group]).denial(open_group, "other") is None
 
-    def test_current_addresses_are_kept(self):
-        running = service("other", group="blue", allocated_from="blue")
-        assert Groups([self.CLOSED]).of(running, ()) == self.CLOSED
+    def test_stands_while_its_group_is_not_used(self):
+        one = pool(4, 10, 20)
+        overlapping = replace(self.CLOSED, ranges=(one,), created="2026-02-01T00:00:00Z")
+        groups = Groups([overlapping, group("default", one, created="2026-01-01T00:00:00Z")])
+        assert "blue" not in groups.usable
+        problem = groups.denial(selected(groups, service()), "shop")
+        assert problem.reason is RefusalReason.NAMESPACE_DENIED

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from purelb.core.allocation.outcomes import Assignment
+from purelb.core.allocation.outcomes import Assignment, Remainder
 from purelb.core.api import codec
-from purelb.core.model import Lease, Outage, PoolType, ServiceKey
+from purelb.core.model import Lease, Outage, PoolType, ServiceGroup, ServiceKey
 from purelb.core.node.annotations import format_announcing, merge_announcing
 from purelb.core.times import format_time, parse_time
 from tests.support import ROOT
@@ -165,6 +165,19 @@ def test_times_are_read_back_to_the_microsecond(seconds):
 
 def test_a_released_service_loses_all_of_our_marks():
     assert set(codec.assignment_annotations(None).values()) == {None}
+
+
+def test_a_refused_service_has_the_annotations_of_what_it_keeps():
+    address, group = ip_address("10.0.0.1"), ServiceGroup("blue", pool_type=PoolType.REMOTE)
+    assert codec.remainder_annotations(Remainder((address,), group)) == {
+        "purelb.io/allocated-by": "PureLB",
+        "purelb.io/allocated-from": "blue",
+        "purelb.io/pool-type": "remote",
+        "purelb.io/skip-ipv6-dad": None,
+    }
+    assert codec.remainder_annotations(Remainder((address,), None)) == {}
+    nothing = codec.remainder_annotations(Remainder((), None))
+    assert nothing == codec.assignment_annotations(None)
     assert codec.ingress_status(()) == {"loadBalancer": {"ingress": None}}
 
 

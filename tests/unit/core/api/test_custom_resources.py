@@ -59,6 +59,7 @@ def test_a_groups_rules_are_read():
         "namespaces": ["x"],
         "enforceNamespaces": True,
         "namespaceDefault": True,
+        "sharing": "cluster",
     }
     group = service_group_of({"metadata": meta, "spec": spec})
     assert (group.multi_pool, group.balance_pools, group.created, group.generation) == (
@@ -68,6 +69,7 @@ def test_a_groups_rules_are_read():
         3,
     )
     assert (group.namespaces, group.enforces, group.is_namespace_default) == ({"x"}, True, True)
+    assert group.shares_across_namespaces
 
 
 def test_the_interface_for_remote_addresses_has_defaults_of_its_own():

@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from purelb.core.election.endpoints import EndpointIndex
 from purelb.core.election.vips import VipIndex, vips_of
-from purelb.core.model import EndpointSlice, PoolType, ServiceKey
-from tests.support.core.snapshots import GROUP, VIP4, VIP6, service
+from purelb.core.model import EndpointSlice, ExternalSource, PoolType, ServiceKey
+from tests.support.core.snapshots import GROUP, REMOTE_GROUP, VIP4, VIP6, service
 
 WEB, SHOP = ServiceKey("default", "web"), ServiceKey("default", "shop")
 ONE, TWO = ServiceKey("default", "web-a"), ServiceKey("default", "web-b")
@@ -56,8 +58,34 @@ class TestVipIndex:
             (PoolType.REMOTE, True, False): True,
         }
         for (pool_type, local, affinity), expected in cases.items():
-            one = service(pool_type=pool_type, is_external_local=local, has_affinity=affinity)
-            assert index(one).vips[VIP4].depends_on_endpoints is expected
+            made = index(service(is_external_local=local, has_affinity=affinity))
+            made.regroup((replace(GROUP, pool_type=pool_type),))
+            assert made.vips[VIP4].depends_on_endpoints is expected
+
+    def test_the_group_that_holds_an_address_decides_what_it_is(self):
+        forged = {"pool_type": PoolType.REMOTE, "skip_dad": True, "allocated_from": "theirs"}
+        theirs = replace(
+            GROUP, name="theirs", pool_type=PoolType.REMOTE, source=ExternalSource("acme", "/s")
+        )
+        made = index(service("web", **forged), service("shop", **forged))
+        made.regroup((theirs, GROUP))
+        for address, prefixlen in ((VIP4, 24), (VIP6, 64)):
+            vip = made.vips[address]
+            assert (vip.pool_type, vip.skip_dad) == (PoolType.LOCAL, False)
+            assert vip.prefixlen == prefixlen
+
+    def test_of_overlapping_groups_the_oldest_decides(self):
+        old = replace(GROUP, name="z", created="2026-01-01T00:00:00Z")
+        young = replace(REMOTE_GROUP, name="a", created="2026-02-01T00:00:00Z", skip_dad=True)
+        made = index(service())
+        made.regroup((young, old))
+        assert made.vips[VIP4].pool_type is PoolType.LOCAL
+
+    def test_without_any_group_the_annotation_is_all_that_is_known(self):
+        made = index(service(pool_type=PoolType.REMOTE, skip_dad=True))
+        made.regroup(())
+        vip = made.vips[VIP4]
+        assert (vip.pool_type, vip.prefixlen, vip.skip_dad) == (PoolType.REMOTE, None, False)
 
     @given(
         st.lists(

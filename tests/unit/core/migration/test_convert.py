@@ -359,6 +359,7 @@ SCOPE = {
     "namespaces": st.lists(TEXT, max_size=2),
     "enforceNamespaces": FLAG,
     "namespaceDefault": FLAG,
+    "sharing": st.sampled_from(["namespace", "cluster"]),
 }
 OUTSIDE = some(provider=TEXT, socket=TEXT, announce=TEXT)
 SEQUENCE = some(

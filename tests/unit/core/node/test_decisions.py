@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from purelb.core.addresses import parse_range
 from purelb.core.election.election import Elections, Member, MembershipView, rank
 from purelb.core.election.vips import VipIndex
-from purelb.core.model import PoolType, Reason, ServiceKey
+from purelb.core.model import Reason, ServiceKey
 from purelb.core.node.decisions import decide_vip, decide_vips, elect_vip
 from tests.support.core.snapshots import (
     DUMMY,
@@ -18,6 +19,7 @@ from tests.support.core.snapshots import (
     GROUP,
     NET4,
     NET6,
+    REMOTE_GROUP,
     VIP4,
     VIP6,
     service,
@@ -32,10 +34,11 @@ def at(*nodes):
     return frozenset(nodes)
 
 
+# Older than GROUP, of which it has one address.
+FAR = replace(REMOTE_GROUP, name="all", ranges=(parse_range(f"{VIP4 + 1}-{VIP4 + 1}", str(NET4)),))
 SERVICE = st.builds(
     service,
     addresses=st.sampled_from([(VIP4,), (VIP4, VIP6), (VIP4 + 1, VIP6)]),
-    pool_type=st.sampled_from(PoolType),
     has_affinity=st.booleans(),
     is_external_local=st.booleans(),
 )
@@ -45,7 +48,7 @@ START = {
     "members": EVERYONE,
     "drained": frozenset(),
     "web": service(),
-    "shop": service("shop", [VIP4 + 1], pool_type=PoolType.REMOTE, is_external_local=True),
+    "shop": service("shop", [VIP4 + 1], is_external_local=True),
     "endpoints": {SHOP: at("n1")},
     "healthy": True,
     "draining": False,
@@ -105,8 +108,8 @@ class TestNodeAffinity:
 @BOTH
 class TestRemoteAddress:
     def remote(self, vip, *, endpoints=None, dummy=DUMMY, **more):
-        web = service(addresses=[vip], pool_type=PoolType.REMOTE, **more)
-        return snapshot(web, endpoints=endpoints or {}, dummy=dummy)
+        web = service(addresses=[vip], **more)
+        return snapshot(web, endpoints=endpoints or {}, dummy=dummy, groups=(REMOTE_GROUP,))
 
     def test_every_node_holds_it(self, vip):
         for node in EVERYONE:
@@ -131,11 +134,10 @@ class TestRemoteAddress:
 
 @BOTH
 class TestDrainingNode:
-    def drained(self, vip, node, **more):
+    def drained(self, vip, node, groups=(GROUP,)):
         members = tuple(Member(n, (NET4, NET6), draining=n == node) for n in EVERYONE)
-        web = service(addresses=[vip], **more)
-        membership = MembershipView(members)
-        return snapshot(web, node=node, dummy=DUMMY, membership=membership, draining=True)
+        more = {"groups": groups, "membership": MembershipView(members)}
+        return snapshot(service(addresses=[vip]), node=node, dummy=DUMMY, draining=True, **more)
 
     def test_winner_leaves_its_address_to_the_next_candidate(self, vip):
         first, second, _third = rank(EVERYONE, vip)
@@ -147,7 +149,7 @@ class TestDrainingNode:
         assert decide(self.drained(vip, last), vip).reason is Reason.NOT_WINNER
 
     def test_remote_address_is_given_up(self, vip):
-        remote = self.drained(vip, "n1", pool_type=PoolType.REMOTE)
+        remote = self.drained(vip, "n1", groups=(REMOTE_GROUP,))
         assert decide(remote, vip).reason is Reason.NODE_DRAINING
 
 
@@ -168,7 +170,7 @@ class TestReusedDecisions:
     @given(st.lists(CHANGE, max_size=12))
     def test_any_history_leads_to_the_decisions_made_without_a_cache(self, changes):
         index, state = VipIndex(), dict(START)
-        index.regroup((GROUP,))
+        index.regroup((GROUP, FAR))
         last = None
         for name, value in [*START.items(), *changes]:
             state[name] = value

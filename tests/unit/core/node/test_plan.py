@@ -23,6 +23,7 @@ from tests.support.core.snapshots import (
     NOW,
     OWN4,
     OWN6,
+    REMOTE_GROUP,
     VIP4,
     VIP6,
     on_eth0,
@@ -118,9 +119,10 @@ class TestWinner:
         assert [r.held for r in made.removes] == [failed]
         assert [p.is_new for p in made.puts] == [True]
 
-    def test_skips_duplicate_detection_only_if_the_service_requests_it(self, vip):
+    def test_skips_duplicate_detection_only_if_the_group_says_so(self, vip):
         (careful,) = planned(snapshot(service(addresses=[vip]))).puts
-        (quick,) = planned(snapshot(service(addresses=[vip], skip_dad=True))).puts
+        quick_group = replace(GROUP, skip_dad=True)
+        (quick,) = planned(snapshot(service(addresses=[vip]), groups=(quick_group,))).puts
         assert (careful.no_dad, quick.no_dad) == (False, True)
 
     def test_uses_the_mask_of_the_pool(self, vip):
@@ -210,14 +212,15 @@ class TestLosers:
             assert decide_vips(snapshot(stranger)).by_address == {}
 
     def test_does_not_put_remote_addresses_on_a_real_interface(self, vip):
-        remote = replace(service(addresses=[vip]), pool_type=PoolType.REMOTE)
-        assert planned(snapshot(remote)).puts == ()
-        assert decide_vips(snapshot(remote)).by_address[vip].reason is Reason.NO_DUMMY_INTERFACE
+        remote = snapshot(service(addresses=[vip]), groups=(REMOTE_GROUP,))
+        assert planned(remote).puts == ()
+        assert decide_vips(remote).by_address[vip].reason is Reason.NO_DUMMY_INTERFACE
 
 
 @BOTH
 class TestRemoteAddress:
     def on_dummy(self, vip, **more):
+        more = {"groups": (REMOTE_GROUP,), **more}
         remote = service(addresses=[vip], pool_type=PoolType.REMOTE)
         return snapshot(remote, dummy=DUMMY, dummies=frozenset({DUMMY.index}), **more)
 
@@ -231,7 +234,8 @@ class TestRemoteAddress:
 
     def test_has_the_prefix_length_of_its_pool(self, vip):
         narrow = replace(
-            GROUP, ranges=tuple(replace(r, aggregation=r.first.max_prefixlen) for r in GROUP.ranges)
+            REMOTE_GROUP,
+            ranges=tuple(replace(r, aggregation=r.first.max_prefixlen) for r in GROUP.ranges),
         )
         (put,) = planned(self.on_dummy(vip, groups=(narrow,))).puts
         assert put.prefixlen == vip.max_prefixlen
@@ -239,6 +243,12 @@ class TestRemoteAddress:
     def test_of_a_deleted_pool_is_a_single_host(self, vip):
         (put,) = planned(self.on_dummy(vip, groups=())).puts
         assert put.prefixlen == vip.max_prefixlen
+
+    def test_what_a_tenant_writes_puts_no_local_address_there(self, vip):
+        for forged in ({}, {"allocated_from": "x"}, {"skip_dad": True}):
+            remote = service(addresses=[vip], pool_type=PoolType.REMOTE, **forged)
+            made = planned(snapshot(remote, dummy=DUMMY, dummies=frozenset({DUMMY.index})))
+            assert [(p.link, p.no_dad) for p in made.puts] == [(ETH0.index, False)]
 
     def test_stays_as_it_is_when_it_is_there(self, vip):
         made = planned(self.on_dummy(vip, held=[self.held(vip)]))

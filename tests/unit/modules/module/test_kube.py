@@ -160,6 +160,7 @@ def test_paths(kind: kube.Kind, namespace: str, path: str):
     assert kind.path(namespace, "x") == path
 
 
+GROUPS = "GET https://api:6443/apis/purelb.io/v2/namespaces/purelb-system/servicegroups"
 LEASES = "GET https://api:6443/apis/coordination.k8s.io/v1/namespaces/purelb-system/leases"
 
 
@@ -171,13 +172,14 @@ def test_the_audit_reads_lists_and_writes_nothing():
     node = {"metadata": {"name": "n1"}}
     lease = {"metadata": {"name": "purelb-node-n1"}, "spec": {"holderIdentity": "n1"}}
     lock = {"metadata": {"name": "purelb-allocator"}, "spec": {"holderIdentity": "allocator-1_x"}}
-    found, requests = audited([service], [node], [lease], [lock])
+    found, requests = audited([service], [node], [], [lease], [lock])
     assert [lock["holder"] for lock in found["leader_locks"]] == ["allocator-1_x"]
     assert [lease["node"] for lease in found["leases"]] == ["n1"]
     assert not found["changed"]
     assert requests == [
         "GET https://api:6443/api/v1/services",
         "GET https://api:6443/api/v1/nodes",
+        GROUPS,
         LEASES,
         LEASES,
     ]
@@ -188,7 +190,7 @@ def test_the_audit_reads_the_given_leader_locks():
         {"kind": "Endpoints", "namespace": "kube-system", "name": "old"},
         {"kind": "ConfigMap", "namespace": None, "name": "older"},
     ]
-    found, requests = audited([], [], [], [{"metadata": {}}], [], leader_locks=asks)
+    found, requests = audited([], [], [], [], [{"metadata": {}}], [], leader_locks=asks)
     states = [(lock["namespace"], lock["state"]) for lock in found["leader_locks"]]
     assert states == [("kube-system", "unreadable"), ("purelb-system", "absent")]
     assert [finding["code"] for finding in found["findings"]] == ["lockAbsent", "lockUnreadable"]
@@ -229,7 +231,7 @@ def test_the_audit_reads_endpoints_if_a_service_needs_them():
         }
         for node in ("n1", "n2", "n3")
     ]
-    found, requests = audited([service], [], [near], leases, [])
+    found, requests = audited([service], [], [], [near], leases, [])
     assert found["vips"][0]["winner"] == "n2"
     assert "GET https://api:6443/apis/discovery.k8s.io/v1/endpointslices" in requests
 

@@ -1,18 +1,21 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which Service has which address, and which addresses are free.
+"""The ledger: which Service has which address, from which group, and which addresses are free.
 
 Addresses in use are kept as sorted numbers, so finding the lowest free one of a range, or counting
 those in use, is a binary search: its cost does not depend on the size or use of the pool. One owner
 modifies the allocations; decisions only read them.
+
+Whoever has an address keeps it: of two Services that have one and cannot share it any longer, the
+later one loses it. Whether an address may be shared across namespaces is asked only of newcomers.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from dataclasses import dataclass
-from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Set, Tuple
+from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Set, Tuple, Union
 
 from ..model import Address, AddressRange, Port, Service, ServiceKey
 
@@ -21,6 +24,7 @@ from ..model import Address, AddressRange, Port, Service, ServiceKey
 class SharingTerms:
     """A Service shares its address with others of equal key and different ports."""
 
+    namespace: str
     sharing_key: Optional[str] = None
     ports: FrozenSet[Port] = frozenset()
 
@@ -30,16 +34,33 @@ class AllocationConflict:
     """Another Service that has the address and cannot share it."""
 
     holder: ServiceKey
-    # Ports that both use; empty if the sharing keys differ.
+    # Ports that both use; empty if they do not share by key.
     ports: Tuple[Port, ...] = ()
+
+
+@dataclass(frozen=True)
+class HeldAddresses:
+    """What a Service has: the addresses that it may keep, and the name of the group that gave them.
+
+    They are those in its status, then those that were allocated to it but not written yet.
+    """
+
+    addresses: Tuple[Address, ...] = ()
+    origin: Optional[str] = None
+
+
+class AddressTakenError(ValueError):
+    """An address was to be entered for a Service while another one has it."""
 
 
 class Allocations:
     """The addresses in use and the Services that have them."""
 
     def __init__(self) -> None:
+        # The Services of an address in the order in which they came.
         self._claims: Dict[Address, Dict[ServiceKey, SharingTerms]] = {}
         self._held: Dict[ServiceKey, FrozenSet[Address]] = {}
+        self._groups: Dict[ServiceKey, str] = {}
         self._numbers: Mapping[int, List[int]] = {4: [], 6: []}
         self._shared: Dict[str, Set[Address]] = {}
 
@@ -55,74 +76,120 @@ class Allocations:
         """Return the Services that have the address."""
         return tuple(self._claims.get(address, ()))
 
-    def hold(self, service: Service, addresses: Iterable[Address]) -> FrozenSet[Address]:
-        """Set the Service's addresses, with its current sharing terms; return the freed ones."""
-        claim = SharingTerms(service.sharing_key, service.ports)
-        wanted = frozenset(addresses)
-        freed = self.of(service.key) - wanted
-        for address in freed:
+    def group_of(self, key: ServiceKey) -> Optional[str]:
+        """Return the name of the group that gave the Service its addresses; None if unknown."""
+        return self._groups.get(key)
+
+    def hold(
+        self, service: Service, addresses: Iterable[Address], group: Optional[str] = None
+    ) -> FrozenSet[Address]:
+        """Set the Service's addresses, with its current sharing terms; return the freed ones.
+
+        `group` gave them; None leaves what is known. Raises AddressTakenError, and changes nothing,
+        if another Service has an address that is new to this one, and its key and ports do not fit.
+        """
+        terms = SharingTerms(service.key.namespace, service.sharing_key, service.ports)
+        before, wanted = self.of(service.key), frozenset(addresses)
+        for address in wanted - before:
+            conflict = self.conflict(address, service, across_namespaces=True)
+            if conflict is not None:
+                raise AddressTakenError(f"{conflict.holder} has {address}, not {service.key}")
+        for address in before - wanted:
             self._leave(service.key, address)
         for address in wanted:
-            self._leave(service.key, address)
-            self._enter(service.key, address, claim)
-        if wanted:
-            self._held[service.key] = wanted
-        else:
-            self._held.pop(service.key, None)
-        return freed
+            self._enter(service.key, address, terms)
+        if not wanted:
+            self._forget(service.key)
+            return before
+        self._held[service.key] = wanted
+        if group is not None:
+            self._groups[service.key] = group
+        return before - wanted
 
     def release(self, key: ServiceKey) -> FrozenSet[Address]:
         """Remove the Service and return its addresses."""
-        freed = self._held.pop(key, frozenset())
+        freed = self.of(key)
         for address in freed:
             self._leave(key, address)
+        self._forget(key)
         return freed
 
-    def _enter(self, key: ServiceKey, address: Address, claim: SharingTerms) -> None:
+    def _forget(self, key: ServiceKey) -> None:
+        self._held.pop(key, None)
+        self._groups.pop(key, None)
+
+    def _enter(self, key: ServiceKey, address: Address, terms: SharingTerms) -> None:
+        """Enter a Service after those that have the address; one of them stays in its place."""
         claims = self._claims.setdefault(address, {})
         if not claims:
             insort(self._numbers[address.version], int(address))
-        claims[key] = claim
-        if claim.sharing_key is not None:
-            self._shared.setdefault(claim.sharing_key, set()).add(address)
+        before = claims.get(key)
+        claims[key] = terms
+        if before is not None:
+            self._unshare(address, before)
+        if terms.sharing_key is not None:
+            self._shared.setdefault(terms.sharing_key, set()).add(address)
 
     def _leave(self, key: ServiceKey, address: Address) -> None:
-        claims = self._claims.get(address, {})
-        claim = claims.pop(key, None)
-        if claim is None:
-            return
+        claims = self._claims[address]
+        terms = claims.pop(key)
         if not claims:
             del self._claims[address]
             numbers = self._numbers[address.version]
             del numbers[bisect_left(numbers, int(address))]
-        shared = claim.sharing_key
+        self._unshare(address, terms)
+
+    def _unshare(self, address: Address, terms: SharingTerms) -> None:
+        """Forget that an address is shared by a key, if nobody has that key there any more."""
+        shared, claims = terms.sharing_key, self._claims.get(address, {})
         if shared is not None and all(c.sharing_key != shared for c in claims.values()):
             self._shared[shared].discard(address)
             if not self._shared[shared]:
                 del self._shared[shared]
 
-    def conflict(self, address: Address, service: Service) -> Optional[AllocationConflict]:
-        """Return the Service that keeps this one from having the address, or None."""
-        for holder, claim in self._claims.get(address, {}).items():
+    def conflict(
+        self, address: Address, service: Service, *, across_namespaces: bool
+    ) -> Optional[AllocationConflict]:
+        """Return the Service that keeps this one from having the address, or None.
+
+        For one that has the address already, only those that came before it count, wherever they
+        are.
+        """
+        claims = self._claims.get(address, {})
+        is_new = service.key not in claims
+        for holder, terms in claims.items():
             if holder == service.key:
-                continue
-            if service.sharing_key is None or claim.sharing_key != service.sharing_key:
+                return None
+            is_far = is_new and not across_namespaces and terms.namespace != service.key.namespace
+            if is_far or service.sharing_key is None or terms.sharing_key != service.sharing_key:
                 return AllocationConflict(holder)
-            if claim.ports & service.ports:
-                return AllocationConflict(holder, tuple(sorted(claim.ports & service.ports)))
+            if terms.ports & service.ports:
+                return AllocationConflict(holder, tuple(sorted(terms.ports & service.ports)))
         return None
 
     def unclaimed(self, service: Service, addresses: Iterable[Address]) -> Tuple[Address, ...]:
-        """Return those of the addresses that the Service can have."""
-        return tuple(a for a in addresses if self.conflict(a, service) is None)
+        """Return those addresses that the Service may keep, of those that it shows or has."""
+        return tuple(
+            a for a in addresses if self.conflict(a, service, across_namespaces=True) is None
+        )
 
-    def shareable(self, pool_range: AddressRange, service: Service) -> Optional[Address]:
-        """Return the lowest address of the range that the Service can share, or None."""
-        if service.sharing_key is None:
-            return None
-        known = self._shared.get(service.sharing_key, ())
-        fit = (a for a in known if a in pool_range and self.conflict(a, service) is None)
-        return min(fit, key=int, default=None)
+    def shareable(
+        self, pool_range: AddressRange, service: Service, *, across_namespaces: bool
+    ) -> Union[Address, AllocationConflict, None]:
+        """Return the lowest address of the range that the Service can share by its key.
+
+        If others have its key, and its ports everywhere, the conflict at their lowest address; None
+        if nobody has its key.
+        """
+        known = self._shared.get(service.sharing_key or "", ())
+        clash: Optional[AllocationConflict] = None
+        for address in sorted((a for a in known if a in pool_range), key=int):
+            conflict = self.conflict(address, service, across_namespaces=across_namespaces)
+            if conflict is None:
+                return address
+            if conflict.ports and clash is None:
+                clash = conflict
+        return clash
 
     def in_use(self, pool_range: AddressRange) -> int:
         """Return how many addresses of the range are in use."""

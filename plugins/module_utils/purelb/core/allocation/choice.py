@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import FrozenSet, List, Optional, Tuple
+from typing import FrozenSet, List, Optional
 
 from ..model import Address, AddressRange, Network, PoolType, Service, ServiceGroup
 from ..names import FAMILIES, MULTI_POOL_ANNOTATION
-from .allocations import Allocations
+from .allocations import AllocationConflict, Allocations, HeldAddresses
 from .outcomes import Assignment, Keep, Outcome, assignment_of, is_done
 from .refusals import AllocationRefusedError, RefusalReason, conflicting, no_such_family, none_free
 
@@ -40,7 +40,7 @@ class AddressSelector:
         group: ServiceGroup,
         allocations: Allocations,
         live: Live,
-        shown: Tuple[Address, ...],
+        held: HeldAddresses,
     ) -> None:
         self._service = service
         self._group = group
@@ -50,7 +50,8 @@ class AddressSelector:
         self._multi = group.multi_pool if asked is None else asked
         self._chosen: List[Address] = []
         self._partial: List[AddressRange] = []
-        self._stays = [a for a in shown if self._may_stay(a)]
+        self._is_of_group = held.origin == group.name and not service.asks_reevaluation
+        self._stays = [a for a in held.addresses if self._may_stay(a)]
 
     def outcome(self) -> Outcome:
         """Return the outcome; raises AllocationRefusedError if the Service cannot be served."""
@@ -80,10 +81,7 @@ class AddressSelector:
     def _may_stay(self, address: Address) -> bool:
         """Whether the Service may keep an address, even if its range no longer exists."""
         in_pool = self._group.range_of(address) is not None
-        is_of_group = (
-            self._service.allocated_from == self._group.name and not self._service.asks_reevaluation
-        )
-        return address.version in self._service.families and (in_pool or is_of_group)
+        return address.version in self._service.families and (in_pool or self._is_of_group)
 
     def _ranges(self, version: int) -> List[AddressRange]:
         return [r for r in self._group.ranges if r.first.version == version]
@@ -106,7 +104,9 @@ class AddressSelector:
                 RefusalReason.UNKNOWN_POOL,
                 f"has no range with {address}: ask for an address of its pool, or add a range",
             )
-        conflict = self._allocations.conflict(address, self._service)
+        conflict = self._allocations.conflict(
+            address, self._service, across_namespaces=self._group.shares_across_namespaces
+        )
         if conflict is not None:
             raise conflicting(self._group, address, conflict)
         if self._has(address.version) and not self._multi:
@@ -156,13 +156,25 @@ class AddressSelector:
                 self._chosen.append(free)
 
     def _free(self, ranges: List[AddressRange]) -> Optional[Address]:
-        """Return a shareable address, else the lowest free one of the first or emptiest range."""
-        shared = (self._allocations.shareable(pool_range, self._service) for pool_range in ranges)
+        """Return a shareable address, else the lowest free one of the first or emptiest range.
+
+        Raises AllocationRefusedError if others with the Service's sharing key have its ports.
+        """
+        across = self._group.shares_across_namespaces
+        shared = [
+            self._allocations.shareable(pool_range, self._service, across_namespaces=across)
+            for pool_range in ranges
+        ]
+        for found in shared:
+            if found is not None and not isinstance(found, AllocationConflict):
+                return found
+        for clash in shared:
+            if isinstance(clash, AllocationConflict):
+                raise conflicting(self._group, None, clash)
         if self._group.balance_pools:
             ranges = sorted(ranges, key=self._allocations.in_use)
         free = (self._allocations.lowest_free(pool_range) for pool_range in ranges)
-        found = (address for source in (shared, free) for address in source)
-        return next((address for address in found if address is not None), None)
+        return next((address for address in free if address is not None), None)
 
     def _check_families(self) -> None:
         """Raise AllocationRefusedError if the Service needs a family that it got no address of."""

@@ -6,15 +6,21 @@
 A group whose ranges overlap those of an older one is not used; the older one is unaffected. The
 addresses that a Service has take precedence over the rules for a new Service, so a new group or
 namespace never moves a running Service; its own annotations do.
+
+A fenced namespace is one that an enforcing group serves. Its Services get addresses of groups that
+serve it and of no others, and no group that serves it gives any to a Service of a namespace that it
+does not serve. Which group gave a Service its addresses is what the ledger says, never what an
+annotation says: whoever may write a Service may write its annotations.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
+from typing import Dict, FrozenSet, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
 
 from ..model import Address, AddressRange, Service, ServiceGroup
 from ..names import DEFAULT_GROUP, SERVICE_GROUP_ANNOTATION
+from .allocations import HeldAddresses
 from .refusals import AllocationRefusedError, RefusalReason
 
 
@@ -26,6 +32,18 @@ class Overlap:
     later_range: AddressRange
     earlier: str
     earlier_range: AddressRange
+
+
+@dataclass(frozen=True)
+class GroupChoice:
+    """The group for a Service.
+
+    `ambiguous`: it is the group `default`, because these serve the namespace, and not exactly one
+    of them is its default.
+    """
+
+    group: ServiceGroup
+    ambiguous: Tuple[str, ...] = ()
 
 
 class Groups:
@@ -42,45 +60,49 @@ class Groups:
             name: group for name, group in self.all.items() if name not in bad
         }
         self._serving: Dict[str, List[ServiceGroup]] = {}
-        self._enforced: Set[str] = set()
         for group in sorted(self.usable.values(), key=lambda g: g.name):
             for namespace in group.namespaces:
                 self._serving.setdefault(namespace, []).append(group)
-            if group.enforces:
-                self._enforced.update(group.namespaces)
+        # A group that is not used for now keeps its fence.
+        self._fenced: FrozenSet[str] = frozenset().union(
+            *(group.namespaces for group in self.all.values() if group.enforces)
+        )
 
     def holding(self, address: Address) -> Optional[ServiceGroup]:
         """The usable group with a range that holds the address."""
         return next((g for g in self.usable.values() if g.range_of(address)), None)
 
-    def of(self, service: Service, shown: Tuple[Address, ...]) -> ServiceGroup:
-        """Return the group for a Service that keeps `shown`; raises AllocationRefusedError."""
+    def of(self, service: Service, held: HeldAddresses) -> GroupChoice:
+        """Return the group for a Service; raises AllocationRefusedError.
+
+        Whether the group may give this Service more than it has is up to `denial`.
+        """
         if service.group is not None:
-            return self._named(service.group, service)
-        if shown and not service.asks_reevaluation:
-            current = self._current(service, shown)
+            return GroupChoice(self._named(service.group))
+        if held.addresses and not service.asks_reevaluation:
+            current = self._current(service, held)
             if current is not None:
-                return current
+                return GroupChoice(current)
         if service.explicit:
             found = self.holding(service.explicit[0])
             if found is not None:
-                return self._permitted(found, service)
-        return self._of_namespace(service)
+                return GroupChoice(found)
+        return self._of_namespace(service.key.namespace)
 
-    def _current(self, service: Service, shown: Tuple[Address, ...]) -> Optional[ServiceGroup]:
+    def _current(self, service: Service, held: HeldAddresses) -> Optional[ServiceGroup]:
         """Return the group of the Service's addresses, unless it requests others."""
-        current = self.usable.get(service.allocated_from or "")
-        if current is None or not any(current.range_of(a) for a in shown):
-            current = self.holding(shown[0]) or current
-        missing = [a for a in service.explicit if a not in shown]
+        current = self.usable.get(held.origin or "")
+        if current is None or not any(current.range_of(a) for a in held.addresses):
+            current = self.holding(held.addresses[0]) or current
+        missing = [a for a in service.explicit if a not in held.addresses]
         if current is not None and any(not current.range_of(a) for a in missing):
             return None
         return current
 
-    def _named(self, name: str, service: Service) -> ServiceGroup:
+    def _named(self, name: str) -> ServiceGroup:
         group = self.usable.get(name)
         if group is not None:
-            return self._permitted(group, service)
+            return group
         if name in self.all:
             raise AllocationRefusedError(
                 RefusalReason.UNKNOWN_POOL,
@@ -95,48 +117,48 @@ class Groups:
             f"annotation {SERVICE_GROUP_ANNOTATION}",
         )
 
-    def _of_namespace(self, service: Service) -> ServiceGroup:
-        namespace = service.key.namespace
+    def _of_namespace(self, namespace: str) -> GroupChoice:
         serving = self._serving.get(namespace, [])
-        if len(serving) > 1:
-            marked = [group for group in serving if group.is_namespace_default]
-            if len(marked) != 1:
-                raise _ambiguous(namespace, marked or serving)
-            serving = marked
-        return serving[0] if serving else self._named(DEFAULT_GROUP, service)
+        marked = [group for group in serving if group.is_namespace_default]
+        if len(serving) == 1 or len(marked) == 1:
+            return GroupChoice((marked or serving)[0])
+        if serving and namespace in self._fenced:
+            raise _ambiguous(namespace, serving)
+        return GroupChoice(self._named(DEFAULT_GROUP), tuple(group.name for group in serving))
 
-    def _permitted(self, group: ServiceGroup, service: Service) -> ServiceGroup:
-        """Return the group if the namespace may use it; a Service may always keep its own."""
-        namespace = service.key.namespace
-        if namespace in group.namespaces or service.allocated_from == group.name:
-            return group
-        if group.enforces:
-            raise AllocationRefusedError(
+    def denial(self, group: ServiceGroup, namespace: str) -> Optional[AllocationRefusedError]:
+        """Return why the group gives nothing new to Services of a namespace; None if it may."""
+        if namespace in group.namespaces:
+            return None
+        if group.enforces or group.namespaces & self._fenced:
+            return AllocationRefusedError(
                 RefusalReason.NAMESPACE_DENIED,
                 group.name,
-                f"ServiceGroup {group.name} serves only the namespaces "
-                f"{', '.join(sorted(group.namespaces))}: add {namespace} to its spec.namespaces, "
-                "or name another group",
+                f"ServiceGroup {group.name} is reserved for other namespaces than {namespace}: "
+                "name another group",
+                f"add {namespace} to its spec.namespaces, which are "
+                f"{', '.join(sorted(group.namespaces))}",
             )
-        if namespace in self._enforced:
-            allowed = [serving.name for serving in self._serving[namespace]]
-            raise AllocationRefusedError(
+        if namespace in self._fenced:
+            allowed = sorted(g.name for g in self.all.values() if namespace in g.namespaces)
+            return AllocationRefusedError(
                 RefusalReason.NAMESPACE_DENIED,
                 group.name,
                 f"Services in namespace {namespace} get addresses from ServiceGroup "
-                f"{' or '.join(allowed)} only: name it, or add {namespace} to spec.namespaces of "
-                f"{group.name}",
+                f"{' or '.join(allowed)} only: name it, or have {namespace} added to "
+                f"spec.namespaces of {group.name}",
             )
-        return group
+        return None
 
 
-def _ambiguous(namespace: str, groups: List[ServiceGroup]) -> AllocationRefusedError:
-    found = ", ".join(group.name for group in groups)
+def _ambiguous(namespace: str, serving: List[ServiceGroup]) -> AllocationRefusedError:
+    found = ", ".join(group.name for group in serving)
     return AllocationRefusedError(
         RefusalReason.AMBIGUOUS_NAMESPACE_DEFAULT,
-        groups[0].name,
-        f"ServiceGroups {found} all serve namespace {namespace}: set spec.namespaceDefault on one "
-        f"of them, or name one in the annotation {SERVICE_GROUP_ANNOTATION}",
+        serving[0].name,
+        f"ServiceGroups {found} all serve namespace {namespace}, and not exactly one of them has "
+        f"spec.namespaceDefault: set it on one, or name one in the annotation "
+        f"{SERVICE_GROUP_ANNOTATION}",
     )
 
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, Iterable, Tuple, Union
+from typing import Dict, Iterable, Optional, Tuple, Union
 
 from ..model import Address, AddressRange, PoolType, Service, ServiceGroup
 from .ipam import IpamRequest
@@ -29,16 +29,22 @@ class Assignment:
     is_leased: bool = False
     # Set externalTrafficPolicy to Cluster, as only one node holds a local address.
     sets_cluster: bool = False
+    # The groups that serve the namespace, if that left open which one to take.
+    ambiguous: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """The Service gets no more addresses than `keeps`; `message` has the remedy."""
+    """The Service gets no more addresses than `keeps`; `message` has the remedy.
+
+    The Service's owner reads the message; `detail`, which names others, is for the operator's log.
+    """
 
     group: str
     reason: RefusalReason
     message: str
     keeps: Tuple[Address, ...] = ()
+    detail: str = ""
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,8 @@ class Ask:
 
     group: ServiceGroup
     request: IpamRequest
+    # As in Assignment.
+    ambiguous: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -66,7 +74,7 @@ Outcome = Union[Assignment, Ask, Refusal, Keep, Release]
 
 def refusal_of(refused: AllocationRefusedError, keeps: Tuple[Address, ...]) -> Refusal:
     """Return the refusal for an error; the Service keeps `keeps`."""
-    return Refusal(refused.group, refused.reason, refused.message, keeps)
+    return Refusal(refused.group, refused.reason, refused.message, keeps, refused.detail)
 
 
 def assignment_of(
@@ -95,11 +103,53 @@ def assignment_of(
 def is_done(service: Service, assignment: Assignment) -> bool:
     """Whether the Service already has all that the assignment would write."""
     return (
-        service.allocated_by_us
-        and not service.asks_reevaluation
+        not service.asks_reevaluation
         and not assignment.sets_cluster
         and service.addresses == assignment.addresses
-        and service.allocated_from == assignment.group
-        and service.pool_type == assignment.pool_type
-        and service.skip_dad == assignment.skip_dad
+        and _is_marked(
+            service, assignment.group, assignment.pool_type, skip_dad=assignment.skip_dad
+        )
     )
+
+
+def _is_marked(service: Service, group: str, pool_type: PoolType, *, skip_dad: bool) -> bool:
+    """Whether the annotations are those of a Service with addresses of this group."""
+    return (
+        service.allocated_by_us
+        and service.allocated_from == group
+        and service.pool_type == pool_type
+        and service.skip_dad == skip_dad
+    )
+
+
+@dataclass(frozen=True)
+class Remainder:
+    """What a refused Service keeps.
+
+    `group` gave the addresses. None leaves the annotations as they are, or removes them if there
+    are no addresses.
+    """
+
+    addresses: Tuple[Address, ...]
+    group: Optional[ServiceGroup]
+
+
+def remainder(
+    service: Service, keeps: Tuple[Address, ...], group: Optional[ServiceGroup]
+) -> Optional[Remainder]:
+    """Return what a refused Service must be reduced to; None if it shows just that.
+
+    Annotations that somebody else wrote are corrected, too. `group` gave the Service its addresses.
+    """
+    if service.addresses and not service.allocated_by_us:
+        return None  # They may be another load balancer's.
+    if not keeps:
+        marks = (service.allocated_by_us, service.allocated_from, service.pool_type)
+        is_bare = not service.addresses and not any(marks) and not service.skip_dad
+        return None if is_bare else Remainder((), None)
+    is_marked = group is None or _is_marked(
+        service, group.name, group.pool_type, skip_dad=group.skip_dad
+    )
+    if service.addresses == keeps and is_marked:
+        return None
+    return Remainder(keeps, group)

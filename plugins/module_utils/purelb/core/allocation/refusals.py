@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Iterable
+from typing import Iterable, Optional
 
 from ..model import Address, ServiceGroup
 from ..names import FAMILIES, SHARING_ANNOTATION
@@ -29,13 +29,18 @@ class RefusalReason(str, Enum):
 
 
 class AllocationRefusedError(Exception):
-    """The Service gets no address: the reason, the group and a message with the remedy."""
+    """The Service gets no address: the reason, the group and a message with the remedy.
 
-    def __init__(self, reason: RefusalReason, group: str, message: str) -> None:
+    Whoever reads the Service's events reads the message, so it names no other Service and no
+    namespaces but its own. `detail` does; it is for the operator's log.
+    """
+
+    def __init__(self, reason: RefusalReason, group: str, message: str, detail: str = "") -> None:
         super().__init__(message)
         self.reason = reason
         self.group = group
         self.message = message
+        self.detail = detail
 
 
 def no_such_family(group: ServiceGroup, address: Address) -> AllocationRefusedError:
@@ -49,22 +54,29 @@ def no_such_family(group: ServiceGroup, address: Address) -> AllocationRefusedEr
 
 
 def conflicting(
-    group: ServiceGroup, address: Address, conflict: AllocationConflict
+    group: ServiceGroup, address: Optional[Address], conflict: AllocationConflict
 ) -> AllocationRefusedError:
-    """Return the error for an address that another Service has."""
+    """Return the error for an address that another Service has; None: for any it could share."""
+    detail = f"Service {conflict.holder} has it"
     if conflict.ports:
         ports = ", ".join(f"{number}/{protocol}" for protocol, number in conflict.ports)
+        remedy = "change the port, or ask for another address"
+        if address is None:
+            remedy = f"change the port, or the annotation {SHARING_ANNOTATION}"
         return AllocationRefusedError(
             RefusalReason.PORT_CONFLICT,
             group.name,
-            f"ServiceGroup {group.name} cannot share {address}: Service {conflict.holder} listens "
-            f"on {ports}, too; change the port, or ask for another address",
+            f"ServiceGroup {group.name} cannot share {address or 'the address'}: another Service "
+            f"with this annotation {SHARING_ANNOTATION} listens on {ports}, too; {remedy}",
+            detail,
         )
     return AllocationRefusedError(
         RefusalReason.SHARING_KEY_CONFLICT,
         group.name,
-        f"ServiceGroup {group.name} cannot give {address}: Service {conflict.holder} has it; ask "
-        f"for another address, or set the same annotation {SHARING_ANNOTATION} on both",
+        f"ServiceGroup {group.name} cannot give {address}: another Service has it; ask for another "
+        f"address, or set the same annotation {SHARING_ANNOTATION} on both, if they are in one "
+        "namespace",
+        detail,
     )
 
 

@@ -13,8 +13,8 @@ from functools import lru_cache
 from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Tuple
 
 from .. import names
-from ..addresses import parse_address, parse_subnets
-from ..allocation.outcomes import Assignment
+from ..addresses import parse_address, parse_stored_address, parse_subnets
+from ..allocation.outcomes import Assignment, Remainder
 from ..model import (
     Address,
     Announcement,
@@ -154,7 +154,7 @@ def _ingress(status: Json) -> Tuple[Address, ...]:
     addresses: List[Address] = []
     for entry in (status.get("loadBalancer") or {}).get("ingress") or ():
         try:
-            addresses.append(parse_address(entry.get("ip") or ""))
+            addresses.append(parse_stored_address(entry.get("ip") or ""))
         except ValueError:
             continue  # PureLB never writes an ingress with a host name
     return tuple(addresses)
@@ -188,6 +188,7 @@ def service_of(body: Json) -> Service:
         key=ServiceKey(meta["namespace"], meta["name"]),
         uid=meta.get("uid", ""),
         version=meta.get("resourceVersion", ""),
+        created=meta.get("creationTimestamp") or "",
         is_load_balancer=spec.get("type") == "LoadBalancer",
         load_balancer_class=spec.get("loadBalancerClass"),
         families=tuple(names.VERSIONS[f] for f in spec.get("ipFamilies") or ("IPv4",)),
@@ -249,11 +250,26 @@ def assignment_annotations(assignment: Optional[Assignment]) -> Dict[str, Option
             )
         )
     return {
-        names.ALLOCATED_BY_ANNOTATION: names.ALLOCATED_BY,
-        names.ALLOCATED_FROM_ANNOTATION: assignment.group,
-        names.POOL_TYPE_ANNOTATION: assignment.pool_type.value,
-        names.SKIP_DAD_ANNOTATION: "true" if assignment.skip_dad else None,
+        **_marks(assignment.group, assignment.pool_type, skip_dad=assignment.skip_dad),
         names.REEVALUATE_ANNOTATION: None,
+    }
+
+
+def remainder_annotations(left: Remainder) -> Dict[str, Optional[str]]:
+    """Return the allocator's annotations of a refused Service as a merge patch."""
+    if not left.addresses:
+        return assignment_annotations(None)
+    if left.group is None:
+        return {}
+    return _marks(left.group.name, left.group.pool_type, skip_dad=left.group.skip_dad)
+
+
+def _marks(group: str, pool_type: PoolType, *, skip_dad: bool) -> Dict[str, Optional[str]]:
+    return {
+        names.ALLOCATED_BY_ANNOTATION: names.ALLOCATED_BY,
+        names.ALLOCATED_FROM_ANNOTATION: group,
+        names.POOL_TYPE_ANNOTATION: pool_type.value,
+        names.SKIP_DAD_ANNOTATION: "true" if skip_dad else None,
     }
 
 

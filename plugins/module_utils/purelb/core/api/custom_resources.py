@@ -62,6 +62,7 @@ def service_group_of(body: Json) -> ServiceGroup:
         namespaces=frozenset(spec.get("namespaces") or ()),
         enforces=bool(spec.get("enforceNamespaces")),
         is_namespace_default=bool(spec.get("namespaceDefault")),
+        shares_across_namespaces=spec.get("sharing") == "cluster",
     )
     if kinds[0] in ("local", "remote"):
         return replace(

@@ -16,6 +16,7 @@ from typing import Any, Iterable, Iterator, Mapping
 from ..allocation.groups import Groups
 from ..errors import ObjectError
 from ..model import AddressRange, PoolType, ServiceGroup
+from ..names import DEFAULT_GROUP
 from ..node.configuration import NodeConfig
 from ..settings import AddressConfig
 from .custom_resources import node_config_of, service_group_of
@@ -114,8 +115,9 @@ def group_warnings(group: ServiceGroup, others: Iterable[ServiceGroup]) -> Itera
         if len(serving) > 1 and sum(other.is_namespace_default for other in serving) != 1:
             listed = ", ".join(sorted(other.name for other in serving))
             yield (
-                f"ServiceGroups {listed} all serve namespace {namespace}: make one of them the "
-                f"default, or Services there must name one"
+                f"ServiceGroups {listed} all serve namespace {namespace}: make one of them its "
+                f"default. Services there that name none get addresses of ServiceGroup "
+                f"{DEFAULT_GROUP}, or, with enforceNamespaces, no address"
             )
     if group.pool_type is PoolType.LOCAL:
         for pool_range in group.ranges:

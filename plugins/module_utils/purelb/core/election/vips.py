@@ -1,7 +1,12 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""VIPs: the addresses that PureLB gave to Services, each with all Services that share it."""
+"""VIPs: the addresses that PureLB gave to Services, each with all Services that share it.
+
+Where and how an address is announced is up to the ServiceGroup that holds it. The Services'
+annotations, which any tenant may write, count only where no group does, because it was deleted or
+changed: then the address is a single host's on the dummy interface, so no route leads there.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +23,8 @@ from .claims import is_served
 class Vip:
     """An address and the Services that use it.
 
-    `prefixlen`: from its pool; None if no pool contains it (any more). `everywhere`: a Service
+    `prefixlen`: from its pool; None if no pool contains it (any more); on the dummy interface it is
+    a single host then. `everywhere`: a Service
     takes traffic on every node, with or without endpoints; used for remote addresses only.
     `has_affinity`: all its Services prefer a node with a ready endpoint; used for local ones only.
     """
@@ -75,7 +81,7 @@ class VipIndex:
 
     def regroup(self, groups: Iterable[ServiceGroup]) -> None:
         """Replace all ServiceGroups."""
-        self._groups = tuple(groups)
+        self._groups = _ranked(groups)
         self._revise(self._owners)
 
     def _revise(self, addresses: Iterable[Address]) -> None:
@@ -94,15 +100,25 @@ class VipIndex:
 
 def vips_of(services: Iterable[Service], groups: Sequence[ServiceGroup] = ()) -> Tuple[Vip, ...]:
     """Return the VIPs of these Services, sorted by address."""
+    ranked = _ranked(groups)
     by_address: Dict[Address, List[Service]] = defaultdict(list)
     for service in services:
         if is_served(service):
             for address in service.addresses:
                 by_address[address].append(service)
     return tuple(
-        _vip(address, by_address[address], groups)
+        _vip(address, by_address[address], ranked)
         for address in sorted(by_address, key=lambda a: (a.version, int(a)))
     )
+
+
+def _ranked(groups: Iterable[ServiceGroup]) -> Tuple[ServiceGroup, ...]:
+    """Return the groups in the order in which they claim an address.
+
+    Of overlapping groups the allocator uses the oldest. What the status of a group says, of which
+    another system gives out the addresses, never counts against a pool.
+    """
+    return tuple(sorted(groups, key=lambda g: (g.source is not None, g.created, g.name)))
 
 
 def _group_of(
@@ -117,14 +133,14 @@ def _group_of(
 
 def _vip(address: Address, owners: List[Service], groups: Sequence[ServiceGroup]) -> Vip:
     group = _group_of(address, owners, groups)
-    stated = next((s.pool_type for s in owners if s.pool_type), None)
+    stated = next((s.pool_type for s in owners if s.pool_type), PoolType.LOCAL)
     entries = {e for s in owners for e in s.announcing.get(address.version, ())}
     return Vip(
         address=address,
         services=tuple(sorted((s.key for s in owners), key=str)),
-        pool_type=stated or (group.pool_type if group else PoolType.LOCAL),
+        pool_type=group.pool_type if group else stated,
         prefixlen=group.prefixlen_of(address) if group else None,
-        skip_dad=any(s.skip_dad for s in owners),
+        skip_dad=group is not None and group.skip_dad,
         everywhere=not all(s.is_external_local for s in owners),
         has_affinity=all(s.has_affinity for s in owners),
         # An entry without an address, as older agents wrote it, applies to the whole family.

@@ -46,6 +46,7 @@ V2_ONLY: Dict[str, Object] = {
         "namespaces": [str],
         "enforceNamespaces": bool,
         "namespaceDefault": bool,
+        "sharing": str,
     },
     "LBNodeAgent": {
         "nodeSelector": {
@@ -73,6 +74,7 @@ DEFAULTS: Object = {
     "socket": IPAM_SOCKET,
     "enforceNamespaces": False,
     "namespaceDefault": False,
+    "sharing": "namespace",
     "localInterface": "default",
     "dummyInterface": DUMMY_INTERFACE,
     "enabled": True,
