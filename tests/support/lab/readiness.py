@@ -38,7 +38,7 @@ class LabReadiness:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         """Prepare the lab; the wrapper of pytest-timeout is inside this one."""
         fixtures = getattr(item, "fixturenames", ())
-        if "lab" in fixtures:
+        if "lab" in fixtures and not item.config.option.setupplan:
             if self._is_started and (problem := self._problem or _fault()):
                 _give_up(item, f"lab {os.environ.get('LAB_NUMBER') or 0} is broken: {problem}")
             self._prepare(with_purelb="cluster" in fixtures)
