@@ -121,6 +121,13 @@ v1_programs:
   type: list
   elements: str
   sample: [Deployment purelb/allocator, DaemonSet purelb/lbnodeagent]
+annotation_writers:
+  description: Users that write the annotations of the programs during the migration, for the admission policies of v2. The
+    user of the migration and the ServiceAccounts of v1.
+  returned: with O(step=back_up)
+  type: list
+  elements: str
+  sample: [admin, "system:serviceaccount:purelb:allocator", "system:serviceaccount:purelb:lbnodeagent"]
 remaining:
   description: Services that v1 still serves, as C(namespace/name).
   returned: with O(step=hand_over)

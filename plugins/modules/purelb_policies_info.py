@@ -15,8 +15,8 @@ author:
 description:
   - An API server enforces a ValidatingAdmissionPolicy some time after it was created, and its status does not
     show it. This module sends a write to each policy of an installation that the policy must refuse.
-  - Each write is a dry run by impersonation of C(lbnodeagent) or C(allocator). Nothing is changed, even if the
-    write passes.
+  - Each write is a dry run by impersonation of C(lbnodeagent) or C(allocator). The policy C(reserved-annotations), which
+    limits everybody else, is sent one in the name of the module's own user. Nothing is changed, even if the write passes.
   - With several API servers, only the one that answers is checked.
   - A changed policy counts as enforced while the API server still applies its previous version.
   - The policy C(allocator-groups) is not checked. The allocator has no permission for the writes that it refuses.
@@ -52,8 +52,9 @@ attributes:
 seealso:
   - module: purelb.purelb.purelb_rbac
 notes:
-  - The user needs the verb impersonate on C(serviceaccounts) in O(namespace), and list on C(nodes) with O(draining).
-    Where impersonation is not allowed, the module returns a warning.
+  - The user needs the verb impersonate on C(serviceaccounts) in O(namespace), patch on C(services) in the namespace
+    C(default), get on C(validatingadmissionpolicies), and list on C(nodes) with O(draining). Where impersonation or the patch
+    is not allowed, the module returns a warning.
 """
 
 EXAMPLES = r"""

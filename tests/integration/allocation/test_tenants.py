@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What two tenants, each with the role `edit` in a namespace of its own, get and cannot get.
 
-All requests are sent with their own tokens. Each test is for both families.
+Their requests are sent with their own tokens. Each test is for both families.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from labkit.api import ApiError
 from tests.support.lab.accounts import client, objects_applied
 from tests.support.lab.cluster_queries import address_info, eventually, holder, ingress
 from tests.support.lab.grants import both, entry, pools, wait_for_addresses, wait_for_event
@@ -81,9 +82,15 @@ def ask(tokens):
         tokens[tenant].delete(path)
 
 
-def annotate(tokens, tenant, path, **annotations):
+def annotate(api, path, **annotations):
     marks = {f"purelb.io/{name.replace('_', '-')}": text for name, text in annotations.items()}
-    tokens[tenant].merge_patch(path, {"metadata": {"annotations": marks}})
+    api.merge_patch(path, {"metadata": {"annotations": marks}})
+
+
+def refused(request, *arguments, **more):
+    """Assert that the policy refuses a request."""
+    with pytest.raises(ApiError, match="only PureLB writes these annotations"):
+        request(*arguments, **more)
 
 
 def test_forged_annotations_put_no_local_address_on_the_dummy(cluster, tokens, make_group, ask):
@@ -92,11 +99,14 @@ def test_forged_annotations_put_no_local_address_on_the_dummy(cluster, tokens, m
     wait_for_addresses(cluster, path, *both(100))
     homes = {vip: holder(cluster, vip) for vip in both(100)}
     before = cluster.api.get(path)["metadata"]["annotations"]
-    annotate(tokens, "tenant-a", path, pool_type="remote", addresses="x", skip_ipv6_dad="true")
+    forged = {"pool_type": "remote", "addresses": "x", "skip_ipv6_dad": "true"}
+    refused(annotate, tokens["tenant-a"], path, **forged)
+    # A tool that applies what tenants keep in Git may be allowed to write them.
+    annotate(cluster.api, path, **forged)
     # The agents have seen it before the allocator has corrected it.
     message = wait_for_event(cluster, path, "AllocationFailed", "'x' is no IP address")
     assert message.startswith("invalid_address: ")
-    annotate(tokens, "tenant-a", path, addresses=None)
+    annotate(tokens["tenant-a"], path, addresses=None)
     eventually(lambda: marks_of(cluster, path) == marks_in(before), "corrected annotations")
     for node in cluster.nodes:
         for vip in both(100):
@@ -124,9 +134,11 @@ def test_a_fence_holds_whatever_a_tenant_writes(cluster, tokens, make_group, ask
     fence = {"namespaces": ["tenant-b"], "enforceNamespaces": True}
     closed = make_group(pools(entry(100, 105)), **fence)
     shared = make_group(pools(entry(110, 115)), namespaces=["tenant-b"])
-    forged = {"purelb.io/allocated-by": "PureLB"}
     for group in (closed, shared):
-        path = ask("tenant-a", group, annotations={**forged, "purelb.io/allocated-from": group})
+        forged = {"purelb.io/allocated-by": "PureLB", "purelb.io/allocated-from": group}
+        refused(ask, "tenant-a", group, annotations=forged)
+        path = ask("tenant-a", group)
+        annotate(cluster.api, path, allocated_by="PureLB", allocated_from=group)
         message = wait_for_event(cluster, path, "AllocationFailed", "namespace_denied: ")
         assert "tenant-b" not in message
         assert ingress(cluster.api.get(path)) == []

@@ -35,7 +35,12 @@ from tests.support.lab.dry_runs import (
 @pytest.fixture(scope="package")
 def installed(lab, playbook, tmp_path_factory):
     """Accounts with all permissions, limited by the policies."""
-    settings = {"purelb_install_namespace": NAMESPACE}
+    # Of the installation that runs on this lab.
+    others = [f"system:serviceaccount:purelb-system:{n}" for n in ("allocator", "lbnodeagent")]
+    settings = {
+        "purelb_install_namespace": NAMESPACE,
+        "purelb_install_annotation_writers": ["kubernetes-admin", *others],
+    }
     files = manifests(playbook, tmp_path_factory.mktemp("manifests"), settings)
     everything = {
         "apiVersion": "rbac.authorization.k8s.io/v1",

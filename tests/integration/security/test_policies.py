@@ -16,8 +16,6 @@ from tests.support.lab.dry_runs import (
     NAMESPACE,
     SERVICES,
     TAINT,
-    V4,
-    V6,
     Account,
     lease_named,
 )
@@ -34,7 +32,7 @@ def test_policies_pass_the_type_check_of_the_api_server(lab, installed):
 
 
 class TestOtherUsers:
-    """The policies limit no user but the two accounts."""
+    """Nobody but the two accounts is limited, except in the programs' annotations."""
 
     @pytest.fixture(params=["admin", "another account of the namespace"])
     def anybody(self, request, lab, pods):
@@ -43,7 +41,6 @@ class TestOtherUsers:
 
     def test_other_users_may_write_anything(self, anybody, lab, pods, agent):
         path = f"{SERVICES}/announced"
-        anybody.annotate(path, **{V4: "n3,eth0,192.0.2.3", V6: "n3,eth0,2001:db8::3"})
         anybody.patch(path, {"metadata": {"labels": {"a": "b"}}, "spec": {"ports": [{"port": 81}]}})
         anybody.patch(f"{path}/status", {"status": codec.ingress_status([ip_address("192.0.2.1")])})
         anybody.send("POST", LEASES, lease_named("anything"))

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from typing import Any
 
@@ -14,6 +15,11 @@ from tests.support.lab.cluster_queries import IMAGE, VIPS_V4, VIPS_V6, run_ansib
 ARCHIVE = ROOT / ".cache/image.tar"
 # The demo's web server answers with the name of its pod.
 SERVER = (ROOT / "demo/server.py").read_text()
+# Who may write what only the programs of this installation write: tests that put addresses there by
+# hand, and the programs of a second installation in tests of its policies.
+WRITERS = ["kubernetes-admin"] + [
+    f"system:serviceaccount:admission-test:{name}" for name in ("allocator", "lbnodeagent")
+]
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _WEB = "/apis/apps/v1/namespaces/default/deployments/web"
 
@@ -55,8 +61,13 @@ def web_server(name: str) -> dict[str, Any]:
 
 
 def run_playbook(lab: Lab, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    """Run ansible-playbook on the lab with the collection under test."""
-    return run_ansible(*arguments, check=check, KUBECONFIG=str(lab.kubeconfig))
+    """Run ansible-playbook on the lab with the collection under test.
+
+    All installations have the same writers, so that tests may follow each other in any order;
+    arguments override them.
+    """
+    writers = json.dumps({"purelb_install_annotation_writers": WRITERS})
+    return run_ansible("-e", writers, *arguments, check=check, KUBECONFIG=str(lab.kubeconfig))
 
 
 def install(lab: Lab, image: str = IMAGE) -> None:

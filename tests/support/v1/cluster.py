@@ -76,6 +76,7 @@ class FakeMigrationCluster:
         self.served_by_both: list[str] = []
         self._patch, self._apply, self._delete = cluster.patch, cluster.apply, cluster.delete
         cluster.patch, cluster.apply, cluster.delete = self.patch, self.apply, self.delete
+        cluster.user = lambda: "admin"
         cluster.stored["namespaces", None, "purelb"] = {}
         for body in (
             definition("servicegroups", "ServiceGroup"),

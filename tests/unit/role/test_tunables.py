@@ -31,6 +31,9 @@ ELSEWHERE = {
     "monitoring_dir": "test_monitoring",
     "monitoring_labels": "test_monitoring",
     "alerts": "test_alerts",
+    # The rows below are installed without policies.
+    "annotation_writers": "test_reserved_annotations",
+    "migration_writers": "test_migrate",
     "image_archive": "test_load_image",
     "ctr": "test_load_image",
 }

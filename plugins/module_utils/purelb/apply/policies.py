@@ -5,11 +5,13 @@
 
 A policy takes effect some time after it was created, each on its own, and its status does not say
 when. So each policy is sent a write that it must refuse: a dry run as the ServiceAccount that the
-policy limits. A write that passes changes nothing.
+policy limits, or as the user of the module where it limits everybody else. A write that passes
+changes nothing.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import asdict, dataclass
 from typing import Any, Dict, List, Optional, Tuple
@@ -25,6 +27,12 @@ SERVICE = "kubernetes"
 # Neither program may write a label of any object, nor a Lease of this name.
 LABELS = {"metadata": {"labels": {f"{names.API_GROUP}/policy-check": "true"}}}
 LEASE = "purelb-policy-check"
+# Only the programs may write it.
+MARK = {"metadata": {"annotations": {names.ALLOCATED_FROM_ANNOTATION: "policy-check"}}}
+_POLICY = Kind(
+    "admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", namespaced=False
+)
+_PATCHES = {"services": LABELS, "annotations": MARK}
 # A policy was seen to take effect after 0.1 to 2 s.
 POLL_INTERVAL = 0.3
 # Seconds after which a 403 from something else than the policy is taken as permanent: permissions
@@ -39,6 +47,7 @@ POLICIES = (
     ("lbnodeagent", "services"),
     ("allocator", "leases"),
     ("allocator", "services"),
+    ("reserved", "annotations"),
 )
 DRAINING_POLICIES = (("allocator", "nodes"),)
 
@@ -106,27 +115,42 @@ def _answer(states: List[PolicyState], *, warn: bool) -> Dict[str, Any]:
 def _state(cluster: Cluster, namespace: str, program: str, resource: str) -> PolicyState:
     """Send a write that the policy must refuse."""
     name = f"{program}-{resource}.{namespace}.purelb.io"
-    account = f"system:serviceaccount:{namespace}:{program}"
+    is_for_others = program == "reserved"
+    user = cluster.user() if is_for_others else f"system:serviceaccount:{namespace}:{program}"
     try:
-        _write(cluster, cluster.impersonate(account), namespace, resource)
+        _write(
+            cluster if is_for_others else cluster.impersonate(user), cluster, namespace, resource
+        )
     except ApiError as error:
         text = str(error)
         if f"ValidatingAdmissionPolicy '{name}'" in text:
             return PolicyState(name, enforced=True, reason="it refuses writes", retry_for=0)
         if CANNOT_IMPERSONATE in text:
             reason = (
-                f"this user may not act as {account}; the verb impersonate on serviceaccounts in "
+                f"this user may not act as {user}; the verb impersonate on serviceaccounts in "
                 f"namespace {namespace} allows it"
             )
             return PolicyState(name, enforced=None, reason=reason, retry_for=0)
-        if f'User "{account}" cannot' in text:
-            text = f"{account} has no permission for the write"
+        if f'User "{user}" cannot' in text:
+            text = f"{user} has no permission for the write"
+            if is_for_others:
+                return PolicyState(name, enforced=None, reason=text, retry_for=0)
         retry_for = FORBIDDEN_TIMEOUT if error.status == FORBIDDEN else None
         return PolicyState(name, enforced=None, reason=text, retry_for=retry_for)
+    if is_for_others and _is_writer(cluster, name, user):
+        reason = f"{user} may write what it refuses to others"
+        return PolicyState(name, enforced=None, reason=reason, retry_for=0)
     return PolicyState(name, enforced=False, reason="a write passed that it should refuse")
 
 
-def _write(cluster: Cluster, account: Cluster, namespace: str, resource: str) -> None:
+def _is_writer(cluster: Cluster, name: str, user: str) -> bool:
+    """Whether the policy names the user as one that may write."""
+    policy = cluster.get(_POLICY, namespace=None, name=name) or {"spec": {}}
+    conditions = policy["spec"].get("matchConditions") or ()
+    return any(json.dumps(user) in condition["expression"] for condition in conditions)
+
+
+def _write(account: Cluster, cluster: Cluster, namespace: str, resource: str) -> None:
     if resource == "leases":
         body = {
             "apiVersion": "coordination.k8s.io/v1",
@@ -134,8 +158,9 @@ def _write(cluster: Cluster, account: Cluster, namespace: str, resource: str) ->
             "metadata": {"name": LEASE, "namespace": namespace},
         }
         account.create(LEASES, body, dry_run=True)
-    elif resource == "services":
-        account.patch(SERVICES, namespace="default", name=SERVICE, patch=LABELS, dry_run=True)
+    elif resource in _PATCHES:
+        patch = _PATCHES[resource]
+        account.patch(SERVICES, namespace="default", name=SERVICE, patch=patch, dry_run=True)
     else:
         node = next(iter(cluster.items(NODES)), None)
         if node is None:

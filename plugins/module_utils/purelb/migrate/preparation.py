@@ -49,13 +49,17 @@ def back_up(context: MigrationContext) -> Outcome:
     if _open_questions(converted, accept=context.params["accept"]):
         raise ClusterError("step: back_up needs the decisions that preview lists: run preview")
     context.save_backup(backup.take(found, converted["objects"]))
-    return Outcome()
+    return _writers(context)
 
 
 def check_backup(context: MigrationContext) -> Outcome:
     """Read the backup, and so raise ClusterError if it is missing or another one."""
     context.backup()
-    return Outcome()
+    return _writers(context)
+
+
+def _writers(context: MigrationContext) -> Outcome:
+    return Outcome({"annotation_writers": context.reader.annotation_writers()})
 
 
 def _check_start(context: MigrationContext) -> None:

@@ -79,6 +79,16 @@ class MigrationReader:
         found = (self.get(program_reference(program, self._origin)) for program in PROGRAMS)
         return [obj for obj in found if obj is not None]
 
+    def annotation_writers(self) -> List[str]:
+        """Returns who writes the programs' annotations of Services during a migration.
+
+        They are the user of this migration and the ServiceAccounts of v1.
+        """
+        pods = (obj["spec"]["template"]["spec"] for obj in self.v1_programs())
+        accounts = {pod.get("serviceAccountName") or "default" for pod in pods}
+        of_v1 = (f"system:serviceaccount:{self._origin}:{name}" for name in sorted(accounts))
+        return [self._cluster.user(), *of_v1]
+
     def definitions(self) -> List[Object]:
         """Returns the CustomResourceDefinitions of PureLB that exist."""
         head = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}

@@ -85,6 +85,13 @@ class Cluster:
         other._headers = {**self._headers, "Impersonate-User": user}  # noqa: SLF001 - its own class
         return other
 
+    def user(self) -> str:
+        """Returns the name of the user that the API server takes this client for."""
+        kind = Kind("authentication.k8s.io", "v1", "selfsubjectreviews", namespaced=False)
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+        review = self.create(kind, {**body, "metadata": {}}, dry_run=False)
+        return str(review["status"]["userInfo"]["username"])
+
     def kind(self, api_version: str, kind: str) -> Optional[Kind]:
         """Returns where a kind is served, or None. Only positive answers are cached."""
         if kind not in self._kinds.get(api_version, {}):

@@ -4,13 +4,17 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 
 from purelb.apply import policies
+from purelb.core import names
 from purelb.module.errors import ApiError, ClusterError
+from tests.support import ROOT
 
 NAMESPACE = "purelb-system"
 LEASES = f"lbnodeagent-leases.{NAMESPACE}.purelb.io"
 SERVICES = f"allocator-services.{NAMESPACE}.purelb.io"
+ANNOTATIONS = f"reserved-annotations.{NAMESPACE}.purelb.io"
 ALL = {
     f"{program}-{resource}.{NAMESPACE}.purelb.io"
     for program, resource in policies.POLICIES + policies.DRAINING_POLICIES
@@ -18,22 +22,54 @@ ALL = {
 
 
 class FakeApiServer:
-    """Refuses dry runs by the policies in force, and by `others` (text by policy, and status)."""
+    """Refuses dry runs by the policies in force, and by `others` (text by policy, and status).
 
-    def __init__(self, in_force=ALL, others=None, nodes=("n1",), status=403):
+    `is_listed`: a policy names the module's own user as one that may write.
+    """
+
+    def __init__(self, in_force=ALL, others=None, nodes=("n1",), status=403, *, is_listed=False):
         self.in_force = set(in_force)
         self.others = others or {}
         self.status = status
         self.nodes = nodes
-        self.user = ""
+        self.is_listed = is_listed
         self.requests = 0
 
     def impersonate(self, user):
-        self.user = user
-        return self
+        return FakeAccount(self, user.rpartition(":")[2])
+
+    def user(self):
+        return "me"
 
     def items(self, _kind):
         return [{"metadata": {"name": name}} for name in self.nodes]
+
+    def get(self, _kind, *, namespace, name):
+        assert (namespace, name) == (None, ANNOTATIONS)
+        listed = '["me"]' if self.is_listed else '["another"]'
+        condition = {"expression": f"!(request.userInfo.username in {listed})"}
+        return {"spec": {"matchConditions": [condition]}}
+
+    def patch(self, kind, *, namespace, name, patch, dry_run):
+        assert dry_run
+        assert (kind.plural, namespace, name) == ("services", "default", "kubernetes")
+        assert patch == policies.MARK
+        return patch if self.is_listed else self.admit(ANNOTATIONS, patch)
+
+    def admit(self, policy, body):
+        self.requests += 1
+        if policy in self.others:
+            raise ApiError(self.others[policy], status=self.status)
+        if policy in self.in_force:
+            raise ApiError(f"ValidatingAdmissionPolicy '{policy}' denied request", status=403)
+        return body
+
+
+class FakeAccount:
+    """The API server as one of the programs uses it."""
+
+    def __init__(self, server, program):
+        self.server, self.program = server, program
 
     def create(self, kind, body, *, dry_run):
         assert dry_run
@@ -46,14 +82,8 @@ class FakeApiServer:
         return self._admit(kind, patch)
 
     def _admit(self, kind, body):
-        self.requests += 1
-        program = self.user.rpartition(":")[2]
-        policy = f"{program}-{kind.plural}.{NAMESPACE}.purelb.io"
-        if policy in self.others:
-            raise ApiError(self.others[policy], status=self.status)
-        if policy in self.in_force:
-            raise ApiError(f"ValidatingAdmissionPolicy '{policy}' denied request", status=403)
-        return body
+        policy = f"{self.program}-{kind.plural}.{NAMESPACE}.purelb.io"
+        return self.server.admit(policy, body)
 
 
 @pytest.fixture
@@ -162,3 +192,33 @@ def test_cluster_without_nodes_is_a_warning(sleeps):
     result = info(FakeApiServer(nodes=()))
     (warning,) = result["warnings"]
     assert f"allocator-nodes.{NAMESPACE}.purelb.io is enforced: the cluster has no Node" in warning
+
+
+def test_user_who_may_write_annotations_cannot_observe_their_policy(sleeps):
+    result = info(FakeApiServer(ALL - {ANNOTATIONS}, is_listed=True))
+    assert not result["enforced"]
+    assert result["warnings"] == [
+        f"cannot observe whether {ANNOTATIONS} is enforced: me may write what it refuses to others"
+    ]
+    assert not sleeps
+
+
+def test_user_without_a_right_to_services_does_not_wait_for_it(sleeps):
+    text = 'services "kubernetes" is forbidden: User "me" cannot patch resource "services"'
+    result = info(FakeApiServer(others={ANNOTATIONS: text}))
+    assert [w.rpartition(": ")[2] for w in result["warnings"]] == [
+        "me has no permission for the write"
+    ]
+    assert not sleeps
+
+
+def test_reserved_annotations_are_those_of_the_core():
+    variables = yaml.safe_load((ROOT / "roles/purelb_install/vars/main.yml").read_text())
+    assert set(variables["purelb_install_reserved_annotations"]) == {
+        names.ALLOCATED_BY_ANNOTATION,
+        names.ALLOCATED_FROM_ANNOTATION,
+        names.POOL_TYPE_ANNOTATION,
+        names.SKIP_DAD_ANNOTATION,
+        names.MIGRATION_ANNOTATION,
+        *names.ANNOUNCING_ANNOTATIONS.values(),
+    }

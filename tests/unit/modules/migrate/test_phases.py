@@ -181,6 +181,14 @@ def test_an_open_question_stops_preview_and_back_up(fakes: Any):
     assert fake.cluster.writes == []
 
 
+def test_who_writes_annotations_is_told_with_the_backup(fakes: Any):
+    fake = fakes()
+    writers = ["admin", "system:serviceaccount:purelb:default"]
+    for _again in range(2):
+        (told,) = fake.run("back_up")
+        assert told["annotation_writers"] == writers
+
+
 def test_chosen_services_move_first_and_the_others_stay_with_v1(fakes: Any):
     fake = fakes()
     fake.run(*FORWARD[:3])

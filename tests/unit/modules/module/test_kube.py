@@ -243,6 +243,14 @@ def audited(*lists, leader_locks=None):
     return found, [request.split("?")[0] for request in pool.requests]
 
 
+def test_the_user_is_asked_for():
+    cluster, pool = cluster_with((201, {"status": {"userInfo": {"username": "admin"}}}))
+    assert cluster.user() == "admin"
+    (request,) = pool.requests
+    path = "https://api:6443/apis/authentication.k8s.io/v1/selfsubjectreviews"
+    assert request.startswith(f"POST {path}?")
+
+
 @pytest.mark.parametrize(
     ("part", "path"), [("", "/services/a"), ("status", "/services/a/status")], ids=["all", "part"]
 )
