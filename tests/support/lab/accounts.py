@@ -41,8 +41,7 @@ def objects_applied(lab: Lab, things: list[Json]) -> Iterator[None]:
     finally:
         for _kind, path in reversed(ours):
             lab.api.delete(path)
-        # The next test would take what is being deleted for what stays. A namespace that is still
-        # there when definitions go takes minutes, as the controller finds kinds that are gone.
+        # The next test would take what is being deleted for what stays.
         for kind, path in ours:
             if kind in ("CustomResourceDefinition", "Namespace"):
                 lab.api.wait(path, lambda seen: seen is None, what=f"end of {path}", seconds=60)
