@@ -59,20 +59,29 @@ def is_transient(error: Exception) -> bool:
 class Api:
     """A client that opens a connection per call, so it works in any thread and after an outage."""
 
-    def __init__(self, pki: Path, address: str, *, token: str = "") -> None:
-        """Read the certificates from the lab's folder; without a token, act as the admin."""
+    def __init__(
+        self, pki: Path, address: str, *, token: str = "", identity: str = "admin"
+    ) -> None:
+        """Act with a token or, without one, as an identity of the lab's folder of certificates.
+
+        With neither the client is anonymous.
+        """
         self._pki, self._address = pki, address
         self._tls = ssl.create_default_context(cafile=str(pki / "ca.crt"))
         self._headers = {"Accept": "application/json"}
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
-        else:
-            self._tls.load_cert_chain(pki / "admin.crt", pki / "admin.key")
+        elif identity:
+            self._tls.load_cert_chain(pki / f"{identity}.crt", pki / f"{identity}.key")
         self._resources: dict[str, dict[str, Json]] = {}
 
     def with_token(self, token: str) -> "Api":
         """Return a client that authenticates with a token."""
         return Api(self._pki, self._address, token=token)
+
+    def with_identity(self, identity: str) -> "Api":
+        """Return a client that authenticates as a node, or not at all if the name is empty."""
+        return Api(self._pki, self._address, identity=identity)
 
     def call(
         self, method: str, path: str, body: Any = None, *, kind: str = "", timeout: float = 30

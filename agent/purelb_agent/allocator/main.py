@@ -26,7 +26,7 @@ from purelb.core.names import (
     LEADER_LEASE,
     PREEMPT_EVENT_REASON,
 )
-from purelb.core.settings import parse_switch
+from purelb.core.settings import EvictionLimit, parse_switch
 from purelb_agent import __version__
 from purelb_agent.allocator.controller import AllocatorController
 from purelb_agent.allocator.conversion import Conversion
@@ -41,7 +41,7 @@ from purelb_agent.ipam.port import CALL_SECONDS
 from purelb_agent.ipam.queue import IpamQueue
 from purelb_agent.ipam.sources import Sources, cluster_name
 from purelb_agent.kube.client import Access, Kube
-from purelb_agent.kube.events import Events
+from purelb_agent.kube.events import CLUSTER_NAMESPACE, Events
 from purelb_agent.kube.watch import Watcher
 from purelb_agent.leader.elector import Elector, Lock
 from purelb_agent.leader.leader_kube import LeaderKube
@@ -58,6 +58,7 @@ _ENVIRONMENT = """\
   PURELB_NAMESPACE   namespace of the ServiceGroups and of the lock (purelb-system)
   PURELB_CLAIM_UNCLASSED   on: Services without a loadBalancerClass are ours, too; or off (on)
   PURELB_DRAINING    on: an event PreemptScheduled about a Node taints it; or off (on)
+  PURELB_EVICTION_LIMIT   how many Nodes are tainted at a time, as 2 or as 34% of all (34%)
   PURELB_CONVERSION  on: the API server is served conversions between API versions; or off (off)
 """
 
@@ -69,6 +70,7 @@ class _Setting:
     namespace: str
     classes: Classes
     has_draining: bool
+    eviction_limit: EvictionLimit
     has_conversion: bool
 
     @classmethod
@@ -77,6 +79,7 @@ class _Setting:
             environ.get("PURELB_NAMESPACE") or DEFAULT_NAMESPACE,
             claimed(unclassed=parse_switch(environ, "PURELB_CLAIM_UNCLASSED", default=True)),
             parse_switch(environ, "PURELB_DRAINING", default=True),
+            EvictionLimit.parse(environ),
             parse_switch(environ, "PURELB_CONVERSION", default=False),
         )
 
@@ -135,10 +138,12 @@ class _Leading:
             self._start_tainter(tasks)
 
     def _start_tainter(self, tasks: Tasks) -> None:
-        tainter = EvictionTainter(self._writer, self._events)
+        tainter = EvictionTainter(self._writer, self._events, self._setting.eviction_limit)
         nodes = Watcher(self._kube, "/api/v1/nodes", tainter.nodes)
         about = {"fieldSelector": f"reason={PREEMPT_EVENT_REASON},involvedObject.kind=Node"}
-        preemptions = Watcher(self._kube, "/api/v1/events", tainter.preemptions, params=about)
+        # Other namespaces are tenants', and the policy lets nobody else write such an event here.
+        path = f"/api/v1/namespaces/{CLUSTER_NAMESPACE}/events"
+        preemptions = Watcher(self._kube, path, tainter.preemptions, params=about)
         tasks.start("watch-nodes", nodes.run())
         tasks.start("watch-preemptions", preemptions.run())
         tasks.start("preempt", tainter.run())

@@ -27,7 +27,7 @@ _API_VERSIONS = {
     "Lease": "coordination.k8s.io/v1",
 }
 # Namespace of events about cluster-scoped objects; the kubelet uses the same.
-_CLUSTER_NAMESPACE = "default"
+CLUSTER_NAMESPACE = "default"
 _PER_SECOND = 20
 # Every reason in use, each explained in docs/operate.md.
 EventReason = Literal[
@@ -95,7 +95,7 @@ class Events:
     ) -> None:
         """Queue an event, with the current time."""
         timestamp = format_time(clock.wall_time())
-        namespace = about.namespace or _CLUSTER_NAMESPACE
+        namespace = about.namespace or CLUSTER_NAMESPACE
         names = {"name": about.name, "namespace": about.namespace, "uid": about.uid}
         self._queue.append(
             {

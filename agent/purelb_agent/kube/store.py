@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from purelb.core.election.claims import Classes, concerns_agents
-from purelb.core.election.draining import NodeInfo, draining_taint
+from purelb.core.election.draining import Drained, NodeInfo, drained_nodes, draining_taint
 from purelb.core.election.endpoints import EndpointIndex
 from purelb.core.election.leases import HoldDeadline
 from purelb.core.election.vips import Vip, VipIndex
@@ -43,12 +43,12 @@ class NodeStore:
         self.hold_deadline: HoldDeadline | None = None
         # Addresses in the status of Nodes. They are never VIPs, even if a pool contains them.
         self.known_addresses: frozenset[Address] = frozenset()
-        # UIDs of the Nodes whose taints keep addresses off them, by name.
-        self.drained: dict[str, str] = {}
+        # The Nodes whose taints keep addresses off them, by name.
+        self.drained: dict[str, Drained] = {}
         # Of this agent's Node.
         self.labels: Mapping[str, str] = {}
         self.node_uid = ""
-        self.taint: str | None = None
+        self.taint = ""
         self._node = node
         self._drains = drains
         self._was_listed = False
@@ -76,9 +76,9 @@ class NodeStore:
         """Derive from the Nodes what decisions need; heartbeats do not change that."""
         nodes = self.nodes.records.values()
         known = frozenset(address for node in nodes for address in node.addresses)
-        drained = {n.name: n.uid for n in nodes if self._drains and draining_taint(n.taints)}
+        drained = drained_nodes(nodes) if self._drains else {}
         own = self.nodes.records.get(self._node) or NodeInfo(self._node)
-        taint = draining_taint(own.taints) if self._drains else None
+        taint = draining_taint(own.taints) if self._drains else ""
         current = (known, drained, own.labels, own.uid, taint)
         previous = (self.known_addresses, self.drained, self.labels, self.node_uid, self.taint)
         self.known_addresses, self.drained, self.labels, self.node_uid, self.taint = current

@@ -3,7 +3,7 @@
 """Turns a node's decisions into Kubernetes events, one per Service and transition.
 
 A node reports what it does itself. What all nodes see alike is reported only by the cleanup node,
-the first of the live nodes by name.
+the first of the live nodes by name; so is what a node cannot say whose agent is gone.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
+from purelb.core.election.draining import Drained
 from purelb.core.model import Address, PoolType, Reason, ServiceKey
+from purelb.core.names import DRAINING_TAINTS, SPOT_TAINT_KEY
 from purelb.core.node.decisions import Decisions, VipDecision
 from purelb_agent.kube.events import EventReason, Events, ObjectReference
 from purelb_agent.kube.store import NodeStore
+from purelb_agent.runtime import log
 
 # Grace period: a rollout or a restart leaves an address without a candidate for a moment.
 _PATIENCE = 5.0
@@ -23,6 +26,10 @@ _UNSERVED = {
     "purelb_lease_info, and at localInterface of the LBNodeAgent",
     Reason.NODE_ADDRESS: "it is the address of a node: take it out of the ServiceGroup's pool",
 }
+# The taints that count even for an address that no other node can have.
+_OBEYED = ", ".join(key for key in DRAINING_TAINTS if key != SPOT_TAINT_KEY)
+# The name of a Node, with its UID and taint.
+_TaintedNode = tuple[str, Drained]
 # An address in the events of one of its Services.
 _ServiceAddress = tuple[ServiceKey, Address]
 
@@ -42,6 +49,13 @@ class NodeEvents:
         self._announced: dict[_ServiceAddress, VipDecision] = {}
         self._unserved_since: dict[Address, float] = {}
         self._reported_unserved: set[Address] = set()
+        # The own draining taint and what was reported about it.
+        self._draining: tuple[str, EventReason] = ("", "AddressesRestored")
+        # The other nodes that this agent has seen a Lease of, and of the tainted ones: since when
+        # they were seen live with the taint, and those that cannot speak for themselves.
+        self._with_agent: set[str] = set()
+        self._live_since: dict[_TaintedNode, float] = {}
+        self._silent: set[_TaintedNode] | None = None
 
     def report_announced(self, announced: Iterable[VipDecision], decisions: Decisions) -> None:
         """Report to each Service the addresses that this node gained and lost."""
@@ -110,21 +124,65 @@ class NodeEvents:
         waiting = (t for a, t in self._unserved_since.items() if a not in self._reported_unserved)
         return min((t + _PATIENCE for t in waiting), default=None)
 
-    def report_draining(self, taint: str | None, *, done: bool) -> None:
-        """Report to this Node that a taint removed its addresses, or that the taint is gone.
+    def report_draining(
+        self, decisions: Decisions, announced: Iterable[VipDecision], *, done: bool
+    ) -> None:
+        """Report to this Node, once each, what its taint did, and that the taint is gone.
 
-        `done`: the kernel refused nothing.
+        `decisions`: those that were acted on, so the addresses have left by now. `announced`: what
+        this node has nevertheless. `done`: the kernel refused nothing.
         """
-        about = ObjectReference("Node", self._node, uid=self._store.node_uid)
-        if taint is None:
+        taint, kind = decisions.snapshot.taint, "Normal"
+        kept = [decision.vip.address for decision in announced]
+        reason: EventReason
+        if not taint:
+            reason = "AddressesRestored"
             message = "No taint keeps addresses away any more: this node takes part in elections"
-            self._events.record(about, "AddressesRestored", message)
-        elif done:
-            message = f"All addresses of LoadBalancer Services left this node (taint {taint})"
-            self._events.record(about, "AddressesDrained", message)
-        else:
+        elif not done:
+            reason, kind = "AddressesNotDrained", "Warning"
             message = f"Not all addresses could be withdrawn (taint {taint}): see the agent's log"
-            self._events.record(about, "AddressesNotDrained", message, kind="Warning")
+        elif kept:
+            reason, kind = "AddressesNotDrained", "Warning"
+            message = (
+                f"No other node can have {_listed(kept)}, so this node keeps that in spite of the "
+                f"taint {taint}. Another one of these makes it leave: {_OBEYED}"
+            )
+        else:
+            reason = "AddressesDrained"
+            message = f"All addresses of LoadBalancer Services left this node (taint {taint})"
+        if (taint, reason) != self._draining:
+            self._draining = taint, reason
+            about = ObjectReference("Node", self._node, uid=self._store.node_uid)
+            self._events.record(about, reason, message, kind=kind)
+            log.info("draining", node=self._node, taint=taint, reason=reason)
+
+    def report_silent(self, *, is_cleanup_node: bool, now: float) -> None:
+        """Report that a tainted node has no addresses any more whose agent cannot say so.
+
+        It cannot if it was gone when the taint came, or has not renewed its Lease since. Nodes that
+        were like that when this agent started count as reported.
+        """
+        membership, silent = self._store.leases.membership, set[_TaintedNode]()
+        self._with_agent |= membership.observed.keys()
+        tainted = {(n, d) for n, d in self._store.drained.items() if n != self._node}
+        self._live_since = {n: t for n, t in self._live_since.items() if n in tainted}
+        for node in tainted:
+            name, since = node[0], self._live_since.get(node)
+            if membership.is_live(name, now):
+                self._live_since.setdefault(node, now)
+            elif since is None:
+                silent |= {node} if name in self._with_agent else set()
+            elif (seen := membership.observed.get(name)) and seen.seen_at < since:
+                silent.add(node)
+        reported = silent if self._silent is None else self._silent
+        self._silent = silent
+        for name, drained in sorted(silent - reported) if is_cleanup_node else ():
+            message = (
+                "The agent of this node is gone and its Lease has ended, so other nodes have all "
+                f"addresses that they can have (taint {drained.taint})"
+            )
+            about = ObjectReference("Node", name, uid=drained.uid)
+            self._events.record(about, "AddressesDrained", message)
 
     def report_conflict(self, decision: VipDecision, mac: str) -> None:
         """Report that another host, with this MAC address, has an address of ours too."""

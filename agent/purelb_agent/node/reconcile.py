@@ -159,7 +159,7 @@ class Reconciler:
         members = store.leases.membership.live(now, store.drained)
         addresses = self._interfaces.read_addresses()
         self._metrics.election.show_members(len(members))
-        self._metrics.show_draining(is_draining=store.taint is not None)
+        self._metrics.show_draining(is_draining=bool(store.taint))
         links = self._interfaces.links
         return NodeSnapshot(
             node=self._node,
@@ -168,7 +168,7 @@ class Reconciler:
             endpoints=store.endpoints,
             membership=membership_view_of(members, deadline, listed=store.leases.listed, now=now),
             hold_deadline=deadline,
-            draining=store.taint is not None,
+            taint=store.taint,
             leaving=self._leaving,
             links=selected_links(links, config),
             dummy=next((k for k in links if k.name == config.dummy_interface), None),

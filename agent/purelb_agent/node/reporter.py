@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
+from purelb.core.election.draining import Drained
 from purelb.core.model import Announcement, PoolType, Service, ServiceKey
 from purelb.core.names import ANNOUNCING_ANNOTATIONS
 from purelb.core.node.annotations import format_announcing, merge_announcing
@@ -42,15 +43,17 @@ class Reporter:
         self._decisions: Decisions | None = None
         self._held: frozenset[Place] = frozenset()
         self._done = False
-        self._taint: str | None = None
+        self._drained: Mapping[str, Drained] = {}
         self._failing = False
         self._wakeup = Wakeup()
 
     def report(self, decisions: Decisions, held: frozenset[Place], *, done: bool) -> None:
         """Take the result of a cycle; `done`: the kernel refused nothing."""
-        if decisions is self._decisions and (held, done) == (self._held, self._done):
+        current = (held, done, self._store.drained)
+        if decisions is self._decisions and current == (self._held, self._done, self._drained):
             return
-        self._decisions, self._held, self._done = decisions, held, done
+        self._decisions = decisions
+        self._held, self._done, self._drained = current
         self._wakeup.notify()
 
     def report_choice(self, choice: SelectedConfig) -> None:
@@ -92,15 +95,12 @@ class Reporter:
         live = (member.node for member in decisions.snapshot.membership.members)
         return decisions.snapshot.hold_deadline is not None and min(live, default="") == self._node
 
-    def _record_events(self, decisions: Decisions, announced: Iterable[VipDecision]) -> None:
+    def _record_events(self, decisions: Decisions, announced: Sequence[VipDecision]) -> None:
         self._node_events.report_announced(announced, decisions)
-        self._node_events.report_unserved(
-            decisions, is_cleanup_node=self._is_cleanup_node(decisions), now=clock.now()
-        )
-        if self._store.taint != self._taint:
-            self._node_events.report_draining(self._store.taint, done=self._done)
-            log.info("draining", node=self._node, taint=self._store.taint or "")
-            self._taint = self._store.taint
+        now, is_cleanup_node = clock.now(), self._is_cleanup_node(decisions)
+        self._node_events.report_unserved(decisions, is_cleanup_node=is_cleanup_node, now=now)
+        self._node_events.report_draining(decisions, announced, done=self._done)
+        self._node_events.report_silent(is_cleanup_node=is_cleanup_node, now=now)
 
     async def _write(self, decisions: Decisions, announced: Iterable[VipDecision]) -> bool:
         """Write all annotations that differ; False if a write failed."""

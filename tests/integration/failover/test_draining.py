@@ -27,12 +27,14 @@ from tests.support.lab.faults import (
 
 pytestmark = [pytest.mark.timeout(90), pytest.mark.safety]
 NODE = "n3"
+OTHER = "n2"
 PATH = f"/api/v1/nodes/{NODE}"
 EVENTS = "/api/v1/namespaces/default/events"
 SPOT = "cloudprovider.azure.microsoft.com/draining"
 MARK = "purelb.io/preempted-by"
 # Seconds in which a taint that must not come would have come.
 SETTLED = 2
+TAINT = {"key": SPOT, "value": "spot-eviction", "effect": "NoSchedule"}
 # As in the Kubernetes documentation: kubectl taint nodes n1
 # node.kubernetes.io/out-of-service=nodeshutdown:NoExecute
 OUT_OF_SERVICE = {
@@ -46,18 +48,18 @@ _numbers = itertools.count(1)
 
 @pytest.fixture
 def announce(cluster):
-    """Creates eviction events of the node; returns their paths. Undone after the test."""
+    """Creates eviction events of a node; returns their paths. Undone after the test."""
     made = []
     # One that the allocator sent after the end of the test before.
     forget_news(cluster)
 
-    def send(uid=NODE):
+    def send(uid="", node=NODE):
         moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         event = {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": f"{NODE}.preempt-{next(_numbers)}", "namespace": "default"},
-            "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": NODE, "uid": uid},
+            "metadata": {"name": f"{node}.preempt-{next(_numbers)}", "namespace": "default"},
+            "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid},
             "reason": "PreemptScheduled",
             "message": "the machine will be taken away",
             "type": "Warning",
@@ -74,18 +76,24 @@ def announce(cluster):
     for path in made:
         cluster.api.delete(path)
     forget_news(cluster)
-    remove_taint(cluster)
-    cluster.api.merge_patch(PATH, {"metadata": {"annotations": {MARK: None}}})
+    for node in (NODE, OTHER):
+        remove_taint(cluster, node)
+        cluster.api.merge_patch(path_of(node), {"metadata": {"annotations": {MARK: None}}})
 
 
-def spot_taints(lab):
-    taints = lab.api.get(PATH)["spec"].get("taints") or []
+def path_of(node):
+    return f"/api/v1/nodes/{node}"
+
+
+def spot_taints(lab, node=NODE):
+    taints = lab.api.get(path_of(node))["spec"].get("taints") or []
     return [(t.get("value"), t["effect"]) for t in taints if t["key"] == SPOT]
 
 
-def remove_taint(lab):
-    taints = lab.api.get(PATH)["spec"].get("taints") or []
-    lab.api.merge_patch(PATH, {"spec": {"taints": [t for t in taints if t["key"] != SPOT]}})
+def remove_taint(lab, node=NODE):
+    taints = lab.api.get(path_of(node))["spec"].get("taints") or []
+    kept = [taint for taint in taints if taint["key"] != SPOT]
+    lab.api.merge_patch(path_of(node), {"spec": {"taints": kept}})
 
 
 def news(lab):
@@ -195,6 +203,11 @@ def test_without_the_feature_the_role_requests_no_permission(playbook, tmp_path)
     assert not any("nodes" in rule["resources"] for rule in roles["allocator"])
     (events,) = (rule for rule in roles["allocator"] if "events" in rule["resources"])
     assert events["verbs"] == ["create"]
+    of_events = {
+        role["metadata"]["namespace"]: role["rules"]
+        for role in yaml.safe_load_all((tmp_path / "roles.yaml").read_text())
+    }
+    assert of_events["default"] == []
     for name in ("daemonset", "deployment"):
         workload = yaml.safe_load((tmp_path / f"{name}.yaml").read_text())
         (container,) = workload["spec"]["template"]["spec"]["containers"]
@@ -251,6 +264,41 @@ def test_addresses_leave_a_tainted_node_and_return_without_the_taint(
     )
     assert doubled < 1
     assert all(holders.sequence(vip) == [holders.sequence(vip)[0]] for vip in set(vips) - {*own})
+
+
+def test_eviction_of_all_nodes_leaves_every_address_where_it_is(cluster, make_service, mark):
+    vips = serve_addresses(cluster, make_service)
+    with record_holders(cluster, *vips) as holders:
+        for node in cluster.nodes:
+            mark(node, taints=[TAINT])
+        node, own = node_with_both_families(cluster, vips)
+        uid = cluster.api.get(f"/api/v1/nodes/{node}")["metadata"]["uid"]
+        event = eventually(
+            lambda: events_of(cluster, uid, "AddressesNotDrained"), "event about what stays"
+        )[-1]
+        time.sleep(3)
+    assert all(vip in event["message"] for vip in own)
+    # The taints come one after the other, so an address may move until every node has one.
+    for vip in vips:
+        assert len(holders.now()[vip]) == 1
+        assert holders.longest_doubled(vip) < 1
+        assert holders.longest_unheld(vip) < GRACEFUL
+
+
+@pytest.mark.thorough
+def test_no_more_nodes_than_the_limit_are_tainted(cluster, announce):
+    announce()
+    tainted(cluster)
+    announce(node=OTHER)
+    about = cluster.api.get(path_of(OTHER))["metadata"]["uid"]
+    event = eventually(
+        lambda: events_of(cluster, about, "NodeDrainingFailed"), "event about the limit"
+    )[-1]
+    assert "purelb_install_eviction_limit" in event["message"]
+    time.sleep(SETTLED)
+    assert spot_taints(cluster, OTHER) == []
+    remove_taint(cluster)
+    eventually(lambda: spot_taints(cluster, OTHER), "taint of the next", seconds=GRACEFUL)
 
 
 @pytest.mark.thorough

@@ -40,6 +40,7 @@ def installed(lab, playbook, tmp_path_factory):
     settings = {
         "purelb_install_namespace": NAMESPACE,
         "purelb_install_annotation_writers": ["kubernetes-admin", *others],
+        "purelb_install_eviction_reporters": ["kubernetes-admin"],
     }
     files = manifests(playbook, tmp_path_factory.mktemp("manifests"), settings)
     everything = {

@@ -50,7 +50,12 @@ class TestNode:
 
     def test_taint_of_a_leaving_node_passes(self, lab, allocator, node):
         known = node_info_of(lab.api.get(node))
-        decision = preempt(known, [PreemptEvent("n3", "an-event", node_uid=known.uid)])
+        decision = preempt(
+            known,
+            [PreemptEvent("n3", "an-event", node_uid=known.uid)],
+            evicted=frozenset(),
+            limit=1,
+        )
         after = allocator.patch(node, decision.patch)
         assert TAINT in after["spec"]["taints"]
         assert len(after["spec"]["taints"]) == len(known.taints) + 1

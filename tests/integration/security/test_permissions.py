@@ -41,8 +41,9 @@ ALLOCATOR = {
 }
 DRAINING = {
     ("", "nodes"): {"list", "watch", "patch"},  # patch: the taint
-    ("", "events"): {"create", "list", "watch"},  # of a coming eviction
 }
+# Only in the namespace of events about Nodes: those of a coming eviction.
+EVENTS = {("", "events"): {"create", "list", "watch"}}
 # One of the role and one of the cluster role: the authorizer learns each with a delay.
 KNOWN = {("coordination.k8s.io", "leases"), ("", "events")}
 # Only in the namespace of the installation.
@@ -132,13 +133,16 @@ def rules(api, namespace):
 @pytest.mark.parametrize("program", ["lbnodeagent", "allocator"])
 def test_program_has_exactly_its_permissions(accounts, namespace, draining, program):
     given = {"lbnodeagent": LBNODEAGENT, "allocator": ALLOCATOR}[program]
-    if program == "allocator" and draining:
+    has_draining = program == "allocator" and draining
+    if has_draining:
         given = {**given, **DRAINING}
     # The authorizer learns each object with a delay, also of the end of a former role.
     api = accounts[program]
     eventually(lambda: rules(api, namespace) == given, f"permissions {given}")
     elsewhere = {key: verbs for key, verbs in given.items() if key not in OWN_NAMESPACE}
     assert rules(api, "kube-system") == elsewhere
+    about_nodes = {**elsewhere, **(EVENTS if has_draining else {})}
+    eventually(lambda: rules(api, "default") == about_nodes, "permission for events of Nodes")
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,11 @@ def test_role_ends_when_each_policy_is_enforced(cluster, playbook, install_purel
     eventually(lambda: not any(enforced(cluster).values()), "policies that have ended", seconds=60)
     try:
         # Without writers: who may write the annotations cannot observe that others may not.
-        nobody = {"purelb_install_image": IMAGE, "purelb_install_annotation_writers": []}
+        nobody = {
+            "purelb_install_image": IMAGE,
+            "purelb_install_annotation_writers": [],
+            "purelb_install_eviction_reporters": [],
+        }
         playbook("purelb.purelb.install", "-e", json.dumps(nobody))
         assert all(enforced(cluster).values())
     finally:

@@ -15,9 +15,11 @@ from tests.support.lab.cluster_queries import IMAGE, VIPS_V4, VIPS_V6, run_ansib
 ARCHIVE = ROOT / ".cache/image.tar"
 # The demo's web server answers with the name of its pod.
 SERVER = (ROOT / "demo/server.py").read_text()
+# Who may announce evictions: tests.
+REPORTERS = ["kubernetes-admin"]
 # Who may write what only the programs of this installation write: tests that put addresses there by
 # hand, and the programs of a second installation in tests of its policies.
-WRITERS = ["kubernetes-admin"] + [
+WRITERS = REPORTERS + [
     f"system:serviceaccount:admission-test:{name}" for name in ("allocator", "lbnodeagent")
 ]
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -63,11 +65,15 @@ def web_server(name: str) -> dict[str, Any]:
 def run_playbook(lab: Lab, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
     """Run ansible-playbook on the lab with the collection under test.
 
-    All installations have the same writers, so that tests may follow each other in any order;
+    All installations let the same users write, so that tests may follow each other in any order;
     arguments override them.
     """
-    writers = json.dumps({"purelb_install_annotation_writers": WRITERS})
-    return run_ansible("-e", writers, *arguments, check=check, KUBECONFIG=str(lab.kubeconfig))
+    given = {
+        "purelb_install_annotation_writers": WRITERS,
+        "purelb_install_eviction_reporters": REPORTERS,
+    }
+    kubeconfig = str(lab.kubeconfig)
+    return run_ansible("-e", json.dumps(given), *arguments, check=check, KUBECONFIG=kubeconfig)
 
 
 def install(lab: Lab, image: str = IMAGE) -> None:

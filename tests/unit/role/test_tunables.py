@@ -34,6 +34,7 @@ ELSEWHERE = {
     # The rows below are installed without policies.
     "annotation_writers": "test_reserved_annotations",
     "migration_writers": "test_migrate",
+    "eviction_reporters": "test_eviction_events",
     "image_archive": "test_load_image",
     "ctr": "test_load_image",
 }
@@ -86,6 +87,7 @@ ROWS: list[tuple[str, Any, str, tuple[Any, ...], Any]] = [
     ("agent_tolerations", TOLERATIONS, AGENT, (*POD, "tolerations"), TOLERATIONS),
     ("agent_resources", RESOURCES, AGENT, (*PROGRAM, "resources"), RESOURCES),
     ("default_node_agent", LOCAL, "LBNodeAgent default", ("spec",), LOCAL),
+    ("eviction_limit", "2", ALLOCATOR, (*PROGRAM, "env", "PURELB_EVICTION_LIMIT"), "2"),
     ("allocator_replicas", 3, ALLOCATOR, ("spec", "replicas"), 3),
     ("allocator_node_selector", SELECTOR, ALLOCATOR, (*POD, "nodeSelector"), SELECTOR),
     ("allocator_tolerations", TOLERATIONS, ALLOCATOR, (*POD, "tolerations"), TOLERATIONS),
@@ -152,7 +154,12 @@ def test_everything_is_in_the_configured_namespace(tuned):
         obj["metadata"]["namespace"] for obj in tuned.values() if "namespace" in obj["metadata"]
     }
     subjects = [s for obj in tuned.values() for s in obj.get("subjects") or ()]
-    assert named | {subject["namespace"] for subject in subjects} == {"lb"}
+    # Events about Nodes are in `default`, and so is the permission to watch them.
+    elsewhere = {
+        name for name, obj in tuned.items() if obj["metadata"].get("namespace") == "default"
+    }
+    assert elsewhere == {"Role purelb:lb:allocator", "RoleBinding purelb:lb:allocator"}
+    assert named - {"default"} | {subject["namespace"] for subject in subjects} == {"lb"}
 
 
 def test_without_draining_no_permission_to_write_nodes(usual, tuned):

@@ -9,7 +9,8 @@ The module purelb_rbac applies them; the role purelb_install reads them through 
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional
+from itertools import chain
+from typing import Any, Dict, List, Optional, Tuple
 
 from ..core import names
 
@@ -63,8 +64,12 @@ ALLOCATOR_IN_NAMESPACE: Rules = [
 # Taints a node when an event announces its eviction.
 ALLOCATOR_DRAINING: Rules = [
     _rule("", "nodes", "list watch patch"),
+]
+ALLOCATOR_DRAINING_EVENTS: Rules = [
     _rule("", "events", "list watch"),
 ]
+# Of the events about Nodes.
+_EVENTS_NAMESPACE = "default"
 
 
 def permissions(namespace: str, *, draining: bool) -> List[Object]:
@@ -74,34 +79,34 @@ def permissions(namespace: str, *, draining: bool) -> List[Object]:
         "allocator": ALLOCATOR + (ALLOCATOR_DRAINING if draining else []),
     }
     in_namespace = {"lbnodeagent": AGENT_IN_NAMESPACE, "allocator": ALLOCATOR_IN_NAMESPACE}
+    # Without the feature the role stays, empty: so the right ends where it was granted before.
+    of_events = ALLOCATOR_DRAINING_EVENTS if draining else []
+    # What lies outside of the namespace has it in its name, so two installations share nothing.
+    wide = f"purelb:{namespace}:{{}}".format
+    granted = [
+        *(_role(wide(p), p, rules, namespace, scope=None) for p, rules in in_cluster.items()),
+        *(_role(p, p, rules, namespace, scope=namespace) for p, rules in in_namespace.items()),
+        _role(wide("allocator"), "allocator", of_events, namespace, scope=_EVENTS_NAMESPACE),
+    ]
     return [
         *(_object("ServiceAccount", program, program, namespace) for program in in_cluster),
-        *(_role(program, rules, namespace, None) for program, rules in in_cluster.items()),
-        *(_binding(program, namespace, None) for program in in_cluster),
-        *(_role(program, rules, namespace, namespace) for program, rules in in_namespace.items()),
-        *(_binding(program, namespace, namespace) for program in in_namespace),
+        *chain.from_iterable(granted),
     ]
 
 
-def _name(program: str, namespace: str, scope: Optional[str]) -> str:
-    """Returns the name; a cluster-wide one contains the namespace, to be unique."""
-    return program if scope else f"purelb:{namespace}:{program}"
-
-
-def _role(program: str, rules: Rules, namespace: str, scope: Optional[str]) -> Object:
+def _role(
+    name: str, program: str, rules: Rules, namespace: str, *, scope: Optional[str]
+) -> Tuple[Object, Object]:
+    """Returns a role for a namespace or, without a scope, for the cluster, and its binding."""
     kind = "Role" if scope else "ClusterRole"
-    head = _object(kind, program, _name(program, namespace, scope), scope)
-    return {**head, "rules": rules}
-
-
-def _binding(program: str, namespace: str, scope: Optional[str]) -> Object:
-    kind = "Role" if scope else "ClusterRole"
-    name = _name(program, namespace, scope)
-    return {
-        **_object(f"{kind}Binding", program, name, scope),
+    binding = {
         "roleRef": {"apiGroup": RBAC, "kind": kind, "name": name},
         "subjects": [{"kind": "ServiceAccount", "name": program, "namespace": namespace}],
     }
+    return (
+        {**_object(kind, program, name, scope), "rules": rules},
+        {**_object(f"{kind}Binding", program, name, scope), **binding},
+    )
 
 
 def _object(kind: str, program: str, name: str, namespace: Optional[str]) -> Object:

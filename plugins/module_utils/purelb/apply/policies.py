@@ -22,6 +22,7 @@ from ..module.errors import FORBIDDEN, ApiError, ClusterError
 from ..module.kube import Cluster, Kind
 
 LEASES = Kind("coordination.k8s.io", "v1", "leases", namespaced=True)
+EVENTS = Kind("", "v1", "events", namespaced=True)
 # Every cluster has it: the API server itself creates it.
 SERVICE = "kubernetes"
 # Neither program may write a label of any object, nor a Lease of this name.
@@ -33,6 +34,14 @@ _POLICY = Kind(
     "admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", namespaced=False
 )
 _PATCHES = {"services": LABELS, "annotations": MARK}
+# Only the node and listed reporters may create it.
+EVENT = {
+    "apiVersion": "v1",
+    "kind": "Event",
+    "metadata": {"name": "purelb-policy-check", "namespace": "default"},
+    "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": "purelb-policy-check"},
+    "reason": names.PREEMPT_EVENT_REASON,
+}
 # A policy was seen to take effect after 0.1 to 2 s.
 POLL_INTERVAL = 0.3
 # Seconds after which a 403 from something else than the policy is taken as permanent: permissions
@@ -49,7 +58,9 @@ POLICIES = (
     ("allocator", "services"),
     ("reserved", "annotations"),
 )
-DRAINING_POLICIES = (("allocator", "nodes"),)
+DRAINING_POLICIES = (("allocator", "nodes"), ("eviction", "events"))
+# Those that limit everybody but the programs.
+_FOR_OTHERS = ("reserved", "eviction")
 
 
 @dataclass(frozen=True)
@@ -115,7 +126,7 @@ def _answer(states: List[PolicyState], *, warn: bool) -> Dict[str, Any]:
 def _state(cluster: Cluster, namespace: str, program: str, resource: str) -> PolicyState:
     """Send a write that the policy must refuse."""
     name = f"{program}-{resource}.{namespace}.purelb.io"
-    is_for_others = program == "reserved"
+    is_for_others = program in _FOR_OTHERS
     user = cluster.user() if is_for_others else f"system:serviceaccount:{namespace}:{program}"
     try:
         _write(
@@ -158,6 +169,8 @@ def _write(account: Cluster, cluster: Cluster, namespace: str, resource: str) ->
             "metadata": {"name": LEASE, "namespace": namespace},
         }
         account.create(LEASES, body, dry_run=True)
+    elif resource == "events":
+        account.create(EVENTS, EVENT, dry_run=True)
     elif resource in _PATCHES:
         patch = _PATCHES[resource]
         account.patch(SERVICES, namespace="default", name=SERVICE, patch=patch, dry_run=True)

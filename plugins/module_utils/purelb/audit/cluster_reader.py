@@ -64,7 +64,7 @@ def read_report(
         leases,
         services,
         wall_time=time.time(),
-        drained={node.name: node.uid for node in known if draining.draining_taint(node.taints)},
+        drained=draining.drained_nodes(known),
         endpoints=ready,
         groups=groups,
         parallel_map=parallel_map if is_large else map,

@@ -62,7 +62,8 @@ DUMMY_INTERFACE = "kube-lb0"
 # The ifalias of a link that an agent created, and may therefore remove.
 LINK_ALIAS = "purelb"
 
-# As spelled by the cloud providers' controllers.
+# As spelled by the cloud providers' controllers. A program writes the taint of an eviction, the
+# others are the word of an operator or of the cloud: of several the first in this order counts.
 PREEMPT_EVENT_REASON = "PreemptScheduled"
 SPOT_TAINT_KEY = "cloudprovider.azure.microsoft.com/draining"
 SPOT_TAINT_VALUE = "spot-eviction"

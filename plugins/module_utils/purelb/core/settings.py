@@ -11,6 +11,7 @@ from typing import Mapping
 
 from .errors import SettingError
 
+_LIMIT = re.compile(r"(?P<number>[1-9]\d{0,8})(?P<percent>%)?")
 _DURATION = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>ms|s|m)?")
 # A shorter Lease leaves no time to renew, as the kernel removes addresses up to a second late.
 _SHORTEST_LEASE = 5.0
@@ -82,6 +83,32 @@ class LeaseTiming:
             seconds("PURELB_RENEW_DEADLINE", cls.renew_deadline),
             seconds("PURELB_RETRY_PERIOD", cls.retry_period),
         )
+
+
+@dataclass(frozen=True)
+class EvictionLimit:
+    """How many Nodes may have the eviction taint at a time: a number, or percent of all Nodes."""
+
+    value: int = 34
+    is_percent: bool = True
+
+    def nodes(self, count: int) -> int:
+        """Return the number for a cluster with this many Nodes: rounded down, at least one."""
+        return max(1, count * self.value // 100) if self.is_percent else self.value
+
+    @classmethod
+    def parse(cls, mapping: Mapping[str, str]) -> EvictionLimit:
+        """Parse PURELB_EVICTION_LIMIT, for example `34%` or `2`."""
+        text = mapping.get("PURELB_EVICTION_LIMIT", "").strip()
+        if not text:
+            return cls()
+        match = _LIMIT.fullmatch(text)
+        if match is None:
+            raise SettingError(
+                f"PURELB_EVICTION_LIMIT={text!r} is neither a number of nodes nor a percentage of "
+                "all nodes; write for example 34% or 2"
+            )
+        return cls(int(match["number"]), is_percent=match["percent"] is not None)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import pytest
 
+from purelb.core.settings import EvictionLimit
 from purelb_agent.allocator import eviction_taints
 from purelb_agent.allocator.eviction_taints import EvictionTainter
 from purelb_agent.kube.client import ApiError
@@ -89,9 +90,9 @@ async def start(api):
     """Start the program's task; called again, it is one that was started anew."""
     running = []
 
-    def begin():
+    def begin(limit=9):
         events = Events(api, component="allocator", instance="a-1")
-        task = EvictionTainter(api, events)
+        task = EvictionTainter(api, events, EvictionLimit(limit, is_percent=False))
         running.append(asyncio.create_task(task.run()))
         running.append(asyncio.create_task(events.run()))
         return task
@@ -230,3 +231,51 @@ async def test_no_taint_waits_for_an_event_to_be_written(api, start):
     api.resume("POST", EVENTS)
     await api.until("POST", 3)
     assert [news["involvedObject"]["name"] for news in api.news] == ["n1", "n2", "n3"]
+
+
+class TestLimit:
+    NAMES = ("n1", "n2", "n3")
+
+    async def announced(self, api, task):
+        """Announce the evictions of all nodes; the watch brings no news of the taints yet."""
+        for name in self.NAMES:
+            task.nodes.put(api.change(name))
+        task.preemptions.replace([preempt_event(name) for name in self.NAMES], asked_at=0.0)
+
+    async def test_further_nodes_wait_and_say_so_once(self, api, start):
+        task = start(limit=1)
+        await self.announced(api, task)
+        await api.until("POST", 3)
+        assert {name for name in self.NAMES if "spec" in api.nodes[name]} == {"n1"}
+        news = {(n["involvedObject"]["name"], n["reason"], n["type"]) for n in api.news}
+        failed = {(name, "NodeDrainingFailed", "Warning") for name in ("n2", "n3")}
+        assert news == {("n1", "NodeDraining", "Normal"), *failed}
+        text = next(n["message"] for n in api.news if n["type"] == "Warning")
+        assert "but 1 of 3 Nodes may have it at a time" in text
+        # The watch brings the taint, and a heartbeat.
+        task.nodes.put(api.nodes["n1"])
+        task.nodes.put(api.change("n2"))
+        await api.until("PATCH", 1)
+        await api.until("POST", 3)
+
+    @pytest.mark.parametrize("how", ["taint removed", "node deleted"])
+    async def test_the_next_is_tainted_when_one_is_free_again(self, api, start, how):
+        task = start(limit=1)
+        await self.announced(api, task)
+        await api.until("PATCH", 1)
+        if how == "node deleted":
+            task.nodes.drop(api.nodes["n1"])
+        else:
+            task.nodes.put(api.change("n1", {"spec": {"taints": None}}))
+        await api.until("PATCH", 2)
+        assert [name for name in self.NAMES if api.nodes[name].get("spec", {}).get("taints")][
+            -1
+        ] == "n2"
+
+    async def test_one_that_waits_is_not_tainted_after_its_event_is_gone(self, api, start):
+        task = start(limit=1)
+        await self.announced(api, task)
+        await api.until("PATCH", 1)
+        task.preemptions.replace([], asked_at=1.0)
+        task.nodes.put(api.change("n1", {"spec": {"taints": None}}))
+        await api.until("PATCH", 1)

@@ -22,7 +22,7 @@ LISTS = (
     "/apis/purelb.io/v2/servicegroups",
     "/api/v1/services",
     "/api/v1/nodes",
-    "/api/v1/events",
+    "/api/v1/namespaces/default/events",
 )
 
 
@@ -97,7 +97,7 @@ def cluster(monkeypatch):
     monkeypatch.setattr(main.Access, "in_cluster", lambda _environ: None)
     monkeypatch.setattr(main, "Probes", NoProbes)
     monkeypatch.setattr(main, "Conversion", NoConversion)
-    for name in ("NAMESPACE", "DRAINING", "CONVERSION", "CLAIM_UNCLASSED"):
+    for name in ("NAMESPACE", "DRAINING", "EVICTION_LIMIT", "CONVERSION", "CLAIM_UNCLASSED"):
         monkeypatch.delenv(f"PURELB_{name}", raising=False)
     return cluster
 

@@ -85,7 +85,7 @@ class TestDerivedState:
         store.nodes.put(node_object("n1", "10.0.0.1", taints=(taint,), labels={"rack": "1"}))
         assert (store.labels, store.node_uid, store.taint) == ({"rack": "1"}, "uid-n1", taint)
         assert store.known_addresses == {ip_address("10.0.0.1")}
-        assert store.drained == {"n1": "uid-n1"}
+        assert store.drained == {"n1": ("uid-n1", taint)}
         assert await is_woken(store)
 
     async def test_a_heartbeat_of_a_node_lets_the_loop_sleep(self, store):
@@ -99,7 +99,7 @@ class TestDerivedState:
     async def test_without_draining_taints_change_nothing(self):
         store = NodeStore("n1", classes=claimed(unclassed=True), drains=False)
         store.nodes.put(node_object("n1", taints=DRAINING_TAINTS[:1]))
-        assert store.taint is None
+        assert store.taint == ""
         assert store.drained == {}
 
     async def test_a_new_configuration_wakes_the_loop(self, store):

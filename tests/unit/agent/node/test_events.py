@@ -4,9 +4,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from purelb.core.election.claims import claimed
+from purelb.core.election.draining import Drained
+from purelb.core.election.leases import Membership
+from purelb.core.model import Lease
+from purelb.core.names import DRAINING_TAINTS, SPOT_TAINT_KEY
 from purelb.core.node.decisions import decide_vips
 from purelb_agent.kube.store import NodeStore
 from purelb_agent.node.events import NodeEvents
@@ -176,21 +182,131 @@ class TestUnservedAddresses:
 
 
 class TestDraining:
-    @pytest.mark.parametrize(
-        ("taint", "done", "reason", "kind"),
-        [
-            ("key", True, "AddressesDrained", "Normal"),
-            ("key", False, "AddressesNotDrained", "Warning"),
-            (None, True, "AddressesRestored", "Normal"),
-            (None, False, "AddressesRestored", "Normal"),
-        ],
-    )
-    def test_the_node_gets_an_event(self, node_events, events, taint, done, reason, kind):
-        node_events.report_draining(taint, done=done)
-        about, *record = events.records[0]
+    TAINT = DRAINING_TAINTS[0]
+
+    def report(self, node_events, *, taint=TAINT, done=True, announced=(), **more):
+        node_events.report_draining(decided(WEB, taint=taint, **more), announced, done=done)
+
+    def test_the_node_is_told_when_its_addresses_have_left(self, node_events, events):
+        self.report(node_events)
+        (about, reason, message, kind) = events.records[0]
         assert (about.kind, about.name, about.uid) == ("Node", "n1", "uid-n1")
-        assert (record[0], record[2]) == (reason, kind)
-        assert taint is None or taint in record[1]
+        assert (reason, kind) == ("AddressesDrained", "Normal")
+        assert self.TAINT in message
+
+    def test_success_after_a_failure_is_told_too_and_each_once(self, node_events, events):
+        for done in (False, False, True, True):
+            self.report(node_events, done=done)
+        assert events.reasons == ["AddressesNotDrained", "AddressesDrained"]
+        assert [record.kind for record in events.records] == ["Warning", "Normal"]
+
+    def test_the_end_is_told_once_and_not_at_the_start(self, node_events, events):
+        for taint in ("", "", self.TAINT, "", ""):
+            self.report(node_events, taint=taint)
+        assert events.reasons == ["AddressesDrained", "AddressesRestored"]
+
+    def test_another_taint_is_told_anew(self, node_events, events):
+        for taint in DRAINING_TAINTS[:2]:
+            self.report(node_events, taint=taint)
+        assert events.reasons == ["AddressesDrained"] * 2
+
+    def test_addresses_that_nobody_else_can_have_are_named(self, node_events, events):
+        announced = decided(WEB).here
+        self.report(node_events, taint=SPOT_TAINT_KEY, announced=announced)
+        ((reason, message),) = events.take()
+        assert reason == "AddressesNotDrained"
+        assert message.startswith(f"No other node can have {VIP4}, {VIP6}, so this node keeps")
+        assert message.endswith(", ".join(DRAINING_TAINTS[:2]))
+
+
+class TestSilentNodes:
+    """Another node, n2, whose agent cannot say that its addresses have left."""
+
+    EXPIRED = 60.0
+    DRAINED = "AddressesDrained"
+
+    @pytest.fixture(autouse=True)
+    def seen(self, store):
+        self.membership = Membership()
+        self.renew(store, 0.0)
+
+    def renew(self, store, now):
+        renewed = Lease(node="n2", holder="n2", renew_time=now, duration=10.0, subnets=())
+        self.membership = self.membership.observe(renewed, now=now, wall_time=now)
+        store.leases.membership = replace(self.membership, listed_at=1000.0)
+
+    def taint(self, store, taint):
+        store.drained = {"n2": Drained("uid-n2", taint)}
+
+    def report(self, node_events, now, *, is_cleanup_node=True):
+        node_events.report_silent(is_cleanup_node=is_cleanup_node, now=now)
+
+    def test_gone_before_the_taint_came(self, node_events, events, store):
+        self.report(node_events, 1.0)
+        self.taint(store, DRAINING_TAINTS[1])
+        for now in (self.EXPIRED, self.EXPIRED + 1):
+            self.report(node_events, now)
+        (about, reason, message, kind) = events.records[0]
+        assert (about.kind, about.name, about.uid) == ("Node", "n2", "uid-n2")
+        assert (reason, kind) == ("AddressesDrained", "Normal")
+        assert DRAINING_TAINTS[1] in message
+        assert len(events.records) == 1
+
+    def test_gone_with_its_lease_before_the_taint_came(self, node_events, events, store):
+        self.report(node_events, 1.0)
+        store.leases.membership = Membership()
+        self.taint(store, DRAINING_TAINTS[1])
+        self.report(node_events, 2.0)
+        assert events.reasons == [self.DRAINED]
+
+    def test_died_with_the_taint_and_without_a_renewal_since(self, node_events, events, store):
+        self.report(node_events, 1.0)
+        self.taint(store, DRAINING_TAINTS[1])
+        self.report(node_events, 2.0)
+        assert events.records == []
+        self.report(node_events, self.EXPIRED)
+        assert events.reasons == [self.DRAINED]
+
+    def test_that_renewed_with_the_taint_has_spoken_itself(self, node_events, events, store):
+        self.report(node_events, 1.0)
+        self.taint(store, DRAINING_TAINTS[1])
+        self.report(node_events, 2.0)
+        self.renew(store, 5.0)
+        self.report(node_events, self.EXPIRED)
+        assert events.records == []
+
+    def test_that_released_its_lease_with_the_taint_has_spoken_itself(
+        self, node_events, events, store
+    ):
+        self.report(node_events, 1.0)
+        self.taint(store, DRAINING_TAINTS[1])
+        self.report(node_events, 2.0)
+        store.leases.membership = Membership()
+        self.report(node_events, 3.0)
+        assert events.records == []
+
+    def test_is_not_told_at_the_start_nor_by_another_than_the_cleanup_node(
+        self, node_events, events, store
+    ):
+        self.taint(store, DRAINING_TAINTS[1])
+        self.report(node_events, self.EXPIRED)
+        self.taint(store, DRAINING_TAINTS[0])
+        self.report(node_events, self.EXPIRED, is_cleanup_node=False)
+        self.report(node_events, self.EXPIRED)
+        assert events.records == []
+
+    def test_node_without_an_agent_is_not_told(self, node_events, events, store):
+        store.leases.membership = Membership()
+        self.report(node_events, 1.0)
+        self.taint(store, DRAINING_TAINTS[1])
+        self.report(node_events, 2.0)
+        assert events.records == []
+
+    def test_own_node_speaks_for_itself(self, node_events, events, store):
+        self.report(node_events, 1.0)
+        store.drained = {"n1": Drained("uid-n1", DRAINING_TAINTS[1])}
+        self.report(node_events, 2.0)
+        assert events.records == []
 
 
 @EACH_VIP

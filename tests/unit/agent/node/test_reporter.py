@@ -11,8 +11,9 @@ from dataclasses import replace
 import pytest
 
 from purelb.core.election.claims import claimed
+from purelb.core.election.draining import Drained
 from purelb.core.model import Announcement
-from purelb.core.names import ANNOUNCING_ANNOTATIONS
+from purelb.core.names import ANNOUNCING_ANNOTATIONS, DRAINING_TAINTS
 from purelb.core.node.configuration import NodeConfig, SelectedConfig, SelectorState
 from purelb.core.node.conflicts import DuplicateAddress
 from purelb.core.node.decisions import decide_vips
@@ -21,6 +22,7 @@ from purelb_agent.kube.store import NodeStore
 from purelb_agent.node.reporter import Reporter
 from tests.support.agent.cancellation import cancel_at_each_await
 from tests.support.agent.fake_api import FakeApi
+from tests.support.agent.kubernetes_objects import lease_object
 from tests.support.agent.recorded_events import RecordedEvents
 from tests.support.core.snapshots import (
     DUMMY,
@@ -256,21 +258,30 @@ class TestEvents:
         await asyncio.sleep(1)
         assert events.reasons == ["AnnouncingLocal", "Withdrawn"]
 
-    @pytest.mark.parametrize(
-        ("done", "reason"), [(True, "AddressesDrained"), (False, "AddressesNotDrained")]
-    )
-    async def test_a_taint_and_its_end_are_reported_to_the_node(
-        self, running, store, events, done, reason
+    async def test_a_taint_and_its_end_are_reported_from_what_was_acted_on(self, running, events):
+        taint = DRAINING_TAINTS[0]
+        for made, done in [
+            (decided(), True),
+            (decided(taint=taint), False),
+            (decided(taint=taint), True),
+            (decided(), True),
+        ]:
+            running.report(made, frozenset(), done=done)
+            await asyncio.sleep(1)
+        assert events.reasons == ["AddressesNotDrained", "AddressesDrained", "AddressesRestored"]
+
+    async def test_the_cleanup_node_speaks_for_a_tainted_node_without_an_agent(
+        self, running, store, events
     ):
-        store.taint = "node.kubernetes.io/unschedulable"
-        running.report(decided(draining=True), frozenset(), done=done)
+        made = decided(members=["n1", "n2"])
+        store.leases.put(lease_object("n2"))
+        running.report(made, frozenset(), done=True)
+        await asyncio.sleep(60)
+        store.drained = {"n2": Drained("uid-n2", DRAINING_TAINTS[0])}
+        running.report(made, frozenset(), done=True)
         await asyncio.sleep(1)
-        running.report(decided(draining=True), frozenset(), done=not done)
-        await asyncio.sleep(1)
-        store.taint = None
-        running.report(decided(), frozenset(), done=True)
-        await asyncio.sleep(1)
-        assert events.reasons == [reason, "AddressesRestored"]
+        assert events.reasons == ["AddressesDrained"]
+        assert events.records[0].about.name == "n2"
 
     async def test_an_unserved_address_is_reported_after_five_seconds_without_other_news(
         self, running, events

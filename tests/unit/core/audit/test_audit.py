@@ -8,8 +8,10 @@ from ipaddress import ip_address, ip_network
 import pytest
 
 from purelb.core.audit.audit import LeaseState, as_dict, audit
+from purelb.core.election.draining import Drained
 from purelb.core.election.election import rank
 from purelb.core.model import Announcement, Lease, Outage, PoolType
+from purelb.core.names import DRAINING_TAINTS, SPOT_TAINT_KEY
 from purelb.core.node.annotations import format_announcing, merge_announcing
 from tests.support.core.snapshots import NET4, NET6, VIP4, VIP6, service
 
@@ -109,9 +111,16 @@ class TestRemoteAddress:
 def test_a_drained_node_is_no_candidate():
     winner, second, _third = rank(NODES, VIP4)
     owned = [replace(lease, node_uid=f"{lease.node}-uid") for lease in LEASES]
-    drained = {winner: f"{winner}-uid"}
+    drained = {winner: Drained(f"{winner}-uid", DRAINING_TAINTS[0])}
     (report,) = audit(owned, [announced(VIP4, second)], wall_time=NOW, drained=drained).vips
     assert report.decision.winner == second
+
+
+def test_an_announced_eviction_of_all_nodes_leaves_the_winners():
+    drained = {lease.node: Drained(f"{lease.node}-uid", SPOT_TAINT_KEY) for lease in LEASES}
+    free = audit(LEASES, [announced(VIP4)], wall_time=NOW).vips
+    evicted = audit(LEASES, [announced(VIP4)], wall_time=NOW, drained=drained).vips
+    assert [vip.decision for vip in evicted] == [vip.decision for vip in free]
 
 
 def test_affinity_prefers_a_node_with_a_ready_endpoint():

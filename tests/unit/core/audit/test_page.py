@@ -9,8 +9,10 @@ import pytest
 
 from purelb.core.audit.audit import as_dict, audit
 from purelb.core.audit.page import LockRow, Mark, SubnetColumn, page_of
+from purelb.core.election.draining import Drained
 from purelb.core.election.election import rank
 from purelb.core.model import Announcement, Lease, Outage, PoolType
+from purelb.core.names import DRAINING_TAINTS
 from tests.support.core.snapshots import NET4, NET6, VIP4, VIP6, service
 
 NOW = 1_700_000_000.0
@@ -108,7 +110,7 @@ class TestMatrix:
             lease("n3"),
             lease("n4", subnets=(NET6,)),
         ]
-        seen = page(leases=leases, drained={"n3": "n3-uid"})
+        seen = page(leases=leases, drained={"n3": Drained("n3-uid", DRAINING_TAINTS[0])})
         assert {row.node: row.cells for row in seen.matrix} == {
             "n1": ("candidate", "candidate"),
             "n2": ("absent", "absent"),

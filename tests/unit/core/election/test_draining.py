@@ -10,14 +10,18 @@ import pytest
 
 from purelb.core.api.nodes import node_info_of, preempt_event_of
 from purelb.core.election.draining import (
+    Drained,
     NodeInfo,
     PreemptEvent,
     PreemptReason,
     Taint,
+    drained_nodes,
     draining_taint,
-    preempt,
 )
+from purelb.core.election.draining import preempt as decide
+from purelb.core.errors import SettingError
 from purelb.core.names import DRAINING_TAINTS
+from purelb.core.settings import EvictionLimit
 
 CREATED = 1_767_225_600.0  # 2026-01-01T00:00:00Z
 SPOT = "cloudprovider.azure.microsoft.com/draining"
@@ -30,6 +34,10 @@ MARKED = {
         "annotations": {"purelb.io/preempted-by": "event-uid@1"},
     }
 }
+
+
+def preempt(node, events, evicted=(), limit=1):
+    return decide(node, events, evicted=frozenset(evicted), limit=limit)
 
 
 class TestDrainingTaints:
@@ -46,7 +54,12 @@ class TestDrainingTaints:
         "taints", [(), (Taint("node.kubernetes.io/unschedulable", "", "NoSchedule"),)]
     )
     def test_nobody_else_is_and_a_cordoned_node_neither(self, taints):
-        assert draining_taint(taints) is None
+        assert draining_taint(taints) == ""
+
+    def test_they_are_listed_by_name_with_uid_and_taint(self):
+        tainted = replace(NODE, taints=(Taint("other"), Taint(SPOT)))
+        found = drained_nodes([tainted, replace(NODE, name="n2")])
+        assert found == {"n1": Drained("node-uid", SPOT)}
 
 
 class TestEvictionEvent:
@@ -98,6 +111,51 @@ class TestEvictionEvent:
         events = [EVENT, replace(EVENT, count=2), replace(EVENT, uid="a", count=2)]
         marks = {preempt(NODE, order).mark for order in itertools.permutations(events)}
         assert marks == {"event-uid@2"}
+
+
+class TestLimit:
+    @pytest.mark.parametrize(
+        ("limit", "nodes"),
+        [
+            (EvictionLimit(), {1: 1, 2: 1, 3: 1, 5: 1, 6: 2, 9: 3, 50: 17}),
+            (EvictionLimit(100), {1: 1, 50: 50}),
+            (EvictionLimit(2, is_percent=False), {1: 2, 50: 2}),
+        ],
+        ids=str,
+    )
+    def test_part_of_the_nodes_is_rounded_down_and_at_least_one(self, limit, nodes):
+        assert {count: limit.nodes(count) for count in nodes} == nodes
+
+    @pytest.mark.parametrize(
+        ("text", "limit"),
+        [
+            (None, EvictionLimit()),
+            ("", EvictionLimit()),
+            (" 50% ", EvictionLimit(50)),
+            ("3", EvictionLimit(3, is_percent=False)),
+        ],
+    )
+    def test_is_read_from_the_settings(self, text, limit):
+        settings = {} if text is None else {"PURELB_EVICTION_LIMIT": text}
+        assert EvictionLimit.parse(settings) == limit
+
+    @pytest.mark.parametrize("text", ["0", "0%", "-1", "a third", "1.5", "1 %", "9" * 10])
+    def test_what_is_no_limit_is_refused_with_an_example(self, text):
+        with pytest.raises(SettingError, match=r"PURELB_EVICTION_LIMIT=.*; write for example 34%"):
+            EvictionLimit.parse({"PURELB_EVICTION_LIMIT": text})
+
+    def test_node_over_the_limit_is_not_tainted_and_the_occurrence_not_marked(self):
+        decision = preempt(NODE, [EVENT], evicted=["n2"])
+        assert (decision.reason, decision.patch) == (PreemptReason.TOO_MANY_EVICTED, None)
+        assert preempt(NODE, [EVENT], evicted=["n2"], limit=2).patch
+
+    def test_its_own_taint_does_not_count(self):
+        assert preempt(NODE, [EVENT], evicted=["n1"]).patch
+
+    def test_taint_that_is_there_is_marked_regardless(self):
+        node = replace(NODE, taints=(Taint(SPOT),))
+        decision = preempt(node, [EVENT], evicted=["n1", "n2"])
+        assert decision.patch == MARKED
 
 
 class TestEventNode:

@@ -21,19 +21,21 @@ from purelb.core.election.election import (
     rank,
 )
 from purelb.core.model import Reason
+from purelb.core.names import DRAINING_TAINTS, SPOT_TAINT_KEY
 from tests.support import ROOT
 
 VECTORS = [
     line.split("\t")
     for line in (ROOT / "tests/unit/core/vectors/election.tsv").read_text().splitlines()
 ]
+LEAVING, EVICTED = DRAINING_TAINTS[0], SPOT_TAINT_KEY
 VIP4, VIP6 = ip_address("192.168.1.100"), ip_address("fd53:9ef0:8683::1")
 NODES = st.lists(st.text(min_size=1, max_size=12), min_size=1, max_size=8, unique=True)
 ADDRESSES = st.ip_addresses()
 
 
-def member(node, *subnets, draining=False):
-    return Member(node, tuple(map(ip_network, subnets)), draining=draining)
+def member(node, *subnets, taint=""):
+    return Member(node, tuple(map(ip_network, subnets)), taint)
 
 
 @pytest.mark.parametrize(("node", "address", "hexdigest"), VECTORS)
@@ -95,8 +97,16 @@ class TestCandidates:
         assert membership.candidates(vip) == {"a", "b"}
 
     def test_a_draining_node_is_none(self, vip, near, far):
-        membership = MembershipView((member("a", near), member("b", near, draining=True)))
+        membership = MembershipView((member("a", near), member("b", near, taint=LEAVING)))
         assert membership.candidates(vip) == {"a"}
+
+    def test_an_announced_eviction_leaves_an_address_its_last_candidates(self, vip, near, far):
+        free, evicted = member("a", near), [member(n, near, taint=EVICTED) for n in "bc"]
+        leaving, elsewhere = member("d", near, taint=LEAVING), member("e", far)
+        rest = (*evicted, leaving, elsewhere)
+        assert MembershipView((free, *rest)).candidates(vip) == {"a"}
+        assert MembershipView(rest).candidates(vip) == {"b", "c"}
+        assert MembershipView((leaving, elsewhere)).candidates(vip) == frozenset()
 
     def test_the_other_family_never_matches(self, vip, near, far):
         everything = "::/0" if vip.version == 4 else "0.0.0.0/0"
@@ -137,6 +147,25 @@ def test_indexed_candidates_are_those_of_a_plain_search(rows, prefixlen, address
     assert MembershipView(members).candidates(address) == plain
 
 
+class TestRemoteNodes:
+    FREE, EVICTED = Member("free"), Member("evicted", taint=EVICTED)
+    GONE = Member("gone", taint=LEAVING)
+
+    @pytest.mark.parametrize(
+        ("members", "endpoints", "expected"),
+        [
+            ((FREE, EVICTED, GONE), None, {"free"}),
+            ((EVICTED, GONE), None, {"evicted"}),
+            ((GONE,), None, set()),
+            ((FREE, EVICTED, GONE), {"evicted", "gone"}, {"evicted"}),
+            ((FREE, EVICTED, GONE), {"gone"}, set()),
+        ],
+        ids=["free", "evicted", "none", "endpoint", "no endpoint"],
+    )
+    def test_an_eviction_counts_only_where_others_can_have_it(self, members, endpoints, expected):
+        assert MembershipView(members).remote_nodes(endpoints) == expected
+
+
 class TestElections:
     NETS = ("192.168.1.0/24", "192.168.0.0/16", "fd53:9ef0:8683::/64", "fd53::/16")
     MEMBERS = st.lists(
@@ -145,7 +174,7 @@ class TestElections:
             st.sampled_from(["n1", "n2", "n3", "n4"]),
             st.sampled_from(NETS),
             st.sampled_from(NETS),
-            draining=st.booleans(),
+            taint=st.sampled_from(["", LEAVING, EVICTED]),
         ),
         max_size=4,
         unique_by=lambda one: one.node,

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from purelb.core.election.draining import Drained
 from purelb.core.election.leases import (
     CONFIRMATION,
     LONG_EXPIRED,
@@ -355,7 +356,7 @@ class TestApiOutage:
 
 
 def test_a_lease_of_another_node_of_that_name_is_not_drained():
-    drained = {"a": "new-uid", "b": "b-uid", "c": "c-uid"}
+    drained = {node: Drained(f"{node}-uid", f"taint of {node}") for node in "abc"}
     membership = Membership()
     for one in (
         lease("a", node_uid="old-uid"),
@@ -364,5 +365,5 @@ def test_a_lease_of_another_node_of_that_name_is_not_drained():
         lease("d"),
     ):
         membership = membership.observe(one, now=0.0, wall_time=WALL)
-    found = {member.node: member.draining for member in membership.live(1.0, drained)}
-    assert found == {"a": False, "b": True, "c": True, "d": False}
+    found = {member.node: member.taint for member in membership.live(1.0, drained)}
+    assert found == {"a": "", "b": "taint of b", "c": "taint of c", "d": ""}

@@ -12,6 +12,7 @@ from purelb.core.addresses import parse_range
 from purelb.core.election.election import Elections, Member, MembershipView, rank
 from purelb.core.election.vips import VipIndex
 from purelb.core.model import Reason, ServiceKey
+from purelb.core.names import DRAINING_TAINTS, SPOT_TAINT_KEY
 from purelb.core.node.decisions import decide_vip, decide_vips, elect_vip
 from tests.support.core.snapshots import (
     DUMMY,
@@ -27,6 +28,7 @@ from tests.support.core.snapshots import (
 )
 
 EVERYONE = ("n1", "n2", "n3")
+LEAVING, EVICTED = DRAINING_TAINTS[0], SPOT_TAINT_KEY
 WEB, SHOP = ServiceKey("default", "web"), ServiceKey("default", "shop")
 
 
@@ -42,30 +44,32 @@ SERVICE = st.builds(
     has_affinity=st.booleans(),
     is_external_local=st.booleans(),
 )
+TAINTS = st.sampled_from(["", *DRAINING_TAINTS])
 NODES = st.frozensets(st.sampled_from(EVERYONE))
 # The initial inputs of the decisions; CHANGE has the possible changes, each of one input.
 START = {
     "members": EVERYONE,
-    "drained": frozenset(),
+    "drained": {},
     "web": service(),
     "shop": service("shop", [VIP4 + 1], is_external_local=True),
     "endpoints": {SHOP: at("n1")},
     "healthy": True,
-    "draining": False,
+    "taint": "",
     "leaving": False,
     "known": frozenset(),
     "dummy": DUMMY,
     "links": (ETH0,),
 }
 # The inputs that are passed to a snapshot unchanged.
-PLAIN = ("endpoints", "draining", "leaving", "known", "dummy", "links")
+PLAIN = ("endpoints", "taint", "leaving", "known", "dummy", "links")
 CHANGE = st.one_of(
     st.tuples(st.just("members"), NODES.map(sorted)),
-    st.tuples(st.just("drained"), NODES),
+    st.tuples(st.just("drained"), st.dictionaries(st.sampled_from(EVERYONE), TAINTS)),
     st.tuples(st.just("endpoints"), st.dictionaries(st.sampled_from([WEB, SHOP]), NODES)),
     st.tuples(st.just("web"), st.none() | SERVICE),
     st.tuples(st.just("shop"), st.none() | SERVICE.map(lambda web: replace(web, key=SHOP))),
-    st.tuples(st.sampled_from(["healthy", "draining", "leaving"]), st.booleans()),
+    st.tuples(st.sampled_from(["healthy", "leaving"]), st.booleans()),
+    st.tuples(st.just("taint"), TAINTS),
     st.tuples(st.just("known"), st.frozensets(st.sampled_from([VIP4, VIP6]))),
     st.tuples(st.just("dummy"), st.none() | st.just(DUMMY)),
     st.tuples(st.just("links"), st.sampled_from([(), (ETH0,)])),
@@ -134,10 +138,12 @@ class TestRemoteAddress:
 
 @BOTH
 class TestDrainingNode:
-    def drained(self, vip, node, groups=(GROUP,)):
-        members = tuple(Member(n, (NET4, NET6), draining=n == node) for n in EVERYONE)
-        more = {"groups": groups, "membership": MembershipView(members)}
-        return snapshot(service(addresses=[vip]), node=node, dummy=DUMMY, draining=True, **more)
+    def drained(self, vip, node, groups=(GROUP,), *, taint=LEAVING, others="", **more):
+        taints = {n: taint if n == node else others for n in EVERYONE}
+        members = tuple(Member(n, (NET4, NET6), taints[n]) for n in EVERYONE)
+        more = {"groups": groups, "membership": MembershipView(members), **more}
+        web = service(addresses=[vip], is_external_local="endpoints" in more)
+        return snapshot(web, node=node, dummy=DUMMY, taint=taint, **more)
 
     def test_winner_leaves_its_address_to_the_next_candidate(self, vip):
         first, second, _third = rank(EVERYONE, vip)
@@ -151,6 +157,22 @@ class TestDrainingNode:
     def test_remote_address_is_given_up(self, vip):
         remote = self.drained(vip, "n1", groups=(REMOTE_GROUP,))
         assert decide(remote, vip).reason is Reason.NODE_DRAINING
+
+    @pytest.mark.parametrize("others", ["", LEAVING, EVICTED], ids=["free", "leaving", "evicted"])
+    @pytest.mark.parametrize("groups", [(GROUP,), (REMOTE_GROUP,)], ids=["local", "remote"])
+    def test_eviction_alone_takes_no_address_that_nobody_else_can_have(self, vip, groups, others):
+        first = rank(EVERYONE, vip)[0]
+        made = decide(self.drained(vip, first, groups, taint=EVICTED, others=others), vip)
+        assert made.is_here is bool(others)
+        leaving = decide(self.drained(vip, first, groups, taint=LEAVING, others=others), vip)
+        assert not leaving.is_here
+
+    def test_remote_address_stays_where_only_evicted_nodes_have_endpoints(self, vip):
+        remote = {"groups": (REMOTE_GROUP,), "taint": EVICTED}
+        kept = self.drained(vip, "n1", **remote, endpoints={WEB: at("n1")})
+        assert decide(kept, vip).is_here
+        given_up = self.drained(vip, "n1", **remote, endpoints={WEB: at("n1", "n2")})
+        assert decide(given_up, vip).reason is Reason.NODE_DRAINING
 
 
 class TestReusedDecisions:
@@ -176,7 +198,7 @@ class TestReusedDecisions:
             state[name] = value
             if name in ("web", "shop"):
                 index.change({ServiceKey("default", name): value})
-            nodes = (Member(n, (NET4, NET6), n in state["drained"]) for n in state["members"])
+            nodes = (Member(n, (NET4, NET6), state["drained"].get(n, "")) for n in state["members"])
             now = snapshot(
                 vips=index.vips,
                 membership=MembershipView(tuple(nodes), healthy=state["healthy"]),

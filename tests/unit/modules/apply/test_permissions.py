@@ -54,9 +54,23 @@ def test_two_installations_share_no_cluster_role():
 
 def test_only_draining_lets_the_allocator_change_nodes():
     for draining, verbs in ((True, {"list", "watch", "patch"}), (False, set())):
-        role = named(permissions("lab", draining=draining), "ClusterRole")["purelb:lab:allocator"]
+        objects = permissions("lab", draining=draining)
+        role = named(objects, "ClusterRole")["purelb:lab:allocator"]
         assert allowed(role, "nodes") == verbs
-        assert ("watch" in allowed(role, "events")) is draining
+        assert allowed(role, "events") == {"create"}
+        # Events about Nodes are in this namespace; others are tenants'.
+        role = named(objects, "Role")["purelb:lab:allocator"]
+        assert role["metadata"]["namespace"] == "default"
+        assert allowed(role, "events") == verbs - {"patch"}
+
+
+@BOTH
+def test_names_are_unique_in_each_namespace_also_in_default(draining: Any):
+    objects = permissions("default", draining=draining)
+    keys = [
+        (obj["kind"], obj["metadata"].get("namespace"), obj["metadata"]["name"]) for obj in objects
+    ]
+    assert len(set(keys)) == len(keys)
 
 
 def test_the_filter_returns_the_same_objects():

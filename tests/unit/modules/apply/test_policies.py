@@ -15,6 +15,7 @@ NAMESPACE = "purelb-system"
 LEASES = f"lbnodeagent-leases.{NAMESPACE}.purelb.io"
 SERVICES = f"allocator-services.{NAMESPACE}.purelb.io"
 ANNOTATIONS = f"reserved-annotations.{NAMESPACE}.purelb.io"
+EVENTS = f"eviction-events.{NAMESPACE}.purelb.io"
 ALL = {
     f"{program}-{resource}.{NAMESPACE}.purelb.io"
     for program, resource in policies.POLICIES + policies.DRAINING_POLICIES
@@ -45,7 +46,8 @@ class FakeApiServer:
         return [{"metadata": {"name": name}} for name in self.nodes]
 
     def get(self, _kind, *, namespace, name):
-        assert (namespace, name) == (None, ANNOTATIONS)
+        assert namespace is None
+        assert name in (ANNOTATIONS, EVENTS)
         listed = '["me"]' if self.is_listed else '["another"]'
         condition = {"expression": f"!(request.userInfo.username in {listed})"}
         return {"spec": {"matchConditions": [condition]}}
@@ -55,6 +57,12 @@ class FakeApiServer:
         assert (kind.plural, namespace, name) == ("services", "default", "kubernetes")
         assert patch == policies.MARK
         return patch if self.is_listed else self.admit(ANNOTATIONS, patch)
+
+    def create(self, kind, body, *, dry_run):
+        assert dry_run
+        assert (kind.plural, body["metadata"]["namespace"]) == ("events", "default")
+        assert (body["reason"], body["involvedObject"]["kind"]) == ("PreemptScheduled", "Node")
+        return body if self.is_listed else self.admit(EVENTS, body)
 
     def admit(self, policy, body):
         self.requests += 1
@@ -182,10 +190,11 @@ def test_policy_not_enforced_is_an_error_beside_an_unobservable_one(sleeps):
         info(server, wait_timeout=180)
 
 
-def test_without_draining_the_policy_on_nodes_is_not_checked(sleeps):
+def test_without_draining_its_policies_are_not_checked(sleeps):
     result = info(FakeApiServer(nodes=()), draining=False)
     assert result["enforced"]
-    assert f"allocator-nodes.{NAMESPACE}.purelb.io" not in {s["name"] for s in result["policies"]}
+    names_of_draining = {f"allocator-nodes.{NAMESPACE}.purelb.io", EVENTS}
+    assert {state["name"] for state in result["policies"]} == ALL - names_of_draining
 
 
 def test_cluster_without_nodes_is_a_warning(sleeps):
@@ -194,11 +203,12 @@ def test_cluster_without_nodes_is_a_warning(sleeps):
     assert f"allocator-nodes.{NAMESPACE}.purelb.io is enforced: the cluster has no Node" in warning
 
 
-def test_user_who_may_write_annotations_cannot_observe_their_policy(sleeps):
-    result = info(FakeApiServer(ALL - {ANNOTATIONS}, is_listed=True))
+def test_user_who_may_write_what_others_may_not_cannot_observe_that(sleeps):
+    result = info(FakeApiServer(ALL - {ANNOTATIONS, EVENTS}, is_listed=True))
     assert not result["enforced"]
     assert result["warnings"] == [
-        f"cannot observe whether {ANNOTATIONS} is enforced: me may write what it refuses to others"
+        f"cannot observe whether {policy} is enforced: me may write what it refuses to others"
+        for policy in (ANNOTATIONS, EVENTS)
     ]
     assert not sleeps
 

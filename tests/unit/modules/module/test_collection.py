@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.purelb.purelb.plugins.filter.lease_timing_problem import (
-    lease_timing_problem,
+from ansible_collections.purelb.purelb.plugins.filter.setting_problem import (
+    setting_problem,
 )
 from purelb.apply import permissions
 from purelb.core.migration.convert import DEFAULTS, V2_ONLY
@@ -98,12 +98,16 @@ def undescribed(schema: dict[str, Any], path: str):
             yield from undescribed(schema[part], f"{path}.{part}")
 
 
-def test_valid_timings_return_an_empty_string():
-    assert lease_timing_problem({"PURELB_LEASE_DURATION": "20s"}) == ""
+def test_valid_settings_return_an_empty_string():
+    assert setting_problem({"PURELB_LEASE_DURATION": "20s", "PURELB_EVICTION_LIMIT": 3}) == ""
+
+
+def test_invalid_limit_of_evictions_is_a_problem():
+    assert "PURELB_EVICTION_LIMIT='0'" in setting_problem({"PURELB_EVICTION_LIMIT": 0})
 
 
 def test_invalid_timings_return_the_violated_rule():
-    problem = lease_timing_problem({"PURELB_RENEW_DEADLINE": "10s"})
+    problem = setting_problem({"PURELB_RENEW_DEADLINE": "10s"})
     assert "PURELB_RENEW_DEADLINE must be shorter than PURELB_LEASE_DURATION" in problem
 
 

@@ -28,8 +28,9 @@ from typing import (
 )
 
 from ..election.claims import is_served
+from ..election.draining import Drained
 from ..election.election import Decision, Member, MembershipView, elect, prefer
-from ..election.leases import is_drained
+from ..election.leases import taint_of
 from ..election.vips import Vip, vips_of
 from ..model import Address, Lease, Outage, PoolType, Reason, Service, ServiceGroup, ServiceKey
 from ..names import FAMILIES
@@ -58,8 +59,8 @@ class LeaseReport:
     lease: Lease
     state: LeaseState
     age: Optional[float]
-    # The Node has a draining taint.
-    draining: bool = False
+    # The key of the Node's draining taint; empty: none.
+    taint: str = ""
 
     @property
     def is_live(self) -> bool:
@@ -103,26 +104,23 @@ def audit(  # noqa: PLR0913 - all input of an audit, and how to parallelise it
     services: Iterable[Service],
     *,
     wall_time: float,
-    drained: Optional[Mapping[str, str]] = None,
+    drained: Optional[Mapping[str, Drained]] = None,
     endpoints: Optional[Mapping[ServiceKey, FrozenSet[str]]] = None,
     groups: Sequence[ServiceGroup] = (),
     parallel_map: ParallelMap = map,
 ) -> Report:
     """Audit Leases and Services as they were listed at `wall_time` (seconds since the epoch).
 
-    `drained` maps names of Nodes with a draining taint to their UIDs, `endpoints` each Service to
-    the nodes with a ready endpoint. `groups` are the pools, if known. `parallel_map` runs the
-    elections.
+    `drained`: the draining Nodes by name. `endpoints` maps each Service to the nodes with a ready
+    endpoint. `groups` are the pools, if known. `parallel_map` runs the elections.
     """
     lease_reports = tuple(
-        replace(_lease_report(lease, wall_time), draining=is_drained(lease, drained or {}))
+        replace(_lease_report(lease, wall_time), taint=taint_of(lease, drained or {}))
         for lease in sorted(leases, key=lambda lease: lease.node)
     )
     known = tuple(services)
     members = tuple(
-        Member(r.lease.node, r.lease.subnets, draining=r.draining)
-        for r in lease_reports
-        if r.is_live
+        Member(r.lease.node, r.lease.subnets, r.taint) for r in lease_reports if r.is_live
     )
     membership = MembershipView(members)
     decide = partial(_decide, membership=membership, endpoints=endpoints or {})
@@ -144,9 +142,7 @@ def _decide(
         if not vip.has_affinity:
             return decision
         return prefer(vip.address, decision, vip.endpoint_nodes(endpoints), runners_up=others)
-    nodes = frozenset(member.node for member in membership.members if not member.draining)
-    if not vip.everywhere:
-        nodes &= vip.endpoint_nodes(endpoints)
+    nodes = membership.remote_nodes(None if vip.everywhere else vip.endpoint_nodes(endpoints))
     reason = Reason.ANNOUNCING_NON_LOCAL if nodes else Reason.NO_LOCAL_ENDPOINT
     return Decision(None, reason, nodes)
 
@@ -308,7 +304,7 @@ def _lease_dict(report: LeaseReport) -> Dict[str, Any]:
         "age": None if report.age is None else round(report.age, 3),
         "live": report.is_live,
         "reason": report.state.value,
-        "draining": report.draining,
+        "draining": bool(report.taint),
         "outage": None if lease.outage is None else _outage_dict(lease.outage),
     }
 

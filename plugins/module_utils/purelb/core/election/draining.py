@@ -5,14 +5,15 @@
 
 A taint is permanent and an event is not, so an eviction event is turned into a taint. An annotation
 on the Node records that occurrence: after an operator has removed the taint, only a new occurrence
-sets it again, even after a restart.
+sets it again, even after a restart. No more than a part of all Nodes is tainted at a time, so that
+false events cannot take every address out of service.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Dict, FrozenSet, Iterable, Mapping, NamedTuple, Optional, Tuple
+from typing import AbstractSet, Any, Dict, FrozenSet, Iterable, Mapping, NamedTuple, Optional, Tuple
 
 from .. import names
 from ..model import Address
@@ -70,6 +71,7 @@ class PreemptReason(str, Enum):
     SPOT_EVICTION = "spotEviction"
     ALREADY_DRAINING = "alreadyDraining"
     ALREADY_ACTED_UPON = "alreadyActedUpon"
+    TOO_MANY_EVICTED = "tooManyEvicted"
     NO_EVENT = "noEvent"
 
 
@@ -87,17 +89,41 @@ class Preemption:
         return self.event.mark if self.event else ""
 
 
-def draining_taint(taints: Iterable[Taint]) -> Optional[str]:
-    """Return the key of a draining taint with any value and effect, or None."""
+class Drained(NamedTuple):
+    """A Node with a draining taint: its UID, and the key of the taint."""
+
+    uid: str
+    taint: str
+
+
+def draining_taint(taints: Iterable[Taint]) -> str:
+    """Return the key of the draining taint that counts, with any value and effect; empty: none."""
     carried = {key for key, *_more in taints}
-    return next((key for key in names.DRAINING_TAINTS if key in carried), None)
+    return next((key for key in names.DRAINING_TAINTS if key in carried), "")
 
 
-def preempt(node: NodeInfo, events: Iterable[PreemptEvent]) -> Preemption:
+def drained_nodes(nodes: Iterable[NodeInfo]) -> Dict[str, Drained]:
+    """Return the Nodes with a draining taint by name."""
+    tainted = ((node, draining_taint(node.taints)) for node in nodes)
+    return {node.name: Drained(node.uid, taint) for node, taint in tainted if taint}
+
+
+def is_evicted(node: NodeInfo) -> bool:
+    """Whether a Node has the eviction taint."""
+    return any(taint.key == names.SPOT_TAINT_KEY for taint in node.taints)
+
+
+def preempt(
+    node: NodeInfo,
+    events: Iterable[PreemptEvent],
+    evicted: AbstractSet[str],
+    limit: int,
+) -> Preemption:
     """Decide whether the events about this node add the taint to it.
 
     Only the latest occurrence counts. It is also recorded if the taint already exists; otherwise it
-    would set the taint again once an operator has removed it.
+    would set the taint again once an operator has removed it. `evicted`: the Nodes that have the
+    taint; `limit`: how many may have it.
     """
     relevant = [event for event in events if _is_about(event, node)]
     if not relevant:
@@ -105,8 +131,10 @@ def preempt(node: NodeInfo, events: Iterable[PreemptEvent]) -> Preemption:
     event = max(relevant, key=lambda e: (e.time or 0.0, e.count, e.uid))
     if node.preempted_by == event.mark:
         return Preemption(PreemptReason.ALREADY_ACTED_UPON, event)
-    if any(taint.key == names.SPOT_TAINT_KEY for taint in node.taints):
+    if is_evicted(node):
         return Preemption(PreemptReason.ALREADY_DRAINING, event, _patch(node, event))
+    if len(evicted - {node.name}) >= limit:
+        return Preemption(PreemptReason.TOO_MANY_EVICTED, event)
     # A merge patch replaces the whole list.
     taints = [*map(_taint_body, node.taints), _taint_body(_SPOT_TAINT)]
     patch = {**_patch(node, event), "spec": {"taints": taints}}

@@ -17,6 +17,7 @@ from hashlib import sha256
 from heapq import nsmallest
 from typing import Dict, FrozenSet, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
 
+from .. import names
 from ..model import Address, Network, Reason
 
 # (IP version, host bits) -> network bits -> nodes.
@@ -52,11 +53,11 @@ def _encoded(nodes: FrozenSet[str]) -> Tuple[Tuple[bytes, ...], Tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Member:
-    """A node with a live Lease."""
+    """A node with a live Lease; `taint` is the key of its draining taint, or empty."""
 
     node: str
     subnets: Tuple[Network, ...] = ()
-    draining: bool = False
+    taint: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,28 +74,61 @@ class MembershipView:
 
     @cached_property
     def cells(self) -> Cells:
-        """Index of nodes by subnet, so that a look-up takes one step for each prefix length."""
-        index: Dict[Tuple[int, int], Dict[int, Set[str]]] = {}
-        for member in self.members:
-            if member.draining:
-                continue
-            for subnet in member.subnets:
-                shift = subnet.max_prefixlen - subnet.prefixlen
-                bits = int(subnet.network_address) >> shift
-                nodes = index.setdefault((subnet.version, shift), {}).setdefault(bits, set())
-                nodes.add(member.node)
-        return {
-            key: {bits: frozenset(nodes) for bits, nodes in by_bits.items()}
-            for key, by_bits in index.items()
-        }
+        """The nodes that are not draining, by subnet."""
+        return _index(self.members, taint="")
+
+    @cached_property
+    def reserve(self) -> Cells:
+        """The nodes whose only draining taint is that of an eviction, by subnet."""
+        return _index(self.members, taint=names.SPOT_TAINT_KEY)
 
     def candidates(self, address: Address) -> FrozenSet[str]:
-        """Return the nodes that can announce the address: live, in its subnet, not draining."""
-        found: FrozenSet[str] = frozenset()
-        for nodes in _cells_of(address, self.cells):
-            # Usually one subnet holds the address; then all its addresses share one set.
-            found = found | nodes if found else nodes
-        return found
+        """Return the nodes that can announce the address: live, in its subnet, not draining.
+
+        A program writes the eviction taint, so where it would leave no candidate it does not count.
+        """
+        return _nodes(address, self.cells) or _nodes(address, self.reserve)
+
+    def remote_nodes(self, endpoints: Optional[FrozenSet[str]] = None) -> FrozenSet[str]:
+        """Return the nodes that should have a remote address; the same exception applies.
+
+        `endpoints`: only these nodes, those with a ready endpoint, may have it.
+        """
+        for taint in ("", names.SPOT_TAINT_KEY):
+            nodes = frozenset(member.node for member in self.members if member.taint == taint)
+            found = nodes if endpoints is None else nodes & endpoints
+            if found:
+                return found
+        return frozenset()
+
+
+def _index(members: Iterable[Member], *, taint: str) -> Cells:
+    """Return the nodes with this taint, by subnet.
+
+    A look-up takes one step for each prefix length.
+    """
+    index: Dict[Tuple[int, int], Dict[int, Set[str]]] = {}
+    for member in members:
+        if member.taint != taint:
+            continue
+        for subnet in member.subnets:
+            shift = subnet.max_prefixlen - subnet.prefixlen
+            bits = int(subnet.network_address) >> shift
+            nodes = index.setdefault((subnet.version, shift), {}).setdefault(bits, set())
+            nodes.add(member.node)
+    return {
+        key: {bits: frozenset(nodes) for bits, nodes in by_bits.items()}
+        for key, by_bits in index.items()
+    }
+
+
+def _nodes(address: Address, cells: Cells) -> FrozenSet[str]:
+    """Return the nodes of all subnets that contain the address."""
+    found: FrozenSet[str] = frozenset()
+    for nodes in _cells_of(address, cells):
+        # Usually one subnet holds the address; then all its addresses share one set.
+        found = found | nodes if found else nodes
+    return found
 
 
 def _cells_of(address: Address, cells: Cells) -> Iterator[FrozenSet[str]]:
@@ -190,6 +224,7 @@ class Elections:
     def after(self, membership: MembershipView, addresses: Iterable[Address]) -> Elections:
         """Return the elections of exactly these addresses among these members."""
         changes = _changes(self.membership.cells, membership.cells)
+        is_new_reserve = self.membership.reserve != membership.reserve
         after = Elections(membership)
         outcomes: Dict[Address, Tuple[Decision, bytes]] = {}
         for address in addresses:
@@ -200,6 +235,8 @@ class Elections:
                 joined = list(_cells_of(address, changes))
                 if joined:
                     known = _revise(address, known, membership, joined), known[1]
+                elif is_new_reserve and not _nodes(address, membership.cells):
+                    known = _vote(address, membership.candidates(address)), known[1]
             outcomes[address] = known
         return replace(after, outcomes=outcomes)
 
@@ -237,9 +274,9 @@ def _revise(
 ) -> Decision:
     """Return the outcome after a change in the address's subnets, which these nodes joined."""
     decision, suffix = known
-    candidates, winner = membership.candidates(address), decision.winner
+    candidates, winner = _nodes(address, membership.cells), decision.winner
     if winner is None or winner not in candidates:
-        return _vote(address, candidates)
+        return _vote(address, membership.candidates(address))
     for nodes in joined:
         for node in nodes:
             if _digest(node, suffix) < _digest(winner, suffix):

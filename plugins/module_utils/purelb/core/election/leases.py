@@ -18,6 +18,7 @@ from typing import Dict, Iterable, Mapping, Optional, Tuple
 
 from ..model import Lease
 from ..settings import LeaseTiming
+from .draining import Drained
 from .election import Member
 
 MAX_FAILURES = 3
@@ -193,9 +194,13 @@ class ObservedLease:
         return self.seen_at + self.lease.duration
 
 
-def is_drained(lease: Lease, drained: Mapping[str, str]) -> bool:
-    """Whether the Node that owns a Lease is among these drained ones, a mapping of name to UID."""
-    return lease.node in drained and lease.node_uid in ("", drained[lease.node])
+def taint_of(lease: Lease, drained: Mapping[str, Drained]) -> str:
+    """Return the draining taint of the Node that owns a Lease; empty: none.
+
+    A Lease that is owned by another Node of the same name is not affected.
+    """
+    node = drained.get(lease.node)
+    return node.taint if node and lease.node_uid in ("", node.uid) else ""
 
 
 def _same_renewal(one: Lease, other: Lease) -> bool:
@@ -253,14 +258,15 @@ class Membership:
             membership = membership.observe(lease, now=now, wall_time=wall_time)
         return membership
 
-    def live(self, now: float, drained: Optional[Mapping[str, str]] = None) -> Tuple[Member, ...]:
+    def live(
+        self, now: float, drained: Optional[Mapping[str, Drained]] = None
+    ) -> Tuple[Member, ...]:
         """Return the nodes whose Lease has not expired for this observer, sorted by name.
 
-        `drained` maps names of draining Nodes to their UIDs: a Lease that is owned by another Node
-        of the same name is not affected.
+        `drained`: the draining Nodes by name.
         """
         return tuple(
-            Member(node, lease.subnets, draining=is_drained(lease, drained or {}))
+            Member(node, lease.subnets, taint=taint_of(lease, drained or {}))
             for node, lease in (
                 (node, observed.lease)
                 for node, observed in sorted(self.observed.items())

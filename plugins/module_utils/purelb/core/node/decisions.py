@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Dict, Mapping, Optional, Tuple
 
+from .. import names
 from ..election.election import Decision, Elections, precondition, prefer, rank
 from ..election.vips import Vip
 from ..model import Address, Link, PoolType, Reason
@@ -78,7 +79,7 @@ def decide_vip(vip: Vip, election: Decision, snapshot: NodeSnapshot) -> VipDecis
 
 def _would_hold_undrained(vip: Vip, winner: str, snapshot: NodeSnapshot) -> bool:
     """Whether the node would win, and could hold the address, if it were not draining."""
-    if not snapshot.draining or place_for(vip.address, snapshot.segments) is None:
+    if not snapshot.taint or place_for(vip.address, snapshot.segments) is None:
         return False
     return rank((winner, snapshot.node), vip.address)[0] == snapshot.node
 
@@ -89,7 +90,7 @@ def _decide_remote(vip: Vip, election: Decision, snapshot: NodeSnapshot) -> VipD
     The node's Lease does not matter: no other node would take the address over, and the router
     detects a dead node by itself.
     """
-    if snapshot.draining:
+    if _is_drained_of(vip, snapshot):
         return VipDecision(vip, election, Reason.NODE_DRAINING)
     if not vip.everywhere and snapshot.node not in vip.endpoint_nodes(snapshot.endpoints):
         return VipDecision(vip, election, Reason.NO_LOCAL_ENDPOINT)
@@ -97,6 +98,18 @@ def _decide_remote(vip: Vip, election: Decision, snapshot: NodeSnapshot) -> VipD
         return VipDecision(vip, election, Reason.NO_DUMMY_INTERFACE)
     prefixlen = vip.address.max_prefixlen if vip.prefixlen is None else vip.prefixlen
     return VipDecision(vip, election, Reason.ANNOUNCING_NON_LOCAL, snapshot.dummy, prefixlen)
+
+
+def _is_drained_of(vip: Vip, snapshot: NodeSnapshot) -> bool:
+    """Whether the own taint keeps a remote address away: an eviction does only if others have it.
+
+    Without a live Lease this node is no member, so only the others are looked at.
+    """
+    if snapshot.taint != names.SPOT_TAINT_KEY:
+        return bool(snapshot.taint)
+    holders = None if vip.everywhere else vip.endpoint_nodes(snapshot.endpoints)
+    others = (m for m in snapshot.membership.members if not m.taint)
+    return any(holders is None or member.node in holders for member in others)
 
 
 @dataclass(frozen=True)
@@ -147,7 +160,9 @@ def _node_inputs(snapshot: NodeSnapshot) -> Tuple[object, ...]:
         snapshot.dummy,
         snapshot.known,
         snapshot.leaving,
-        snapshot.draining,
+        snapshot.taint,
+        # A remote address stays on an evicted node if no other can have it.
+        snapshot.taint == names.SPOT_TAINT_KEY and snapshot.membership.members,
         barred,
     )
 

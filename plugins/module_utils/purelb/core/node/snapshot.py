@@ -40,8 +40,8 @@ class NodeSnapshot:
     endpoints: Mapping[ServiceKey, FrozenSet[str]] = field(default_factory=dict)
     membership: MembershipView = field(default_factory=MembershipView)
     hold_deadline: Optional[HoldDeadline] = None
-    # The own Node has a draining taint.
-    draining: bool = False
+    # The key of the own Node's draining taint; empty: none.
+    taint: str = ""
     # The agent shuts down for good.
     leaving: bool = False
     links: Tuple[Link, ...] = ()

@@ -2,20 +2,25 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Validates lease timings with the parser of the node agents."""
+"""Validates settings of the programs with their own parsers."""
 
 from __future__ import annotations
 
 from typing import Any, Callable, Dict, Mapping
 
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.errors import SettingError
-from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.settings import LeaseTiming
+from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.settings import (
+    EvictionLimit,
+    LeaseTiming,
+)
 
 
-def lease_timing_problem(environment: Mapping[str, Any]) -> str:
+def setting_problem(environment: Mapping[str, Any]) -> str:
     """Returns an empty string if valid, otherwise the violated rule."""
+    settings = {name: str(value) for name, value in environment.items()}
     try:
-        LeaseTiming.parse({name: str(value) for name, value in environment.items()})
+        LeaseTiming.parse(settings)
+        EvictionLimit.parse(settings)
     except SettingError as error:
         return str(error)
     return ""
@@ -26,4 +31,4 @@ class FilterModule:
 
     def filters(self) -> Dict[str, Callable[[Mapping[str, Any]], str]]:
         """Returns the filters by name."""
-        return {"lease_timing_problem": lease_timing_problem}
+        return {"setting_problem": setting_problem}
