@@ -33,7 +33,7 @@ from purelb.core.model import (
     ServiceGroup,
     ServiceKey,
 )
-from purelb.core.names import DEFAULT_NAMESPACE
+from purelb.core.names import ADDRESS_PROTOCOL, DEFAULT_NAMESPACE
 from purelb.core.node.decisions import Decisions, decide_vips
 from purelb.core.node.plan import Plan, plan
 from purelb.core.node.snapshot import NodeSnapshot, membership_view_of
@@ -180,7 +180,15 @@ class Node:
         expires = clock.now() + 10
         gone = {remove.held for remove in made.removes}
         come = tuple(
-            InterfaceAddress(put.link, put.address, put.prefixlen, expires, expires, True)
+            InterfaceAddress(
+                put.link,
+                put.address,
+                put.prefixlen,
+                expires,
+                expires,
+                no_prefix_route=True,
+                protocol=ADDRESS_PROTOCOL,
+            )
             for put in made.puts
             if put.is_new
         )

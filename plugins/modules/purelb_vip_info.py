@@ -33,7 +33,8 @@ options:
     description:
       - Names of the interfaces to read; C(*) and C(?) are wildcards.
       - By default all with a default route, one of the requested addresses, or any address that is neither link-local
-        nor loopback; except C(kube-ipvs0), to which kube-proxy in IPVS mode adds the addresses of all Services.
+        nor loopback; except C(kube-ipvs0) and C(kube-dummy-if), to which kube-proxy in IPVS mode and kube-router add the
+        addresses of all Services.
     type: list
     elements: str
 extends_documentation_fragment:
@@ -114,6 +115,11 @@ vips:
       elements: str
       returned: success
       sample: [noprefixroute]
+    protocol:
+      description: Who put it there, as a number (IFA_PROTO); 112 for an agent of PureLB, 0 if the kernel does not say.
+      type: int
+      returned: success
+      sample: 112
     mac:
       description: MAC address of the interface.
       type: str
@@ -209,6 +215,11 @@ interfaces:
           elements: str
           returned: success
           sample: [permanent]
+        protocol:
+          description: As in RV(vips[].protocol).
+          type: int
+          returned: success
+          sample: 0
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns a node's decisions into Kubernetes events, one per Service and transition.
 
-A node reports what it does itself. What all nodes see alike is reported only by the cleanup node,
-the first of the live nodes by name; so is what a node cannot say whose agent is gone.
+A node reports what it does itself, and what is wrong on it. What all nodes see alike is reported
+only by the cleanup node, the first of the live nodes by name; so is what a node cannot say whose
+agent is gone.
 """
 
 from __future__ import annotations
@@ -105,7 +106,11 @@ class NodeEvents:
 
     def report_unserved(self, decisions: Decisions, *, is_cleanup_node: bool, now: float) -> None:
         """Report addresses that no node has announced for a while; each once until it is served."""
-        unserved = {a: v for a, v in decisions.by_address.items() if v.reason in _UNSERVED}
+        unserved = {
+            a: v
+            for a, v in decisions.by_address.items()
+            if v.reason in _UNSERVED or v.reason is Reason.FOREIGN_ADDRESS
+        }
         since = {address: self._unserved_since.get(address, now) for address in unserved}
         self._unserved_since = since
         self._reported_unserved &= since.keys()
@@ -113,10 +118,22 @@ class NodeEvents:
             if address in self._reported_unserved or now < since[address] + _PATIENCE:
                 continue
             self._reported_unserved.add(address)
-            if is_cleanup_node:
+            if decision.reason is Reason.FOREIGN_ADDRESS:
+                self._report_foreign(decision, decisions.snapshot.foreign[address])
+            elif is_cleanup_node:
                 message = f"{address} is announced nowhere: {_UNSERVED[decision.reason]}"
                 for key in decision.vip.services:
                     self._record(key, "NoEligibleNodes", message, "Warning")
+
+    def _report_foreign(self, decision: VipDecision, interface: str) -> None:
+        address = decision.vip.address
+        message = (
+            f"Node {self._node} does not announce {address}: {interface} has this address already, "
+            "and not by PureLB. Remove it there (ip addr del), or take it out of the "
+            "ServiceGroup's pool"
+        )
+        for key in decision.vip.services:
+            self._record(key, "AddressConflict", message, "Warning")
 
     @property
     def next_at(self) -> float | None:

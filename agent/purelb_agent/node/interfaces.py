@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads the node's interfaces and applies plans to them.
 
-Remembers the addresses that this process added: it recognises them even when their pool is gone,
+Remembers the addresses that this process added: it recognises them even on a kernel without marks,
 and the kernel's notifications of its own changes wake nobody. The reconciler owns it.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from purelb.core.model import InterfaceAddress, Link
 from purelb.core.names import DUMMY_INTERFACE
 from purelb.core.node.plan import Plan, Put, Remove
-from purelb.core.node.snapshot import Place
+from purelb.core.node.snapshot import Place, shows_marks
 from purelb_agent.node.metrics import AddressMetrics
 from purelb_agent.node.netlink import Kernel, NetlinkError, News
 from purelb_agent.runtime import log
@@ -30,6 +30,8 @@ class Interfaces:
         self.put: frozenset[Place] = frozenset()
         # Those of them that the last plan wanted, even if they have been removed since.
         self.held: frozenset[Place] = frozenset()
+        # Whether the kernel has shown that it keeps the mark of an address.
+        self.keeps_marks = False
         self._kernel = kernel
         self._metrics = metrics
         self._links_read_at = _NEVER
@@ -59,6 +61,7 @@ class Interfaces:
         addresses = self._kernel.addresses()
         self._seen = {(held.link, held.address): held for held in addresses}
         self.put &= self._seen.keys()
+        self.keeps_marks = self.keeps_marks or shows_marks(addresses)
         return addresses
 
     def dummies(self, name: str) -> frozenset[int]:
@@ -145,6 +148,6 @@ class Interfaces:
         return seen is not None and not seen.tentative and not seen.dad_failed
 
 
-def _state(held: InterfaceAddress) -> tuple[int, bool, bool, bool]:
+def _state(held: InterfaceAddress) -> tuple[int, bool, bool, bool, int]:
     """Return all of an address but its lifetimes."""
-    return held.prefixlen, held.tentative, held.dad_failed, held.deprecated
+    return held.prefixlen, held.tentative, held.dad_failed, held.deprecated, held.protocol

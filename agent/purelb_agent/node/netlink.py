@@ -120,7 +120,10 @@ class Kernel:
         return tuple(_link(link, metrics.get(link.index, {})) for link in found)
 
     def put(self, put: Put) -> None:
-        """Add an address or reset its lifetimes; NetlinkError if the kernel refuses."""
+        """Add an address or reset its lifetimes; NetlinkError if the kernel refuses.
+
+        EEXIST if a new one is already on that interface, by whomever.
+        """
         self._request(lambda sequence: rtnetlink.build_put(put, sequence))
 
     def remove(self, held: InterfaceAddress) -> None:

@@ -26,6 +26,8 @@ from tests.support.lab.cluster_queries import (
     holder,
 )
 from tests.support.lab.faults import (
+    ip,
+    leave_marked,
     node_with_both_families,
     replace_agents,
     serve_addresses,
@@ -200,13 +202,19 @@ def test_lease_of_a_deleted_node_is_deleted(cluster, make_service):
 def test_addresses_of_deleted_services_are_removed_at_start(cluster, make_service):
     vips = addresses_of(cluster, make_service())
     strays = {"172.28.1.249/24": "n1", "fd28:0:0:1::2fe/64": "n2"}
+    # In a pool as well, and of no Service, but of the node itself: such as DHCP gives.
+    own = {"172.28.1.248/24": "n1", "fd28:0:0:1::2fd/64": "n2"}
+    for address, node in own.items():
+        life = "valid_lft 300 preferred_lft 300 noprefixroute"
+        ip(cluster, node, f"addr add {address} dev eth0 {life}")
     for address, node in strays.items():
-        # As left by an earlier agent: with a lifetime, in a pool, of no Service.
-        life = ["valid_lft", "300", "preferred_lft", "300"]
-        cluster.run_in(node, ["ip", "addr", "add", address, "dev", "eth0", *life, "noprefixroute"])
+        leave_marked(cluster, node, address)
         delete_agent(cluster, node)
     for address in strays:
         plain = address.partition("/")[0]
         eventually(lambda a=plain: not cluster.holders(a), f"clean-up of {plain}", seconds=60)
+    for address, node in own.items():
+        assert cluster.holders(address.partition("/")[0]) == {node}
+        ip(cluster, node, f"addr del {address} dev eth0")
     for vip in vips:
         holder(cluster, vip)

@@ -27,6 +27,7 @@ from tests.support.lab.cluster_queries import (
 from tests.support.lab.faults import (
     events_of,
     ip,
+    leave_marked,
     longest_of,
     metric_of,
     node_with_both_families,
@@ -70,13 +71,8 @@ def test_address_removed_by_hand_is_restored_and_counted(cluster, vips, figure):
 def test_addresses_added_to_a_wrong_node_are_removed(cluster, vips, figure):
     node, own = node_with_both_families(cluster, vips)
     other = next(name for name in cluster.nodes if name != node)
-    life = "valid_lft 300 preferred_lft 300 noprefixroute"
     with record_holders(cluster, *own) as holders:
-        ip(
-            cluster,
-            other,
-            *(f"addr add {mask(v)} dev eth0 {life}{' nodad' * (':' in v)}" for v in own),
-        )
+        leave_marked(cluster, other, *map(mask, own))
         start = time.monotonic()
         # The recorder measures below how long they were there; this poll is slower.
         wait_until_returned(cluster, node, own, seconds=GRACEFUL)
@@ -86,6 +82,32 @@ def test_addresses_added_to_a_wrong_node_are_removed(cluster, vips, figure):
     assert longest_of(holders.longest_doubled, own) < 1
     sequences = {vip: holders.sequence(vip) for vip in own}
     assert all(node in on for sequence in sequences.values() for on in sequence), sequences
+
+
+def test_node_with_an_own_address_keeps_it_and_says_so(cluster, make_service):
+    """An address in a pool that no agent put there, as by DHCP, on the node that should have it."""
+    path = make_service()
+    vips = addresses_of(cluster, path)
+    on = {vip: holder(cluster, vip) for vip in vips}
+    life = "valid_lft 300 preferred_lft 300 noprefixroute"
+    uid = cluster.api.get(path)["metadata"]["uid"]
+    try:
+        for vip, node in on.items():
+            # This takes the mark away.
+            ip(cluster, node, f"addr change {mask(vip)} dev eth0 {life}")
+        eventually(
+            lambda: len(events_of(cluster, uid, "AddressConflict")) == len(vips),
+            "event for each address",
+            seconds=15,
+        )
+        for vip, node in on.items():
+            assert address_info(cluster, node, vip)["valid_life_time"] > 270
+    finally:
+        for vip, node in on.items():
+            ip(cluster, node, f"addr del {mask(vip)} dev eth0")
+    for vip, node in on.items():
+        eventually(lambda v=vip, n=node: is_usable(cluster, n, v), "return", seconds=GRACEFUL)
+        assert address_info(cluster, node, vip)["valid_life_time"] < 60
 
 
 @pytest.fixture

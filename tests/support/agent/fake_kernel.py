@@ -9,15 +9,17 @@ How to use it:
     kernel.notify(News())                # to the subscriber
     kernel.held                          # (link index, address) -> InterfaceAddress
     kernel.calls                         # the names of all calls, in order
+    kernel.keeps_marks = False           # as a kernel before 5.18
 """
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 
 from purelb.core.model import Address, InterfaceAddress, Link
-from purelb.core.names import LINK_ALIAS
+from purelb.core.names import ADDRESS_PROTOCOL, LINK_ALIAS
 from purelb.core.node.plan import Put
 from purelb_agent.node.netlink import NetlinkError, News
 from purelb_agent.runtime import clock
@@ -30,6 +32,7 @@ class FakeKernel:
         self.present = {link.index: link for link in links}
         self.held: dict[tuple[int, Address], InterfaceAddress] = {}
         self.calls: list[str] = []
+        self.keeps_marks = True
         self.notify: Callable[[News], None] = lambda _news: None
         self._refused: dict[str, int] = {}
 
@@ -68,6 +71,8 @@ class FakeKernel:
     def put(self, put: Put) -> None:
         """As `Kernel.put`."""
         self._called("put")
+        if put.is_new and (put.link, put.address) in self.held:
+            raise NetlinkError(errno.EEXIST, os.strerror(errno.EEXIST))
         now = clock.now()
         self.held[put.link, put.address] = InterfaceAddress(
             put.link,
@@ -77,6 +82,7 @@ class FakeKernel:
             None if put.preferred_lft is None else now + put.preferred_lft,
             no_prefix_route=put.no_prefix_route,
             tentative=not put.usable_at_once,
+            protocol=ADDRESS_PROTOCOL if self.keeps_marks else 0,
         )
 
     def remove(self, held: InterfaceAddress) -> None:

@@ -12,6 +12,7 @@ from purelb.core.election.election import Member, MembershipView
 from purelb.core.election.leases import HoldDeadline
 from purelb.core.election.vips import VipIndex
 from purelb.core.model import InterfaceAddress, Link, PoolType, Service, ServiceGroup, ServiceKey
+from purelb.core.names import ADDRESS_PROTOCOL
 from purelb.core.node.decisions import decide_vips
 from purelb.core.node.plan import plan
 from purelb.core.node.snapshot import NodeSnapshot
@@ -72,7 +73,9 @@ def planned(made):
 
 
 def on_eth0(address, *, lifetime=10.0, prefixlen=None, **more):
+    """An address as an agent puts it; `protocol=0` is one that it did not put."""
     default = 24 if address.version == 4 else 64
     expires = None if lifetime is None else NOW + lifetime
-    more = {"preferred_until": expires, "no_prefix_route": True, **more}
+    mark = {"protocol": ADDRESS_PROTOCOL}
+    more = {"preferred_until": expires, "no_prefix_route": True, **mark, **more}
     return InterfaceAddress(2, address, prefixlen or default, expires, **more)

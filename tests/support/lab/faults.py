@@ -4,13 +4,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from ipaddress import ip_interface
 from typing import Any
 
 from labkit.lab import Lab
-from labkit.net.namespaces import ip_batch
+from labkit.net.namespaces import ip_batch, netns
+from purelb.core.node.plan import Put
+from purelb_agent.node.netlink import Kernel
 from tests.support.lab.cluster_queries import (
     AGENTS,
     DAEMON_SET,
@@ -34,6 +38,23 @@ def holders_of(lab: Lab, *vips: str) -> dict[str, set[str]]:
 
 def _local(links: list[Json]) -> set[str]:
     return {info["local"] for link in links for info in link["addr_info"] if "local" in info}
+
+
+def leave_marked(lab: Lab, node: str, *addresses: str) -> None:
+    """Put addresses with masks on eth0 as an agent does, with a lifetime as of another agent."""
+
+    async def put() -> None:
+        kernel = Kernel()
+        index = next(link.index for link in kernel.links() if link.name == "eth0")
+        for one in map(ip_interface, addresses):
+            length = one.network.prefixlen
+            kernel.put(
+                Put(index, one.ip, length, 300, 300, no_prefix_route=True, no_dad=True, is_new=True)
+            )
+        kernel.close()
+
+    with netns(lab.hosts[node].netns):
+        asyncio.run(put())
 
 
 def serve_addresses(lab: Lab, make_service: Callable[..., str], **how: Any) -> list[str]:

@@ -64,11 +64,13 @@ import ipaddress, json, os, signal, ssl, sys, time, urllib.request
 from purelb_agent.node.netlink import Kernel
 from purelb_agent.node.sockets import FrameSender
 from purelb.core.model import InterfaceAddress
+from purelb.core.node import rtnetlink
 from purelb.core.node.packets import build_announcement
 from purelb.core.node.plan import Put
 account = "/var/run/secrets/kubernetes.io/serviceaccount"
 trust = ssl.create_default_context(cafile=account + "/ca.crt")
 host = os.environ["KUBERNETES_SERVICE_HOST"] + ":" + os.environ["KUBERNETES_SERVICE_PORT"]
+rtnetlink.MARK = b""  # v1 marks nothing
 kernel = Kernel()
 link = next(link for link in kernel.links() if link.name == "eth0")
 length = {{4: 24, 6: 64}}
@@ -93,7 +95,7 @@ def hold(addresses):
     for vip in held - addresses:
         kernel.remove(InterfaceAddress(link.index, vip, length[vip.version]))
     for vip in addresses - held:
-        kernel.put(Put(link.index, vip, length[vip.version], None, None, True, True, True))
+        kernel.put(Put(link.index, vip, length[vip.version], None, None, True, True, False))
         FrameSender().send("eth0", build_announcement(link.mac, vip))
     held.clear()
     held.update(addresses)

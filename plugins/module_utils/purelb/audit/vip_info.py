@@ -14,13 +14,10 @@ from ..core.addresses import parse_address, parse_ends
 from ..core.audit.evidence import Observation, format_mac
 from ..core.errors import PureLBError, SettingError
 from ..core.model import Address, InterfaceAddress, Link
-from ..core.names import FAMILIES, VERSIONS
+from ..core.names import FAMILIES, PROXY_INTERFACES, VERSIONS
 from ..core.node.interfaces import lease_subnets, segments
 from ..core.node.rtnetlink import AddressMessage
 from .netlink import Interface, interfaces
-
-# In IPVS mode kube-proxy adds the addresses of all Services to it, on each node.
-IPVS_INTERFACE = "kube-ipvs0"
 
 IsVip = Callable[[Address], bool]
 
@@ -80,7 +77,7 @@ def _chosen(
     return tuple(
         interface
         for interface in found
-        if interface.name != IPVS_INTERFACE
+        if interface.name not in PROXY_INTERFACES
         and (interface.default_metrics or _is_of_interest(interface, is_vip))
     )
 
@@ -108,6 +105,7 @@ def _address_dict(held: AddressMessage) -> Dict[str, Any]:
         "valid_lifetime": held.valid_lft,
         "preferred_lifetime": held.preferred_lft,
         "flags": list(held.flag_names),
+        "protocol": held.protocol,
     }
 
 
@@ -169,6 +167,7 @@ def _address_of(index: int, held: Mapping[str, Any], *, now: float) -> Interface
         tentative="tentative" in flags,
         dad_failed="dadfailed" in flags,
         deprecated="deprecated" in flags,
+        protocol=held["protocol"],
     )
 
 

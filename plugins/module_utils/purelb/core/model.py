@@ -38,6 +38,7 @@ class Reason(str, Enum):
     NO_LOCAL_INTERFACE = "noLocalInterface"
     NO_SERVICE = "noService"
     NODE_ADDRESS = "nodeAddress"
+    FOREIGN_ADDRESS = "foreignAddress"
     NODE_DRAINING = "nodeDraining"
     LEAVING = "leaving"
     ANNOUNCING_NON_LOCAL = "announcingNonLocal"
@@ -250,6 +251,7 @@ class InterfaceAddress:
     """An address on an interface, as reported by the kernel.
 
     `expires_at` and `preferred_until` are on the observer's clock; None means permanent.
+    `protocol`: who put it there (IFA_PROTO); 0 if unknown.
     """
 
     link: int
@@ -261,6 +263,7 @@ class InterfaceAddress:
     tentative: bool = False
     dad_failed: bool = False
     deprecated: bool = False
+    protocol: int = 0
 
     @property
     def network(self) -> Network:

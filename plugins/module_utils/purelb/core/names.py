@@ -61,6 +61,13 @@ ANNOUNCING_ANNOTATIONS = {4: "purelb.io/announcing-IPv4", 6: "purelb.io/announci
 DUMMY_INTERFACE = "kube-lb0"
 # The ifalias of a link that an agent created, and may therefore remove.
 LINK_ALIAS = "purelb"
+# IFA_PROTO of each address that an agent puts on an interface: the mark by which it is recognised.
+# The kernel keeps it from 5.18 on and uses 1 to 3 itself (linux/if_addr.h). Nobody assigns the
+# others: this one is no route protocol of iproute2's rt_protos, such as keepalived's 18, and not
+# the 85 of OVN-Kubernetes.
+ADDRESS_PROTOCOL = 112
+# The interfaces to which kube-proxy in IPVS mode and kube-router add the addresses of all Services.
+PROXY_INTERFACES = frozenset({"kube-ipvs0", "kube-dummy-if"})
 
 # As spelled by the cloud providers' controllers. A program writes the taint of an eviction, the
 # others are the word of an operator or of the cloud: of several the first in this order counts.

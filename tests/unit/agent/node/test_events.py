@@ -17,7 +17,16 @@ from purelb.core.node.decisions import decide_vips
 from purelb_agent.kube.store import NodeStore
 from purelb_agent.node.events import NodeEvents
 from tests.support.agent.recorded_events import RecordedEvents
-from tests.support.core.snapshots import DUMMY, REMOTE_GROUP, VIP4, VIP6, service, snapshot
+from tests.support.core.snapshots import (
+    DUMMY,
+    ETH0,
+    REMOTE_GROUP,
+    VIP4,
+    VIP6,
+    on_eth0,
+    service,
+    snapshot,
+)
 
 WEB = service(uid="uid-web")
 GRACE = 5.0
@@ -174,6 +183,18 @@ class TestUnservedAddresses:
             self.report(node_events, now, decisions=made)
         text = "it is the address of a node: take it out of the ServiceGroup's pool"
         assert events.take() == [("NoEligibleNodes", f"{vip} is announced nowhere: {text}")]
+
+    @EACH_VIP
+    def test_a_foreign_address_is_reported_by_its_node(self, node_events, events, vip):
+        own = on_eth0(vip, lifetime=None, protocol=0)
+        made = decided(service(addresses=[vip]), held=[own], all_links=(ETH0,))
+        for now in (100.0, 105.0, 110.0):
+            self.report(node_events, now, decisions=made, is_cleanup_node=False)
+        text = (
+            f"Node n1 does not announce {vip}: eth0 has this address already, and not by PureLB. "
+            "Remove it there (ip addr del), or take it out of the ServiceGroup's pool"
+        )
+        assert events.take() == [("AddressConflict", text)]
 
     def test_a_node_that_lost_an_election_reports_nothing(self, node_events, events):
         for now in (100.0, 200.0):

@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from purelb.core.model import InterfaceAddress, Link, Reason
-from purelb.core.names import LINK_ALIAS
+from purelb.core.names import ADDRESS_PROTOCOL, LINK_ALIAS
 from purelb.core.node.plan import Plan, Put, Remove
 from purelb_agent.node.interfaces import Interfaces
 from purelb_agent.node.metrics import NodeMetrics
@@ -125,6 +125,24 @@ class TestReadingAddresses:
         interfaces.read_addresses()
         assert interfaces.put == frozenset()
 
+    def test_a_kernel_that_showed_a_mark_keeps_marks(self, interfaces, kernel, vip):
+        kernel.hold(OWN4, held_at(vip))
+        interfaces.read_addresses()
+        assert not interfaces.keeps_marks
+        kernel.hold(held_at(vip, protocol=1))
+        interfaces.read_addresses()
+        kernel.held.clear()
+        interfaces.read_addresses()
+        assert interfaces.keeps_marks
+
+    def test_an_address_of_somebody_else_is_not_taken_over(self, interfaces, kernel, logged, vip):
+        kernel.hold(held_at(vip))
+        assert not interfaces.apply(plan_of(put_of(vip)))
+        assert (interfaces.put, kernel.held[2, vip]) == (frozenset(), held_at(vip))
+        error = f"[Errno {errno.EEXIST}] {os.strerror(errno.EEXIST)}"
+        fields = {"ip": str(vip), "interface": "eth0", "error": error}
+        assert logged.fields("addFailed") == [fields]
+
 
 @BOTH
 class TestNotifications:
@@ -146,6 +164,7 @@ class TestNotifications:
             {"dad_failed": True},
             {"deprecated": True},
             {"prefixlen": 27},
+            {"protocol": ADDRESS_PROTOCOL},
             {"link": 3},
         ],
         ids=lambda change: next(iter(change)),

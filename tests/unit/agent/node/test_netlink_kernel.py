@@ -44,9 +44,9 @@ def eth0(kernel):
     return next(link for link in kernel.links() if link.name == "eth0")
 
 
-def put_of(vip, link, **changes):
+def put_of(vip, link, *, is_new=True, **changes):
     values = {"valid_lft": 60, "preferred_lft": 30, "no_prefix_route": True, "no_dad": True}
-    return Put(link, vip, vip.max_prefixlen, is_new=True, **{**values, **changes})
+    return Put(link, vip, vip.max_prefixlen, is_new=is_new, **{**values, **changes})
 
 
 def held_by(kernel, vip):
@@ -69,7 +69,7 @@ async def test_an_address_is_added_renewed_and_removed(kernel, eth0, vip):
     assert held.no_prefix_route
     assert not held.tentative
     began = clock.now()
-    kernel.put(put_of(vip, eth0.index, valid_lft=600, preferred_lft=600))
+    kernel.put(put_of(vip, eth0.index, valid_lft=600, preferred_lft=600, is_new=False))
     assert_ends(held_by(kernel, vip).expires_at, began, 600)
     kernel.remove(held)
     assert held_by(kernel, vip) is None

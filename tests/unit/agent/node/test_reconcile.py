@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from purelb.core.model import PoolType
-from purelb.core.names import DRAINING_TAINTS
+from purelb.core.names import ADDRESS_PROTOCOL, DRAINING_TAINTS
 from purelb.core.node.configuration import SelectorState
 from purelb_agent.node.netlink import NetlinkError, News
 from purelb_agent.node.reconcile import RESYNC
@@ -29,6 +29,10 @@ from tests.support.core.snapshots import ETH0, NET4, NET6, VIP4, VIP6
 ON_ETH0 = {(ETH0.index, VIP4), (ETH0.index, VIP6)}
 EACH_VIP = pytest.mark.parametrize("vip", [VIP4, VIP6], ids=["v4", "v6"])
 REMOTE = PoolType.REMOTE
+
+
+def held_vips(node):
+    return [node.kernel.held[place] for place in node.held]
 
 
 async def settle():
@@ -103,6 +107,41 @@ class TestStart:
         serving.store.set_hold_deadline(None)
         await asyncio.sleep(20)
         assert not serving.reconciler.is_ready
+
+
+class TestMarks:
+    @EACH_VIP
+    async def test_an_address_that_lost_its_mark_is_left_alone_until_it_has_ended(
+        self, serving, vip
+    ):
+        place = (ETH0.index, vip)
+        changed = replace(serving.kernel.held[place], protocol=0)
+        serving.kernel.hold(changed)
+        serving.kernel.notify(News(changed))
+        await asyncio.sleep(3)
+        serving.renew()
+        await settle()
+        assert serving.kernel.held[place] == changed
+        assert serving.reporter.results[-1] == (ON_ETH0 - {place}, True)
+        del serving.kernel.held[place]
+        serving.kernel.notify(News(changed, is_gone=True))
+        await settle()
+        assert serving.kernel.held[place].protocol == ADDRESS_PROTOCOL
+        assert serving.reporter.results[-1] == (ON_ETH0, True)
+
+    async def test_addresses_are_kept_and_withdrawn_by_a_kernel_without_marks(self, node):
+        node.kernel.keeps_marks = False
+        node.list_all()
+        node.renew()
+        await asyncio.sleep(3)
+        node.renew()
+        await settle()
+        assert node.held == ON_ETH0
+        assert all(held.expires_at > clock.now() + 8 for held in held_vips(node))
+        node.store.services.replace([], asked_at=clock.now())
+        node.store.groups.replace([], asked_at=clock.now())
+        await settle()
+        assert node.held == set()
 
 
 class TestHolding:

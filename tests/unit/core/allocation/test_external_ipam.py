@@ -98,9 +98,11 @@ def test_unused_address_is_removed_from_the_dummy_interface(address, host, liste
 
 @families
 def test_external_ranges_never_clear_a_real_interface(address, host, listed, segment):
-    own = on_eth0(address, prefixlen=segment)
+    own = on_eth0(address, prefixlen=segment, protocol=0)
     group = replace(SIDECAR, ranges=listed_ranges(["172.28.1.0/24", "fd28::/64"]))
-    assert planned(made(group, address, held=[own], is_served=False)).removes == ()
+    for keeps_marks in (True, False):
+        at_rest = made(group, address, held=[own], is_served=False, keeps_marks=keeps_marks)
+        assert planned(at_rest).removes == ()
 
 
 @families

@@ -12,6 +12,7 @@ from purelb.core.audit.evidence import Evidence, NeighborReply, Observation, for
 from purelb.core.audit.verify import verify
 from purelb.core.election.election import rank
 from purelb.core.model import Announcement, InterfaceAddress, Lease, Link, PoolType
+from purelb.core.names import ADDRESS_PROTOCOL
 from purelb.core.node.configuration import NodeConfig, Requirement
 from tests.support.core.snapshots import GROUP, NET4, NET6, VIP4, VIP6, service
 
@@ -39,7 +40,11 @@ def own(node):
 
 def held(vip, *, link=2, seconds=7.0, **more):
     ends = None if seconds is None else NOW + seconds
-    default = {"prefixlen": 24 if vip.version == 4 else 64, "no_prefix_route": True}
+    default = {
+        "prefixlen": 24 if vip.version == 4 else 64,
+        "no_prefix_route": True,
+        "protocol": ADDRESS_PROTOCOL,
+    }
     return InterfaceAddress(link, vip, expires_at=ends, preferred_until=ends, **(default | more))
 
 
@@ -150,6 +155,19 @@ class TestLocalAddress:
         cluster = Cluster(vip)
         cluster.only(self.winner(vip), held(vip, **change))
         assert cluster.found() == [finding]
+
+    def test_that_no_agent_put_there_is_found(self, vip):
+        cluster = Cluster(vip)
+        winner = self.winner(vip)
+        link_local = InterfaceAddress(2, ip_address("fe80::1"), 64, protocol=3)
+        cluster.only(winner, held(vip, seconds=None, protocol=0), link_local)
+        assert cluster.found() == [("error", "foreignAddress")]
+        assert f"no agent put it there, so {winner} does not announce it" in cluster.message()
+
+    def test_of_a_kernel_without_marks_is_taken_for_ours(self, vip):
+        cluster = Cluster(vip)
+        cluster.only(self.winner(vip), held(vip, protocol=0))
+        assert cluster.found() == []
 
     def test_may_last_as_long_as_the_lease_and_a_second_for_rounding(self, vip):
         cluster = Cluster(vip)
@@ -283,7 +301,7 @@ class TestNode:
 
     def test_keeps_its_own_addresses_in_a_pool(self):
         cluster = Cluster()
-        cluster.put("n2", held(VIP4, seconds=None))
+        cluster.put("n2", held(VIP4, seconds=None, protocol=0))
         assert cluster.found() == []
 
 

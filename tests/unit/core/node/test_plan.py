@@ -13,6 +13,7 @@ from purelb.core.addresses import parse_range
 from purelb.core.election.election import MembershipView
 from purelb.core.election.leases import HoldDeadline
 from purelb.core.model import InterfaceAddress, PoolType, Reason
+from purelb.core.names import ADDRESS_PROTOCOL
 from purelb.core.node.decisions import decide_vips
 from purelb.core.node.snapshot import membership_view_of
 from purelb.core.settings import AddressConfig
@@ -50,6 +51,7 @@ def carried_out(made, before):
                 NOW + p.valid_lft,
                 NOW + p.preferred_lft,
                 p.no_prefix_route,
+                protocol=ADDRESS_PROTOCOL,
             )
             for p in put.values()
         ),
@@ -282,7 +284,7 @@ class TestRemoteAddress:
 
 class TestForeignAddresses:
     def test_an_address_outside_all_pools_stays(self):
-        stranger = on_eth0(ip_address("172.28.1.99"), lifetime=60)
+        stranger = on_eth0(ip_address("172.28.1.99"), lifetime=60, protocol=0)
         assert planned(snapshot(held=[stranger])).removes == ()
 
     def test_the_nodes_own_address_stays_even_inside_a_pool(self):
@@ -296,9 +298,10 @@ class TestForeignAddresses:
         assert planned(snapshot(groups=(everything,))).removes == ()
 
     def test_node_address_with_a_lifetime_stays(self):
-        leased = on_eth0(VIP4, lifetime=60)
-        made = planned(snapshot(held=[leased], known=frozenset({VIP4})))
-        assert made.removes == ()
+        for mark in (0, ADDRESS_PROTOCOL):
+            leased = on_eth0(VIP4, lifetime=60, protocol=mark)
+            made = planned(snapshot(held=[leased], known=frozenset({VIP4})))
+            assert made.removes == ()
 
     def test_node_address_is_never_a_vip(self):
         odd = snapshot(service(addresses=[VIP6]), known=frozenset({VIP6}))
@@ -307,7 +310,7 @@ class TestForeignAddresses:
 
     def test_own_address_of_a_deleted_pool_is_removed(self):
         held = on_eth0(VIP4)
-        made = planned(snapshot(held=[held], groups=(), put=frozenset({(2, VIP4)})))
+        made = planned(snapshot(held=[held], groups=()))
         assert [r.held for r in made.removes] == [held]
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
@@ -24,6 +25,7 @@ from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 from pyroute2.netlink.rtnl.rtmsg import rtmsg
 
 from purelb.core.model import InterfaceAddress
+from purelb.core.names import ADDRESS_PROTOCOL
 from purelb.core.node import rtnetlink
 from purelb.core.node.plan import Put
 from purelb.core.node.rtnetlink import DefaultRoute, LinkMessage, Message
@@ -82,16 +84,27 @@ class TestAddresses:
             pytest.param({"no_prefix_route": False}, 0, id="with prefix route"),
         ],
     )
-    def test_pyroute2_decodes_a_put(self, vip, prefixlen, family, options, flags):
+    def test_pyroute2_decodes_a_new_address(self, vip, prefixlen, family, options, flags):
         message = decoded(rtnetlink.build_put(self.put(vip, prefixlen, **options), 42))
         header = message["header"]
         assert (header["type"], header["sequence_number"]) == (rtnetlink.RTM_NEWADDR, 42)
-        assert header["flags"] == NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE
+        assert header["flags"] == NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL
         assert (message["family"], message["prefixlen"], message["index"]) == (family, prefixlen, 7)
         assert message.get_attr("IFA_LOCAL") == message.get_attr("IFA_ADDRESS") == str(vip)
         info = message.get_attr("IFA_CACHEINFO")
         assert (info["ifa_valid"], info["ifa_preferred"]) == (9, 8)
         assert message.get_attr("IFA_FLAGS") == flags
+        assert message.get_attr("IFA_PROTO") == ADDRESS_PROTOCOL
+
+    def test_a_reset_differs_from_a_new_address_in_its_mode_only(self, vip, prefixlen, family):
+        new = self.put(vip, prefixlen)
+        reset = decoded(rtnetlink.build_put(replace(new, is_new=False), 42))
+        assert reset["header"].pop("flags") == (
+            NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE
+        )
+        added = decoded(rtnetlink.build_put(new, 42))
+        added["header"].pop("flags")
+        assert reset == added
 
     def test_a_put_without_lifetimes_never_expires(self, vip, prefixlen, family):
         put = Put(7, vip, prefixlen, None, None, no_prefix_route=True, no_dad=False, is_new=True)
@@ -134,13 +147,19 @@ class TestAddresses:
                 ("IFA_ADDRESS", str(vip)),
                 ("IFA_FLAGS", flags),
                 ("IFA_CACHEINFO", {"ifa_preferred": 5, "ifa_valid": 9, "cstamp": 0, "tstamp": 0}),
+                ("IFA_PROTO", 18),
             ],
         )
         parsed = rtnetlink.parse_address(message)
         assert parsed[:5] == (7, vip, prefixlen, 9, 5)
         assert parsed.flag_names == names
         held = rtnetlink.interface_address(message, now=100.0)
-        assert held == InterfaceAddress(7, vip, prefixlen, 109.0, 105.0, **expected)
+        assert held == InterfaceAddress(7, vip, prefixlen, 109.0, 105.0, protocol=18, **expected)
+
+    @pytest.mark.parametrize("more", [(), (attribute(11, b""),)], ids=["none", "empty"])
+    def test_an_address_without_protocol_has_0(self, vip, prefixlen, family, more):
+        message = address_message(family, attribute(1, vip.packed), *more)
+        assert rtnetlink.interface_address(message, now=0.0).protocol == 0
 
     def test_an_infinite_lifetime_has_no_expiry(self, vip, prefixlen, family):
         message = encoded(

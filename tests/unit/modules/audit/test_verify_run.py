@@ -76,6 +76,7 @@ def held(address, prefix_length, lifetime):
         "valid_lifetime": lifetime,
         "preferred_lifetime": lifetime,
         "flags": [],
+        "protocol": 0 if lifetime is None else 112,
     }
 
 

@@ -27,7 +27,7 @@ OWN = held(2, "172.28.1.11", 24, None, None, IFA_F_PERMANENT)
 OWN6 = held(2, "fd28::11", 64, None, None, IFA_F_NODAD | IFA_F_PERMANENT)
 LINK_LOCAL = held(2, "fe80::1", 64, None, None, IFA_F_PERMANENT)
 VIP = held(2, "172.28.1.220", 24, 8, 7, IFA_F_NOPREFIXROUTE)
-VIP6 = held(2, "fd28::220", 64, 8, 7, IFA_F_TENTATIVE | IFA_F_NOPREFIXROUTE)
+VIP6 = held(2, "fd28::220", 64, 8, 7, IFA_F_TENTATIVE | IFA_F_NOPREFIXROUTE)._replace(protocol=112)
 MAC = b"\x02\0\0\0\0\x01"
 
 
@@ -80,6 +80,7 @@ def test_a_listed_address_has_all_its_properties(kernel):
         "valid_lifetime": 8,
         "preferred_lifetime": 7,
         "flags": ["tentative", "noprefixroute"],
+        "protocol": 112,
         "mac": "02:00:00:00:00:01",
         "up": True,
         "state": "up",
@@ -100,6 +101,7 @@ def test_subnets_come_from_addresses_that_are_not_vips(kernel):
         pytest.param(None, ["eth0", "up0", "kube-lb0"], id="of interest"),
         pytest.param(["pod*"], ["pod7"], id="by name"),
         pytest.param(["kube-ipvs0"], ["kube-ipvs0"], id="that of kube-proxy"),
+        pytest.param(["kube-d*"], ["kube-dummy-if"], id="that of kube-router"),
     ],
 )
 def test_interfaces_to_pods_are_omitted_unless_named(kernel, patterns, names):
@@ -109,6 +111,7 @@ def test_interfaces_to_pods_are_omitted_unless_named(kernel, patterns, names):
         interface(4, "pod7", LINK_LOCAL),
         interface(5, "kube-lb0", VIP),
         interface(6, "kube-ipvs0", VIP),
+        interface(7, "kube-dummy-if", VIP),
     )
     found = seen(vips=["172.28.1.220"], interfaces=patterns)["interfaces"]
     assert [each["name"] for each in found] == names

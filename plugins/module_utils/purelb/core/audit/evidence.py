@@ -16,7 +16,7 @@ from typing import Dict, FrozenSet, Iterable, List, Mapping, Tuple
 from ..model import Address, InterfaceAddress, Link, ServiceGroup
 from ..node.configuration import NOWHERE, NodeConfig, choose
 from ..node.interfaces import selected_links
-from ..node.snapshot import NodeSnapshot
+from ..node.snapshot import NodeSnapshot, shows_marks
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,9 @@ def snapshot_of(seen: Observation, evidence: Evidence) -> NodeSnapshot:
         links=selected_links(seen.links, config),
         dummy=dummy,
         dummies=frozenset() if dummy is None else frozenset({dummy.index}),
+        all_links=seen.links,
         addresses=seen.addresses,
+        keeps_marks=shows_marks(seen.addresses),
         known=evidence.known,
     )
 

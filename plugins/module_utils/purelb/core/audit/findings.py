@@ -17,6 +17,7 @@ FindingCode = Literal[
     "answeredTwice",
     "clockAhead",
     "dadFailed",
+    "foreignAddress",
     "interfaceDown",
     "leaseExpired",
     "leaseHolder",

@@ -173,12 +173,25 @@ def _winner_findings(
             f"look at the lbnodeagent log on {snapshot.node}",
         )
     for holding in winners_own:
-        if place is None or holding.link.index != place[0].index:
+        if snapshot.keeps_marks and not snapshot.is_vip(holding.held):
+            yield _foreign(report, holding)
+        elif place is None or holding.link.index != place[0].index:
             yield _misplaced(
                 report, holding, place[0].name if place else "no interface of this node"
             )
         else:
             yield from _state_findings(report, holding, place[1], lease)
+
+
+def _foreign(report: VipReport, holding: Holding) -> Finding:
+    return Finding(
+        Severity.ERROR,
+        Reason.FOREIGN_ADDRESS.value,
+        str(report),
+        f"{holding}, and no agent put it there, so {holding.node} does not announce it",
+        f"remove it: ip addr del {holding.held.address}/{holding.held.prefixlen} "
+        f"dev {holding.link.name}; or take it out of the pool, and delete the Service",
+    )
 
 
 def _misplaced(report: VipReport, holding: Holding, where: str) -> Finding:

@@ -72,6 +72,8 @@ def decide_vip(vip: Vip, election: Decision, snapshot: NodeSnapshot) -> VipDecis
     place = place_for(vip.address, snapshot.segments)
     if place is None:
         return VipDecision(vip, election, Reason.NO_LOCAL_INTERFACE)
+    if vip.address in snapshot.foreign:
+        return VipDecision(vip, election, Reason.FOREIGN_ADDRESS)
     link, network = place
     prefixlen = network.prefixlen if vip.prefixlen is None else vip.prefixlen
     return VipDecision(vip, election, Reason.ELECTION_WON, link, prefixlen)
@@ -96,6 +98,8 @@ def _decide_remote(vip: Vip, election: Decision, snapshot: NodeSnapshot) -> VipD
         return VipDecision(vip, election, Reason.NO_LOCAL_ENDPOINT)
     if snapshot.dummy is None:
         return VipDecision(vip, election, Reason.NO_DUMMY_INTERFACE)
+    if vip.address in snapshot.foreign:
+        return VipDecision(vip, election, Reason.FOREIGN_ADDRESS)
     prefixlen = vip.address.max_prefixlen if vip.prefixlen is None else vip.prefixlen
     return VipDecision(vip, election, Reason.ANNOUNCING_NON_LOCAL, snapshot.dummy, prefixlen)
 
@@ -159,6 +163,7 @@ def _node_inputs(snapshot: NodeSnapshot) -> Tuple[object, ...]:
         snapshot.segments,
         snapshot.dummy,
         snapshot.known,
+        snapshot.foreign,
         snapshot.leaving,
         snapshot.taint,
         # A remote address stays on an evicted node if no other can have it.

@@ -5,8 +5,8 @@
 
 A plan is computed from the decisions, one frozen snapshot and the time; it changes nothing itself.
 It is computed again after every event, so each plan also completes an interrupted one. It never
-removes an address that is not recognisably a VIP. On a real interface, it never lets a VIP outlive
-the node's hold deadline.
+removes or replaces an address that is not recognisably ours. On a real interface, it never lets a
+VIP outlive the node's hold deadline.
 """
 
 from __future__ import annotations
@@ -113,8 +113,11 @@ def _is_correct(held: InterfaceAddress, want: Put) -> bool:
 def _is_fresh(held: InterfaceAddress, want: Put, snapshot: NodeSnapshot, now: float) -> bool:
     """Whether a lifetime is neither shorter than wanted nor longer than allowed.
 
-    The kernel rounds the remaining seconds up; the wanted lifetime is rounded down.
+    The kernel rounds the remaining seconds up; the wanted lifetime is rounded down. On the dummy
+    interface, an address of an agent without marks gets ours.
     """
+    if snapshot.keeps_marks and not held.protocol:
+        return False
     if held.expires_at is None or want.valid_lft is None:
         return held.expires_at is None and want.valid_lft is None
     latest = now + want.valid_lft + _SLACK

@@ -18,6 +18,7 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 from ..model import Address, InterfaceAddress
+from ..names import ADDRESS_PROTOCOL
 from .plan import Put
 
 # linux/netlink.h
@@ -35,7 +36,7 @@ RTA_OIF, RTA_PRIORITY, RTA_MULTIPATH, RTA_TABLE = 4, 6, 9, 15
 RT_TABLE_MAIN = 254
 
 # linux/if_addr.h
-IFA_ADDRESS, IFA_LOCAL, IFA_CACHEINFO, IFA_FLAGS = 1, 2, 6, 8
+IFA_ADDRESS, IFA_LOCAL, IFA_CACHEINFO, IFA_FLAGS, IFA_PROTO = 1, 2, 6, 8, 11
 IFA_F_NODAD, IFA_F_DADFAILED, IFA_F_DEPRECATED, IFA_F_TENTATIVE = 0x02, 0x08, 0x20, 0x40
 IFA_F_PERMANENT, IFA_F_NOPREFIXROUTE = 0x80, 0x200
 
@@ -93,7 +94,10 @@ class Message(NamedTuple):
 
 
 class AddressMessage(NamedTuple):
-    """An address on an interface; lifetimes in seconds, None if it never expires."""
+    """An address on an interface; lifetimes in seconds, None if it never expires.
+
+    `protocol`: IFA_PROTO, 0 if it has none.
+    """
 
     link: int
     address: Address
@@ -101,6 +105,7 @@ class AddressMessage(NamedTuple):
     valid_lft: Optional[int] = None
     preferred_lft: Optional[int] = None
     flags: int = 0
+    protocol: int = 0
 
     @property
     def flag_names(self) -> Tuple[str, ...]:
@@ -109,7 +114,7 @@ class AddressMessage(NamedTuple):
 
     def received_at(self, now: float) -> InterfaceAddress:
         """Return the address with the moments at which its lifetimes end."""
-        link, address, prefixlen, valid, preferred, flags = self
+        link, address, prefixlen, valid, preferred, flags, protocol = self
         # By position, because keywords cost a tenth of the time.
         return InterfaceAddress(
             link,
@@ -121,6 +126,7 @@ class AddressMessage(NamedTuple):
             flags & IFA_F_TENTATIVE != 0,
             flags & IFA_F_DADFAILED != 0,
             flags & IFA_F_DEPRECATED != 0,
+            protocol,
         )
 
 
@@ -157,7 +163,11 @@ class DefaultRoute:
 
 
 def build_put(put: Put, sequence: int) -> bytes:
-    """Return the RTM_NEWADDR that adds an address or resets the lifetimes of an existing one."""
+    """Return the RTM_NEWADDR that adds an address or resets the lifetimes of an existing one.
+
+    EEXIST if a new address is there already: with NLM_F_REPLACE the kernel would make somebody
+    else's ours, for IPv6 whatever its mask. Without the mark a reset would clear it.
+    """
     flags = (IFA_F_NOPREFIXROUTE if put.no_prefix_route else 0) | (IFA_F_NODAD if put.no_dad else 0)
     packed = put.address.packed
     valid = FOREVER if put.valid_lft is None else put.valid_lft
@@ -168,8 +178,10 @@ def build_put(put: Put, sequence: int) -> bytes:
         + _attribute(IFA_ADDRESS, packed)
         + _attribute(IFA_CACHEINFO, _IFA_CACHEINFO.pack(preferred, valid, 0, 0))
         + _attribute(IFA_FLAGS, _U32.pack(flags))
+        + MARK
     )
-    return _request(RTM_NEWADDR, NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE, sequence, body)
+    mode = NLM_F_EXCL if put.is_new else NLM_F_REPLACE
+    return _request(RTM_NEWADDR, NLM_F_ACK | NLM_F_CREATE | mode, sequence, body)
 
 
 def build_remove(held: InterfaceAddress, sequence: int) -> bytes:
@@ -221,6 +233,10 @@ def _request(kind: int, flags: int, sequence: int, body: bytes) -> bytes:
 
 def _attribute(kind: int, data: bytes) -> bytes:
     return _RTATTR.pack(_RTATTR.size + len(data), kind) + data + bytes(-len(data) % 4)
+
+
+# By which an address that we put is recognised; an older kernel ignores it.
+MARK = _attribute(IFA_PROTO, bytes([ADDRESS_PROTOCOL]))
 
 
 def _family(address: Address) -> int:
@@ -304,6 +320,7 @@ def parse_address(message: Message) -> Optional[AddressMessage]:
         None if valid == FOREVER else valid,
         None if preferred == FOREVER else preferred,
         flags,
+        attributes[IFA_PROTO][0] if attributes.get(IFA_PROTO) else 0,
     )
 
 

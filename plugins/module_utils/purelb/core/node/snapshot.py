@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import FrozenSet, Mapping, Optional, Sequence, Tuple
+from typing import FrozenSet, Iterable, Mapping, Optional, Sequence, Tuple
 
 from ..election.election import Member, MembershipView
 from ..election.leases import HoldDeadline
 from ..election.vips import Vip
 from ..model import Address, InterfaceAddress, Link, Network, ServiceGroup, ServiceKey
+from ..names import ADDRESS_PROTOCOL, PROXY_INTERFACES
 from ..settings import ON_DUMMY, AddressConfig
 from .interfaces import segments
 
@@ -30,8 +31,9 @@ class NodeSnapshot:
     `endpoints`: nodes with a ready endpoint, by Service. `hold_deadline`: until when the node may
     hold local addresses; None without a valid Lease. `links`: the interfaces on which it announces
     local addresses. `dummy`: the interface for remote addresses; `dummies`: indexes of all
-    interfaces that are or were used for them. `addresses`: the addresses on all interfaces; `put`:
-    those that this process added. `known`: the addresses in the status of Node objects.
+    interfaces that are or were used for them. `all_links`: all interfaces of the node. `addresses`:
+    the addresses on them; `put`: those that this process added; `keeps_marks`: whether the kernel
+    says who put them there. `known`: the addresses in the status of Node objects.
     """
 
     node: str
@@ -47,8 +49,10 @@ class NodeSnapshot:
     links: Tuple[Link, ...] = ()
     dummy: Optional[Link] = None
     dummies: FrozenSet[int] = frozenset()
+    all_links: Tuple[Link, ...] = ()
     addresses: Tuple[InterfaceAddress, ...] = ()
     put: FrozenSet[Place] = frozenset()
+    keeps_marks: bool = True
     known: FrozenSet[Address] = frozenset()
     config: AddressConfig = field(default_factory=AddressConfig)
     dummy_config: AddressConfig = ON_DUMMY
@@ -58,21 +62,60 @@ class NodeSnapshot:
         """Subnets in which this node can announce, and which it therefore writes into its Lease."""
         return segments(self.links, self.addresses, is_vip=self.is_vip)
 
-    def is_vip(self, held: InterfaceAddress) -> bool:
-        """Whether an address is a VIP, and may therefore be removed.
+    @cached_property
+    def foreign(self) -> Mapping[Address, str]:
+        """VIPs that this node has and that are not ours, each with the name of the interface.
 
-        On a real interface a VIP always has a lifetime. A permanent address is the node's own, even
-        if a pool contains it; so is an address in the status of a Node, even if DHCP leased it. On
-        the dummy interface, every address from a pool is a VIP.
+        Such an address is the node's own or somebody else's, so it is neither put there again nor
+        on another interface. A service proxy's copy on its own interface does not count.
         """
-        is_on_dummy = held.link in self.dummies
-        if held.address in self.known or (held.expires_at is None and not is_on_dummy):
+        held = [h for h in self.addresses if h.address in self.vips and not self.is_vip(h)]
+        names = {link.index: link.name for link in self.all_links} if held else {}
+        found = ((h.address, names.get(h.link, str(h.link))) for h in held)
+        return {address: name for address, name in found if name not in PROXY_INTERFACES}
+
+    def is_vip(self, held: InterfaceAddress) -> bool:
+        """Whether an agent of ours put an address there; no other is ever removed or refreshed.
+
+        It carries our mark; an address in the status of a Node is never ours. On the dummy
+        interface, every unmarked address from a pool is ours too.
+
+        On a real interface an unmarked one is not ours, even if it has a lifetime and no prefix
+        route: so has one of DHCP with NetworkManager. What agents without marks left there ends by
+        itself, as did the node's right to it. Only a kernel without marks makes us guess: ours is
+        what this process put, or what has a lifetime, no prefix route and the mask of its pool.
+        """
+        if held.address in self.known:
             return False
-        if (held.link, held.address) in self.put:
-            return True
-        # On a real interface, the ranges of an external IPAM do not prove that an address is a VIP.
-        is_safe = is_on_dummy or held.address in self.vips
-        return any(g.range_of(held.address) for g in self.groups if is_safe or g.source is None)
+        if held.protocol:
+            return held.protocol == ADDRESS_PROTOCOL
+        if held.link in self.dummies:
+            return self._is_put(held) or any(g.range_of(held.address) for g in self.groups)
+        if self.keeps_marks or held.expires_at is None:
+            return False
+        return self._is_put(held) or any(self._is_left_of(held, group) for group in self.groups)
+
+    def _is_put(self, held: InterfaceAddress) -> bool:
+        return (held.link, held.address) in self.put
+
+    def _is_left_of(self, held: InterfaceAddress, group: ServiceGroup) -> bool:
+        """Whether an address on a real interface looks like one that an agent left there."""
+        # The ranges of an external IPAM do not prove that an address is a VIP.
+        is_safe = group.source is None or held.address in self.vips
+        return (
+            is_safe
+            and held.no_prefix_route
+            and group.range_of(held.address) is not None
+            and group.prefixlen_of(held.address) == held.prefixlen
+        )
+
+
+def shows_marks(addresses: Iterable[InterfaceAddress]) -> bool:
+    """Whether the kernel says who put addresses there: from 5.18 on.
+
+    There it marks ::1 itself. Where IPv6 is switched off, our first put shows it.
+    """
+    return any(held.protocol for held in addresses)
 
 
 def membership_view_of(
