@@ -19,7 +19,8 @@ description:
     limits everybody else, is sent one in the name of the module's own user. Nothing is changed, even if the write passes.
   - With several API servers, only the one that answers is checked.
   - A changed policy counts as enforced while the API server still applies its previous version.
-  - The policy C(allocator-groups) is not checked. The allocator has no permission for the writes that it refuses.
+  - The policy C(allocator-groups) is not checked, as the allocator has no permission for the writes that it refuses; nor is
+    C(group-ranges), as by default it refuses nothing.
 extends_documentation_fragment:
   - purelb.purelb.connection
   - purelb.purelb.namespace

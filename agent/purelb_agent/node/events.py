@@ -26,6 +26,10 @@ _UNSERVED = {
     Reason.NO_ELIGIBLE_NODES: "no live node has a subnet that contains it: look at the Leases with "
     "purelb_lease_info, and at localInterface of the LBNodeAgent",
     Reason.NODE_ADDRESS: "it is the address of a node: take it out of the ServiceGroup's pool",
+    Reason.GATEWAY_ADDRESS: "it is the gateway of a node's default route: take it out of the "
+    "ServiceGroup's pool",
+    Reason.OUTSIDE_POOLS: "no ServiceGroup has it: put it into a pool, or set "
+    "purelb.io/re-evaluate on the Service for another address",
 }
 # The taints that count even for an address that no other node can have.
 _OBEYED = ", ".join(key for key in DRAINING_TAINTS if key != SPOT_TAINT_KEY)

@@ -16,7 +16,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from purelb.core.model import InterfaceAddress, Link
+from purelb.core.model import Address, InterfaceAddress, Link
 from purelb.core.names import LINK_ALIAS
 from purelb.core.node import rtnetlink
 from purelb.core.node.plan import Put
@@ -114,10 +114,14 @@ class Kernel:
         return tuple(address for address in found if address is not None)
 
     def links(self) -> tuple[Link, ...]:
-        """Return all interfaces, each with the metrics of its default routes."""
-        metrics = rtnetlink.default_metrics(self._dump(rtnetlink.RTM_GETROUTE))
+        """Return all interfaces, each with the metrics and gateways of its default routes."""
+        routes = rtnetlink.default_routes(self._dump(rtnetlink.RTM_GETROUTE))
+        metrics, gateways = rtnetlink.default_metrics(routes), rtnetlink.gateways(routes)
         found = map(rtnetlink.parse_link, self._dump(rtnetlink.RTM_GETLINK))
-        return tuple(_link(link, metrics.get(link.index, {})) for link in found)
+        return tuple(
+            _link(link, metrics.get(link.index, {}), gateways.get(link.index, frozenset()))
+            for link in found
+        )
 
     def put(self, put: Put) -> None:
         """Add an address or reset its lifetimes; NetlinkError if the kernel refuses.
@@ -154,7 +158,9 @@ class Kernel:
                 raise
 
 
-def _link(found: LinkMessage, default_metrics: dict[int, int]) -> Link:
+def _link(
+    found: LinkMessage, default_metrics: dict[int, int], gateways: frozenset[Address]
+) -> Link:
     return Link(
         index=found.index,
         name=found.name,
@@ -162,6 +168,7 @@ def _link(found: LinkMessage, default_metrics: dict[int, int]) -> Link:
         is_up=found.is_up,
         alias=found.alias,
         default_metrics=default_metrics,
+        gateways=gateways,
     )
 
 

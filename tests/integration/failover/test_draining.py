@@ -280,7 +280,7 @@ def test_eviction_of_all_nodes_leaves_every_address_where_it_is(cluster, make_se
     assert all(vip in event["message"] for vip in own)
     # The taints come one after the other, so an address may move until every node has one.
     for vip in vips:
-        assert len(holders.now()[vip]) == 1
+        assert len(holders.now[vip]) == 1
         assert holders.longest_doubled(vip) < 1
         assert holders.longest_unheld(vip) < GRACEFUL
 

@@ -22,7 +22,7 @@ NEW_EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 REASON = "PreemptScheduled"
 NODE = {"apiVersion": "v1", "kind": "Node", "name": "n1"}
 POD = {"apiVersion": "v1", "kind": "Pod", "name": "n1", "namespace": "default"}
-# Different events for the tests that only send dry runs, so that none finds its name taken.
+# One that exists.
 OLD = "an-old-event"
 
 
@@ -66,20 +66,20 @@ def tenant(lab, objects):
         "rules": [rule],
     }
 
-    def binding(name, **ref):
+    def binding(name, kind, role):
         return {
             "apiVersion": f"{RBAC}/v1",
             "kind": "RoleBinding",
             "metadata": {**in_default, "name": name},
-            "roleRef": {"apiGroup": RBAC, **ref},
+            "roleRef": {"apiGroup": RBAC, "kind": kind, "name": role},
             "subjects": [{"kind": "ServiceAccount", **meta}],
         }
 
     things = [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta},
         role,
-        binding("event-writer", kind="Role", name="event-writer"),
-        binding("event-editor", kind="ClusterRole", name="edit"),
+        binding("event-writer", "Role", "event-writer"),
+        binding("event-editor", "ClusterRole", "edit"),
         event("Rebooted", name=OLD),
     ]
     with objects_applied(lab, things):

@@ -35,6 +35,7 @@ ELSEWHERE = {
     "annotation_writers": "test_reserved_annotations",
     "migration_writers": "test_migrate",
     "eviction_reporters": "test_eviction_events",
+    "address_ranges": "test_stolen_allocator",
     "image_archive": "test_load_image",
     "ctr": "test_load_image",
 }

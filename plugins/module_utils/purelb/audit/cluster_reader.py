@@ -51,13 +51,13 @@ def read_report(
     cluster: Cluster,
     services: Sequence[model.Service],
     known: Iterable[draining.NodeInfo],
-    groups: Sequence[model.ServiceGroup],
+    groups: Optional[Sequence[model.ServiceGroup]],
     *,
     namespace: str,
 ) -> audit.Report:
     """Returns the audit of these Services; reads the Leases last."""
     # EndpointSlices only if needed: they are the most numerous and need another permission.
-    ready = read_endpoints(cluster) if _needs_endpoints(services, groups) else None
+    ready = read_endpoints(cluster) if _needs_endpoints(services, groups or ()) else None
     leases = read_leases(cluster, namespace=namespace)
     is_large = len(leases) * len(services) >= _PARALLEL_DIGESTS
     return audit.audit(
@@ -121,7 +121,7 @@ def read_nodes(cluster: Cluster) -> List[draining.NodeInfo]:
     return cluster.read_all(NODES, convert=nodes.node_info_of)
 
 
-def read_groups(cluster: Cluster, *, namespace: str) -> List[model.ServiceGroup]:
+def read_groups(cluster: Cluster, *, namespace: str) -> Optional[List[model.ServiceGroup]]:
     """Returns the valid ServiceGroups; the allocator reports invalid ones.
 
     None if the cluster does not have that kind.
@@ -131,7 +131,7 @@ def read_groups(cluster: Cluster, *, namespace: str) -> List[model.ServiceGroup]
     except ApiError as error:
         if error.status != NOT_FOUND:
             raise
-        return []
+        return None
     return [group for group in found if group is not None]
 
 

@@ -45,7 +45,7 @@ def interfaces() -> List[Interface]:
         addresses = addresses_by_link(_dump(link, rtnetlink.RTM_GETADDR))
         routes = _dump(link, rtnetlink.RTM_GETROUTE, keep=rtnetlink.is_default_route)
         links = _dump(link, rtnetlink.RTM_GETLINK)
-    metrics = rtnetlink.default_metrics(routes)
+    metrics = rtnetlink.default_metrics(rtnetlink.default_routes(routes))
     found = (_interface(rtnetlink.parse_link(link), addresses, metrics) for link in links)
     return sorted(found, key=lambda interface: interface.index)
 

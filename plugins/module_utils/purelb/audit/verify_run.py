@@ -48,7 +48,7 @@ def verification(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> 
     evidence = Evidence(
         observations=observations,
         answers=answers,
-        groups=tuple(groups),
+        groups=tuple(groups or ()),
         configs=tuple(configs),
         labels={node.name: node.labels for node in known},
         known=frozenset().union(*(node.addresses for node in known)),

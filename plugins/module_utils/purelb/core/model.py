@@ -38,6 +38,8 @@ class Reason(str, Enum):
     NO_LOCAL_INTERFACE = "noLocalInterface"
     NO_SERVICE = "noService"
     NODE_ADDRESS = "nodeAddress"
+    GATEWAY_ADDRESS = "gatewayAddress"
+    OUTSIDE_POOLS = "outsidePools"
     FOREIGN_ADDRESS = "foreignAddress"
     NODE_DRAINING = "nodeDraining"
     LEAVING = "leaving"
@@ -285,6 +287,8 @@ class Link:
     alias: str = ""
     # IP version -> lowest metric of a default route through it.
     default_metrics: Mapping[int, int] = field(default_factory=dict, hash=False)
+    # Of the default routes through it.
+    gateways: FrozenSet[Address] = frozenset()
 
     @property
     def is_ours(self) -> bool:

@@ -8,6 +8,7 @@ from ipaddress import ip_address, ip_network
 import pytest
 
 from purelb.core.audit.audit import LeaseState, as_dict, audit
+from purelb.core.audit.findings import Severity
 from purelb.core.election.draining import Drained
 from purelb.core.election.election import rank
 from purelb.core.model import Announcement, Lease, Outage, PoolType
@@ -140,6 +141,15 @@ def test_report_contains_the_outage_of_a_node():
         "end": "2023-11-14T22:13:10.000000Z",
         "seconds": 180.0,
     }
+
+
+@pytest.mark.parametrize("vip", [VIP4, VIP6], ids=["v4", "v6"])
+def test_an_address_in_no_pool_is_found_where_the_pools_are_known(vip):
+    for groups, found in ((None, []), ((), ["outsidePools"])):
+        report = audit(LEASES, [announced(vip)], wall_time=NOW, groups=groups)
+        outside = [f for f in report.findings if f.code == "outsidePools"]
+        assert [finding.code for finding in outside] == found
+        assert all(f.severity is Severity.WARNING for f in outside)
 
 
 def test_services_of_others_are_not_audited():

@@ -174,10 +174,10 @@ class TestLocalAddress:
         cluster.only(self.winner(vip), held(vip, seconds=9.0))
         assert cluster.found() == []
 
-    def test_prefix_defaults_to_the_subnet(self, vip):
+    def test_prefix_of_an_address_outside_of_all_pools_is_that_of_the_subnet(self, vip):
         cluster = Cluster(vip)
         cluster.evidence = replace(cluster.evidence, groups=())
-        assert cluster.found() == []
+        assert cluster.found() == [("warning", "outsidePools")]
 
     def test_on_an_interface_that_is_down_is_an_error(self, vip):
         cluster, winner = Cluster(vip), self.winner(vip)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,8 +47,8 @@ class TestVipIndex:
 
     def test_a_change_of_the_groups_reaches_every_vip(self):
         made = index(service("web"))
-        made.regroup(())
-        assert made.vips[VIP4].prefixlen is None
+        made.regroup((replace(GROUP, pool_type=PoolType.REMOTE),))
+        assert made.vips[VIP4].pool_type is PoolType.REMOTE
 
     def test_endpoints_matter_to_few(self):
         cases = {
@@ -81,11 +82,36 @@ class TestVipIndex:
         made.regroup((young, old))
         assert made.vips[VIP4].pool_type is PoolType.LOCAL
 
-    def test_without_any_group_the_annotation_is_all_that_is_known(self):
-        made = index(service(pool_type=PoolType.REMOTE, skip_dad=True))
+    def test_an_address_that_no_group_has_is_no_vip_of_a_pool(self):
+        made = VipIndex()
+        made.change({WEB: service(pool_type=PoolType.REMOTE, allocated_from=GROUP.name)})
+        assert not made.vips[VIP4].is_in_pool
+        made.regroup((GROUP,))
+        assert made.vips[VIP4].is_in_pool
+
+    def test_an_address_that_a_group_had_stays_as_it_was(self):
+        made = index(service())
+        before = made.vips[VIP4]
         made.regroup(())
-        vip = made.vips[VIP4]
-        assert (vip.pool_type, vip.prefixlen, vip.skip_dad) == (PoolType.REMOTE, None, False)
+        assert made.vips[VIP4] is before
+        # Whatever its Service says from then on, also with another one that shares the address.
+        made.change({WEB: service(pool_type=PoolType.REMOTE, is_external_local=True)})
+        made.change({SHOP: service("shop")})
+        made.change({WEB: None})
+        kept = made.vips[VIP4]
+        assert kept.is_in_pool
+        assert (kept.pool_type, kept.prefixlen) == (PoolType.LOCAL, 24)
+        assert kept.services == (SHOP,)
+
+    @pytest.mark.parametrize("at_once", [True, False])
+    def test_no_other_service_gets_what_no_group_has_any_more(self, at_once):
+        made = index(service())
+        made.regroup(())
+        changes = {WEB: None, SHOP: service("shop")}
+        for change in [changes] if at_once else [{key: changes[key]} for key in changes]:
+            made.change(change)
+        assert made.vips[VIP4].services == (SHOP,)
+        assert not made.vips[VIP4].is_in_pool
 
     @given(
         st.lists(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from purelb.core.addresses import parse_range
 from purelb.core.election.election import MembershipView
 from purelb.core.election.leases import HoldDeadline
-from purelb.core.model import InterfaceAddress, PoolType, Reason
+from purelb.core.model import ExternalSource, InterfaceAddress, PoolType, Reason
 from purelb.core.names import ADDRESS_PROTOCOL
 from purelb.core.node.decisions import decide_vips
 from purelb.core.node.snapshot import membership_view_of
@@ -143,9 +143,24 @@ class TestWinner:
     def test_puts_nothing_without_a_hold_deadline(self, vip):
         assert planned(snapshot(service(addresses=[vip]), hold_deadline=None)).puts == ()
 
-    def test_uses_the_mask_of_the_subnet_when_no_pool_holds_it_any_more(self, vip):
-        (put,) = planned(snapshot(service(addresses=[vip]), groups=())).puts
+    def test_uses_the_mask_of_the_subnet_when_its_group_does_not_say(self, vip):
+        giving = replace(GROUP, source=ExternalSource("acme", "/s"))
+        (put,) = planned(snapshot(service(addresses=[vip]), groups=(giving,))).puts
         assert put.prefixlen == (24 if vip.version == 4 else 64)
+
+    def test_puts_nothing_that_no_group_has(self, vip):
+        stray = snapshot(service(addresses=[vip]), groups=())
+        assert planned(stray).puts == ()
+        assert decide_vips(stray).by_address[vip].reason is Reason.OUTSIDE_POOLS
+
+    def test_puts_no_gateway_of_its_own(self, vip):
+        routed = replace(ETH0, gateways=frozenset({vip}))
+        for groups in ((GROUP,), (REMOTE_GROUP,)):
+            made = snapshot(
+                service(addresses=[vip]), groups=groups, dummy=DUMMY, all_links=(routed, DUMMY)
+            )
+            assert planned(made).puts == ()
+            assert decide_vips(made).by_address[vip].reason is Reason.GATEWAY_ADDRESS
 
     def test_has_nowhere_to_put_it_without_an_interface_in_its_subnet(self, vip):
         bare = snapshot(service(addresses=[vip]), addresses=())
@@ -242,8 +257,9 @@ class TestRemoteAddress:
         (put,) = planned(self.on_dummy(vip, groups=(narrow,))).puts
         assert put.prefixlen == vip.max_prefixlen
 
-    def test_of_a_deleted_pool_is_a_single_host(self, vip):
-        (put,) = planned(self.on_dummy(vip, groups=())).puts
+    def test_of_a_group_that_does_not_say_is_a_single_host(self, vip):
+        giving = replace(REMOTE_GROUP, source=ExternalSource("acme", "/s"))
+        (put,) = planned(self.on_dummy(vip, groups=(giving,))).puts
         assert put.prefixlen == vip.max_prefixlen
 
     def test_what_a_tenant_writes_puts_no_local_address_there(self, vip):

@@ -285,6 +285,10 @@ def test_pyroute2_decodes_the_request_for_a_dump(kind, decoder):
     assert header["length"] == len(data)
 
 
+FIRST = {4: ip_address("192.0.2.1"), 6: ip_address("fe80::1")}
+SECOND = {4: ip_address("192.0.2.2"), 6: ip_address("2001:db8::2")}
+
+
 @pytest.mark.parametrize(("family", "version"), [(2, 4), (10, 6)], ids=["v4", "v6"])
 class TestRoutes:
     def route(self, family, *attributes, prefixlen=0, table=254):
@@ -298,7 +302,7 @@ class TestRoutes:
     def test_a_default_route_is_parsed(self, family, version):
         message = self.route(family, ("RTA_OIF", 3), ("RTA_PRIORITY", 100))
         assert rtnetlink.is_default_route(message)
-        assert rtnetlink.parse_default_route(message) == DefaultRoute(version, 100, (3,))
+        assert rtnetlink.parse_default_route(message) == DefaultRoute(version, 100, ((3, None),))
 
     def test_a_route_without_a_metric_has_the_lowest(self, family, version):
         assert rtnetlink.parse_default_route(self.route(family, ("RTA_OIF", 3))).metric == 0
@@ -316,12 +320,35 @@ class TestRoutes:
     def test_a_route_without_an_interface_does_not_count(self, family, version):
         assert rtnetlink.parse_default_route(self.route(family)) is None
 
-    def test_a_multipath_route_counts_for_each_interface_once(self, family, version):
-        hops = b"".join(struct.pack("=HBBi", 8, 0, 0, index) for index in (3, 5, 3))
+    def test_a_multipath_route_has_each_of_its_hops(self, family, version):
+        gateways = {3: FIRST[version], 5: SECOND[version], 7: None}
+        hops = b""
+        for index, gateway in gateways.items():
+            added = attribute(rtnetlink.RTA_GATEWAY, gateway.packed) if gateway else b""
+            hops += struct.pack("=HBBi", 8 + len(added), 0, 0, index) + added
         message = self.route(family)
         body = message.body + attribute(rtnetlink.RTA_MULTIPATH, hops)
         route = rtnetlink.parse_default_route(message._replace(body=body))
-        assert route == DefaultRoute(version, 0, (3, 5))
+        assert route == DefaultRoute(version, 0, tuple(gateways.items()))
+
+    def test_gateways_are_known_by_interface(self, family, version):
+        one, other = FIRST[version], SECOND[version]
+        routes = rtnetlink.default_routes(
+            [
+                self.route(family, ("RTA_OIF", 2), ("RTA_GATEWAY", str(one))),
+                self.route(family, ("RTA_OIF", 2), ("RTA_GATEWAY", str(other))),
+                self.route(family, ("RTA_OIF", 4), ("RTA_GATEWAY", str(one)), table=100),
+                self.route(family, ("RTA_OIF", 5)),
+            ]
+        )
+        assert rtnetlink.gateways(routes) == {2: {one, other}}
+
+    def test_what_is_no_address_is_no_gateway(self, family, version):
+        message = self.route(family, ("RTA_OIF", 2))
+        for kind, data in ((rtnetlink.RTA_GATEWAY, b"abc"), (rtnetlink.RTA_VIA, b"\x0a\0")):
+            body = message.body + attribute(kind, data)
+            route = rtnetlink.parse_default_route(message._replace(body=body))
+            assert route.hops == ((2, None),)
 
     def test_the_lowest_metric_of_an_interface_is_its_metric(self, family, version):
         routes = [
@@ -329,7 +356,8 @@ class TestRoutes:
         ]
         routes.append(self.route(family, ("RTA_OIF", 4)))
         routes.append(self.route(family, ("RTA_OIF", 4), prefixlen=8))
-        assert rtnetlink.default_metrics(routes) == {2: {version: 3}, 4: {version: 0}}
+        found = rtnetlink.default_metrics(rtnetlink.default_routes(routes))
+        assert found == {2: {version: 3}, 4: {version: 0}}
 
 
 def test_metrics_are_kept_by_version():
@@ -342,7 +370,20 @@ def test_metrics_are_kept_by_version():
         )
         for family, metric in ((2, 100), (10, 1024))
     ]
-    assert rtnetlink.default_metrics(routes) == {2: {4: 100, 6: 1024}}
+    found = rtnetlink.default_metrics(rtnetlink.default_routes(routes))
+    assert found == {2: {4: 100, 6: 1024}}
+
+
+def test_gateway_of_an_ipv4_route_may_be_an_ipv6_address():
+    via = {"family": 10, "addr": "fe80::1"}
+    message = encoded(
+        rtmsg,
+        rtnetlink.RTM_NEWROUTE,
+        {"family": 2, "dst_len": 0, "table": 254},
+        [("RTA_OIF", 2), ("RTA_VIA", via)],
+    )
+    route = rtnetlink.parse_default_route(message)
+    assert route.hops == ((2, ip_address("fe80::1")),)
 
 
 def test_a_multipath_route_encoded_by_pyroute2_is_parsed():
@@ -352,7 +393,7 @@ def test_a_multipath_route_encoded_by_pyroute2_is_parsed():
         {"family": 2, "dst_len": 0, "table": 254},
         [("RTA_MULTIPATH", [{"oif": 3}, {"oif": 5}])],
     )
-    assert rtnetlink.parse_default_route(message).links == (3, 5)
+    assert rtnetlink.parse_default_route(message).hops == ((3, None), (5, None))
 
 
 class TestReplies:

@@ -64,6 +64,17 @@ def lease(node):
     }
 
 
+GROUP = {
+    "metadata": {"name": "default", "namespace": "purelb-system"},
+    "spec": {
+        "local": {
+            "v4pool": {"pool": "172.28.1.200-172.28.1.250", "subnet": "172.28.1.0/24"},
+            "v6pool": {"pool": "fd28::200-fd28::250", "subnet": "fd28::/64"},
+        }
+    },
+}
+
+
 def node(name, *addresses):
     stated = [{"type": "InternalIP", "address": address} for address in addresses]
     return {"metadata": {"name": name}, "status": {"addresses": stated}}
@@ -116,7 +127,12 @@ def verified(params, **lists):
 @pytest.mark.parametrize("vip", ["172.28.1.220", "fd28::220"], ids=["v4", "v6"])
 class TestAddress:
     def lists(self, vip):
-        return {"services": [service(vip)], "nodes": [node("n1")], "leases": [lease("n1")]}
+        return {
+            "services": [service(vip)],
+            "nodes": [node("n1")],
+            "leases": [lease("n1")],
+            "servicegroups": [GROUP],
+        }
 
     def test_a_correct_address_is_returned_with_its_holder(self, vip):
         heard = [{"address": vip, "macs": [MAC], "own": False}]

@@ -106,13 +106,13 @@ def audit(  # noqa: PLR0913 - all input of an audit, and how to parallelise it
     wall_time: float,
     drained: Optional[Mapping[str, Drained]] = None,
     endpoints: Optional[Mapping[ServiceKey, FrozenSet[str]]] = None,
-    groups: Sequence[ServiceGroup] = (),
+    groups: Optional[Sequence[ServiceGroup]] = None,
     parallel_map: ParallelMap = map,
 ) -> Report:
     """Audit Leases and Services as they were listed at `wall_time` (seconds since the epoch).
 
     `drained`: the draining Nodes by name. `endpoints` maps each Service to the nodes with a ready
-    endpoint. `groups` are the pools, if known. `parallel_map` runs the elections.
+    endpoint. `groups`: the pools; None if they are not known. `parallel_map` runs the elections.
     """
     lease_reports = tuple(
         replace(_lease_report(lease, wall_time), taint=taint_of(lease, drained or {}))
@@ -124,12 +124,13 @@ def audit(  # noqa: PLR0913 - all input of an audit, and how to parallelise it
     )
     membership = MembershipView(members)
     decide = partial(_decide, membership=membership, endpoints=endpoints or {})
-    addresses = vips_of(known, groups)
+    addresses = vips_of(known, groups or ())
     vips = tuple(map(VipReport, addresses, parallel_map(decide, addresses)))
     findings = [finding for report in lease_reports for finding in _lease_findings(report)]
     findings += _service_findings(known)
     live = frozenset(member.node for member in members)
     findings += [finding for vip in vips for finding in _vip_findings(vip, live)]
+    findings += () if groups is None else map(_outside_pools, _unpooled(vips))
     return Report(lease_reports, vips, in_order(findings))
 
 
@@ -255,6 +256,21 @@ def _vip_findings(report: VipReport, live: frozenset[str]) -> Iterable[Finding]:
                 f"the Service says that {node} announces it; the winner is {winner or 'nobody'}",
                 f"see on {node} whether the address is on an interface",
             )
+
+
+def _unpooled(vips: Iterable[VipReport]) -> Iterable[VipReport]:
+    return (report for report in vips if not report.vip.is_in_pool)
+
+
+def _outside_pools(report: VipReport) -> Finding:
+    return Finding(
+        Severity.WARNING,
+        Reason.OUTSIDE_POOLS.value,
+        str(report),
+        "no ServiceGroup has it: agents that knew it in one go on, agents that start do not "
+        "announce it",
+        "put the range back, or set purelb.io/re-evaluate on the Service for another address",
+    )
 
 
 def _remote_findings(

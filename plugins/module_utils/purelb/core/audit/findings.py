@@ -40,6 +40,7 @@ FindingCode = Literal[
     "notAnnounced",
     "notHeld",
     "outlivesLease",
+    "outsidePools",
     "staleAnnouncer",
     "subnetsDiffer",
     "tentative",

@@ -3,15 +3,16 @@
 
 """VIPs: the addresses that PureLB gave to Services, each with all Services that share it.
 
-Where and how an address is announced is up to the ServiceGroup that holds it. The Services'
-annotations, which any tenant may write, count only where no group does, because it was deleted or
-changed: then the address is a single host's on the dummy interface, so no route leads there.
+Whether, where and how an address is announced is up to the ServiceGroup that holds it. One that no
+group holds is announced only as it was before, by an agent that knew it in a group: so a pool that
+is made smaller cuts nothing off, and who has stolen the allocator's token announces nothing that an
+operator has not put into a pool.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
@@ -23,10 +24,11 @@ from .claims import is_served
 class Vip:
     """An address and the Services that use it.
 
-    `prefixlen`: from its pool; None if no pool contains it (any more); on the dummy interface it is
-    a single host then. `everywhere`: a Service
-    takes traffic on every node, with or without endpoints; used for remote addresses only.
-    `has_affinity`: all its Services prefer a node with a ready endpoint; used for local ones only.
+    `is_in_pool`: a group holds it, or did while one of its Services already had it. `prefixlen`:
+    from its pool; None if that is not known; on the dummy interface it is a single host then.
+    `everywhere`: a Service takes traffic on every node, with or without endpoints; used for remote
+    addresses only. `has_affinity`: all its Services prefer a node with a ready endpoint; used for
+    local ones only.
     """
 
     address: Address
@@ -37,6 +39,21 @@ class Vip:
     everywhere: bool = True
     has_affinity: bool = False
     announcing: Tuple[Announcement, ...] = ()
+    is_in_pool: bool = True
+
+    def after(self, before: Optional[Vip]) -> Vip:
+        """Return it as it was announced before, if no group holds it any more."""
+        if self.is_in_pool or before is None or not before.is_in_pool:
+            return self
+        if set(before.services).isdisjoint(self.services):
+            return self
+        return replace(
+            self,
+            pool_type=before.pool_type,
+            prefixlen=before.prefixlen,
+            skip_dad=before.skip_dad,
+            is_in_pool=True,
+        )
 
     @property
     def depends_on_endpoints(self) -> bool:
@@ -92,7 +109,7 @@ class VipIndex:
                 vips.pop(address, None)
                 del self._owners[address]
                 continue
-            vip = _vip(address, owners, self._groups)
+            vip = _vip(address, owners, self._groups).after(vips.get(address))
             if vip != vips.get(address):
                 vips[address] = vip
         self.vips = vips
@@ -145,4 +162,5 @@ def _vip(address: Address, owners: List[Service], groups: Sequence[ServiceGroup]
         has_affinity=all(s.has_affinity for s in owners),
         # An entry without an address, as older agents wrote it, applies to the whole family.
         announcing=tuple(sorted((e for e in entries if e.address in (address, None)), key=str)),
+        is_in_pool=group is not None,
     )

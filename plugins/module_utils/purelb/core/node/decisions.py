@@ -57,10 +57,9 @@ def elect_vip(vip: Vip, snapshot: NodeSnapshot, elections: Elections) -> Decisio
 
 def decide_vip(vip: Vip, election: Decision, snapshot: NodeSnapshot) -> VipDecision:
     """Decide whether this node holds a VIP, given the outcome of its election."""
-    if vip.address in snapshot.known:
-        return VipDecision(vip, election, Reason.NODE_ADDRESS)
-    if snapshot.leaving:
-        return VipDecision(vip, election, Reason.LEAVING)
+    barred = _barred(vip, snapshot)
+    if barred is not None:
+        return VipDecision(vip, election, barred)
     if vip.pool_type is PoolType.REMOTE:
         return _decide_remote(vip, election, snapshot)
     if election.winner is None:
@@ -77,6 +76,17 @@ def decide_vip(vip: Vip, election: Decision, snapshot: NodeSnapshot) -> VipDecis
     link, network = place
     prefixlen = network.prefixlen if vip.prefixlen is None else vip.prefixlen
     return VipDecision(vip, election, Reason.ELECTION_WON, link, prefixlen)
+
+
+def _barred(vip: Vip, snapshot: NodeSnapshot) -> Optional[Reason]:
+    """Return why no node like this one may have a VIP, whoever wins; None if it may."""
+    if vip.address in snapshot.known:
+        return Reason.NODE_ADDRESS
+    if vip.address in snapshot.gateways:
+        return Reason.GATEWAY_ADDRESS
+    if not vip.is_in_pool:
+        return Reason.OUTSIDE_POOLS
+    return Reason.LEAVING if snapshot.leaving else None
 
 
 def _would_hold_undrained(vip: Vip, winner: str, snapshot: NodeSnapshot) -> bool:
@@ -163,6 +173,7 @@ def _node_inputs(snapshot: NodeSnapshot) -> Tuple[object, ...]:
         snapshot.segments,
         snapshot.dummy,
         snapshot.known,
+        snapshot.gateways,
         snapshot.foreign,
         snapshot.leaving,
         snapshot.taint,

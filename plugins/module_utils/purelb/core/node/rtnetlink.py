@@ -14,8 +14,20 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv6Address
-from typing import Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import (
+    Callable,
+    Dict,
+    FrozenSet,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Set,
+    Tuple,
+)
 
 from ..model import Address, InterfaceAddress
 from ..names import ADDRESS_PROTOCOL
@@ -32,7 +44,7 @@ RTM_NEWADDR, RTM_DELADDR, RTM_GETADDR = 20, 21, 22
 RTM_NEWROUTE, RTM_DELROUTE, RTM_GETROUTE = 24, 25, 26
 RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR = 0x1, 0x10, 0x100
 RTMGRP_IPV4_ROUTE, RTMGRP_IPV6_ROUTE = 0x40, 0x400
-RTA_OIF, RTA_PRIORITY, RTA_MULTIPATH, RTA_TABLE = 4, 6, 9, 15
+RTA_OIF, RTA_GATEWAY, RTA_PRIORITY, RTA_MULTIPATH, RTA_TABLE, RTA_VIA = 4, 5, 6, 9, 15, 18
 RT_TABLE_MAIN = 254
 
 # linux/if_addr.h
@@ -70,6 +82,7 @@ _FLAG_NAMES = {
     IFA_F_NOPREFIXROUTE: "noprefixroute",
 }
 _VERSIONS = {AF_INET: 4, AF_INET6: 6}
+_PACKED_SIZES = (4, 16)
 
 _NLMSGHDR = struct.Struct("=IHHII")  # length, type, flags, sequence, port
 _IFADDRMSG = struct.Struct("=BBBBI")  # family, prefix length, flags, scope, index
@@ -155,11 +168,14 @@ class Reply(NamedTuple):
 
 @dataclass(frozen=True)
 class DefaultRoute:
-    """A default route of the main table: IP version, metric, indexes of its interfaces."""
+    """A default route of the main table: IP version, metric, and its hops.
+
+    A hop is the index of an interface and the gateway there, or None without a gateway.
+    """
 
     version: int
     metric: int
-    links: Tuple[int, ...]
+    hops: Tuple[Tuple[int, Optional[Address]], ...]
 
 
 def build_put(put: Put, sequence: int) -> bytes:
@@ -365,34 +381,53 @@ def parse_default_route(message: Message) -> Optional[DefaultRoute]:
     attributes = _attributes(message.body, _RTMSG.size)
     if RTA_TABLE in attributes:
         (table,) = _U32.unpack(attributes[RTA_TABLE])
-    links = _outgoing(attributes)
-    if table != RT_TABLE_MAIN or not links:
+    hops = tuple(_hops(attributes))
+    if table != RT_TABLE_MAIN or not hops:
         return None
     (metric,) = _U32.unpack(attributes.get(RTA_PRIORITY, bytes(4)))
-    return DefaultRoute(_VERSIONS[family], metric, links)
+    return DefaultRoute(_VERSIONS[family], metric, hops)
 
 
-def _outgoing(attributes: Mapping[int, bytes]) -> Tuple[int, ...]:
-    """Return the indexes of the interfaces that a route leads to, each once."""
-    links: List[int] = []
+def _hops(attributes: Mapping[int, bytes]) -> Iterator[Tuple[int, Optional[Address]]]:
+    """Yield the interfaces that a route leads to, each with its gateway."""
     if RTA_OIF in attributes:
-        links += _U32.unpack(attributes[RTA_OIF])
+        (index,) = _U32.unpack(attributes[RTA_OIF])
+        yield index, _gateway(attributes)
     hops, offset = attributes.get(RTA_MULTIPATH, b""), 0
     while offset + _RTNEXTHOP.size <= len(hops):
         length, _flags, _hops, index = _RTNEXTHOP.unpack_from(hops, offset)
-        links.append(index)
+        yield index, _gateway(_attributes(hops[: offset + length], offset + _RTNEXTHOP.size))
         offset += max(_RTNEXTHOP.size, (length + 3) & ~3)
-    return tuple(dict.fromkeys(links))
 
 
-def default_metrics(messages: Iterable[Message]) -> Dict[int, Dict[int, int]]:
-    """Return the lowest metric of the default routes in a dump, by interface and IP version."""
+def _gateway(attributes: Mapping[int, bytes]) -> Optional[Address]:
+    """Return the gateway of a hop; that of an IPv4 route may be an IPv6 address (RTA_VIA)."""
+    # struct rtvia: the family before the address.
+    packed = attributes.get(RTA_GATEWAY) or attributes.get(RTA_VIA, b"")[2:]
+    return ip_address(packed) if len(packed) in _PACKED_SIZES else None
+
+
+def default_routes(messages: Iterable[Message]) -> Tuple[DefaultRoute, ...]:
+    """Return the default routes of the main table in a dump."""
+    return tuple(filter(None, map(parse_default_route, messages)))
+
+
+def default_metrics(routes: Iterable[DefaultRoute]) -> Dict[int, Dict[int, int]]:
+    """Return the lowest metric of default routes by interface and IP version."""
     metrics: Dict[int, Dict[int, int]] = {}
-    for route in map(parse_default_route, messages):
-        if route is None:
-            continue
-        for index in route.links:
+    for route in routes:
+        for index, _hop in route.hops:
             by_version = metrics.setdefault(index, {})
             known = by_version.get(route.version, route.metric)
             by_version[route.version] = min(known, route.metric)
     return metrics
+
+
+def gateways(routes: Iterable[DefaultRoute]) -> Dict[int, FrozenSet[Address]]:
+    """Return the gateways of default routes by interface."""
+    found: Dict[int, Set[Address]] = {}
+    for route in routes:
+        for index, gateway in route.hops:
+            if gateway is not None:
+                found.setdefault(index, set()).add(gateway)
+    return {index: frozenset(addresses) for index, addresses in found.items()}

@@ -63,6 +63,11 @@ class NodeSnapshot:
         return segments(self.links, self.addresses, is_vip=self.is_vip)
 
     @cached_property
+    def gateways(self) -> FrozenSet[Address]:
+        """The gateways of this node's default routes, which are never VIPs."""
+        return frozenset(gateway for link in self.all_links for gateway in link.gateways)
+
+    @cached_property
     def foreign(self) -> Mapping[Address, str]:
         """VIPs that this node has and that are not ours, each with the name of the interface.
 
