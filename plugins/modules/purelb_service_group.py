@@ -96,7 +96,7 @@ options:
     suboptions:
       url:
         description:
-          - URL of the NetBox.
+          - URL of the NetBox. It begins with C(https://), unless O(netbox.allow_http=true).
         type: str
         required: true
       tenant:
@@ -108,6 +108,10 @@ options:
         description:
           - Prefix length of an address on its interface. V(default) is the one in the NetBox.
         type: str
+      allow_http:
+        description:
+          - Allow a URL that begins with C(http://). Everybody on the way can then read NetBox's token.
+        type: bool
   external:
     description:
       - Addresses from a sidecar of the allocator, by gRPC over a Unix socket.

@@ -90,7 +90,7 @@ def netbox(cluster, sidecar):
     """A fake NetBox at the client's address with a group; returns its records by address."""
     process = cluster.popen_in("client", [sys.executable, str(STANDIN), str(PORT), *ENTRIES])
     url = f"http://{cluster.hosts['client'].v4}:{PORT}"
-    group = {"netbox": {"url": url, "tenant": "lab"}}
+    group = {"netbox": {"url": url, "tenant": "lab", "allowHTTP": True}}
     cluster.api.apply({**named("ServiceGroup", "netbox", spec=group), "apiVersion": "purelb.io/v2"})
 
     def records():

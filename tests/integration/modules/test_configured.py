@@ -59,7 +59,8 @@ def test_group_is_created_changed_and_removed(cluster, play, family, source):
 
 @pytest.mark.thorough
 def test_every_option_of_a_group_reaches_the_cluster(cluster, play):
-    netbox = {"url": "https://netbox.example.com", "tenant": "purelb", "aggregation": "/32"}
+    netbox = {"url": "http://netbox.example.com", "tenant": "purelb", "aggregation": "/32"}
+    netbox["allow_http"] = True
     external = {"provider": "ours", "announce": "local", "socket": "/run/ours.sock"}
     team = {"namespaces": ["team-a"], "enforce_namespaces": True, "namespace_default": True}
     team["sharing"] = "cluster"
@@ -69,6 +70,7 @@ def test_every_option_of_a_group_reaches_the_cluster(cluster, play):
         {"name": "whole", "external": external, "annotations": {"a": "b"}, **team},
         {"name": "whole", "state": "absent"},
     )
+    netbox["allowHTTP"] = netbox.pop("allow_http")
     assert done.results[0]["object"]["spec"]["netbox"] == netbox
     assert done.results[1]["object"]["spec"] == {
         "external": external,

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from copy import deepcopy
 
 import pytest
 
 from labkit.api import ApiError
 from tests.support.crds.cases import V4, V6, cases
-from tests.support.crds.rules import schemas
+from tests.support.crds.rules import definitions, schemas
 from tests.support.lab.accounts import ROOT, definitions_installed, objects_applied
+from tests.support.lab.cluster_queries import eventually
 
 pytestmark = pytest.mark.timeout(60)
 NAMESPACE = "crds-test"
@@ -121,7 +123,12 @@ DEFAULTS = {
         "ServiceGroup",
         {"netbox": {"url": "https://n.example", "tenant": "a"}},
         {
-            "netbox": {"url": "https://n.example", "tenant": "a", "aggregation": "default"},
+            "netbox": {
+                "url": "https://n.example",
+                "tenant": "a",
+                "aggregation": "default",
+                "allowHTTP": False,
+            },
             "enforceNamespaces": False,
             "namespaceDefault": False,
             "sharing": "namespace",
@@ -173,6 +180,67 @@ DEFAULTS = {
 @pytest.mark.parametrize(("kind", "spec", "filled"), DEFAULTS.values(), ids=DEFAULTS)
 def test_api_server_sets_the_defaults(make, kind, spec, filled):
     assert make(kind, {"spec": spec})["spec"] == filled
+
+
+CLEAR = {"url": "http://n.example", "tenant": "a"}
+
+
+@pytest.fixture(scope="module")
+def from_before(api):
+    """A group with a URL of http://, made when there was no rule about it; returns its path."""
+    (definition,) = (d for d in definitions() if d["spec"]["names"]["kind"] == "ServiceGroup")
+    without = deepcopy(definition)
+    for version in without["spec"]["versions"]:
+        spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+        spec["properties"]["netbox"].pop("x-kubernetes-validations", None)
+    body = thing("ServiceGroup", {"spec": {"netbox": CLEAR}}, name="before")
+    other = thing("ServiceGroup", {"spec": {"netbox": CLEAR}})
+
+    def is_refused():
+        try:
+            api.call("POST", f"{path('ServiceGroup')}?dryRun=All", other)
+        except ApiError:
+            return True
+        return False
+
+    api.apply(without)
+    eventually(lambda: not is_refused(), "a definition without the rule", seconds=30)
+    made = api.create(body)
+    api.apply(definition)
+    eventually(is_refused, "the definition with the rule", seconds=30)
+    yield api.path_of(made)
+    api.delete(api.path_of(made))
+
+
+class TestGroupFromBeforeTheRuleAboutHTTP:
+    """It stays writable, but sends no token; the allocator says so."""
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"metadata": {"labels": {"a": "b"}}},
+            {"spec": {"namespaces": ["a"]}},
+            {"spec": {"netbox": {"tenant": "b"}}},
+            {"spec": {"netbox": {"url": "https://n.example"}}},
+            {"spec": {"netbox": {"allowHTTP": True}}},
+        ],
+        ids=["label", "namespaces", "tenant", "https", "allowed"],
+    )
+    def test_may_be_changed(self, api, from_before, change):
+        api.merge_patch(f"{from_before}?dryRun=All", change)
+
+    def test_may_have_a_status(self, api, from_before):
+        api.merge_patch(f"{from_before}/status?dryRun=All", {"status": {"allocatedIPv4": 1}})
+
+    def test_gets_no_other_url_of_this_kind(self, api, from_before):
+        with pytest.raises(ApiError, match="allowHTTP"):
+            api.merge_patch(from_before, {"spec": {"netbox": {"url": "http://other.example"}}})
+
+
+def test_permission_for_http_cannot_be_taken_back_without_another_url(api, make):
+    made = make("ServiceGroup", {"spec": {"netbox": {**CLEAR, "allowHTTP": True}}})
+    with pytest.raises(ApiError, match="allowHTTP"):
+        api.merge_patch(api.path_of(made), {"spec": {"netbox": {"allowHTTP": False}}})
 
 
 @pytest.mark.parametrize("kind", PLURALS)

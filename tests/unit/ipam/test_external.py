@@ -321,7 +321,9 @@ async def test_holders_of_a_sidecars_addresses_are_unknown(sidecar, sources, gro
 
 
 async def test_each_group_uses_its_own_source(sources, group):
-    netbox = ServiceGroup("elsewhere", source=NetBoxSource("http://127.0.0.1:9", "lab"))
+    netbox = ServiceGroup(
+        "elsewhere", source=NetBoxSource("http://127.0.0.1:9", "lab", allows_http=True)
+    )
     with pytest.raises(IpamError, match="there is no token for NetBox"):
         await sources.stats(netbox)
     with pytest.raises(IpamError, match="sidecar sample"):
@@ -336,7 +338,9 @@ async def test_netbox_waits_until_the_clusters_name_is_known(rpcs, tmp_path):
             raise answers.pop()
         return "c1"
 
-    netbox = ServiceGroup("elsewhere", source=NetBoxSource("http://127.0.0.1:9", "lab"))
+    netbox = ServiceGroup(
+        "elsewhere", source=NetBoxSource("http://127.0.0.1:9", "lab", allows_http=True)
+    )
     async with Sources(rpcs, cluster=cluster, may_ask=leads, secret=tmp_path) as sources:
         with pytest.raises(IpamError, match="not known yet: no connection") as refused:
             await sources.stats(netbox)

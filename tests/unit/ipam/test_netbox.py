@@ -122,7 +122,7 @@ async def netbox(secret):
 
 @pytest.fixture
 def group(bed):
-    return ServiceGroup("elsewhere", source=NetBoxSource(bed.url, bed.slug))
+    return ServiceGroup("elsewhere", source=NetBoxSource(bed.url, bed.slug, allows_http=True))
 
 
 def wants(service=WEB, families=(4, 6), **more):
@@ -290,7 +290,7 @@ async def test_pool_of_several_pages_is_read_completely(bed, netbox, group):
 async def test_tenant_can_be_given_by_name(bed, netbox, group):
     await bed.add(*FOUR)
     name = "The Lab" if bed.slug == "lab" else f"The {bed.slug}"
-    named = ServiceGroup("elsewhere", source=NetBoxSource(bed.url, name))
+    named = ServiceGroup("elsewhere", source=NetBoxSource(bed.url, name, allows_http=True))
     assert texts(await netbox.allocate(named, wants())) == [FOUR[0]]
 
 
@@ -330,13 +330,13 @@ async def test_invalid_token_is_an_error_until_it_is_replaced(
 
 
 async def test_unknown_tenant_is_named_in_the_error(bed, netbox):
-    group = ServiceGroup("g", source=NetBoxSource(bed.url, "nobody"))
+    group = ServiceGroup("g", source=NetBoxSource(bed.url, "nobody", allows_http=True))
     with pytest.raises(IpamError, match="no tenant 'nobody' that the token's user may see: write"):
         await netbox.stats(group)
 
 
 async def test_url_without_a_netbox_is_named_in_the_error(bed, netbox):
-    group = ServiceGroup("g", source=NetBoxSource(f"{bed.url}/netbox", bed.slug))
+    group = ServiceGroup("g", source=NetBoxSource(f"{bed.url}/netbox", bed.slug, allows_http=True))
     with pytest.raises(IpamError, match=r"spec\.netbox\.url"):
         await netbox.stats(group)
 

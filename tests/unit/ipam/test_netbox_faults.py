@@ -64,7 +64,7 @@ def pki(tmp_path_factory):
 
 
 def group(url):
-    return ServiceGroup("elsewhere", source=NetBoxSource(url, "lab"))
+    return ServiceGroup("elsewhere", source=NetBoxSource(url, "lab", allows_http=True))
 
 
 async def allocate(netbox, url):
@@ -257,6 +257,20 @@ async def test_redirect_is_reported_and_not_followed(netbox, standin):
     async with Serving(app) as serving:
         with pytest.raises(IpamError, match=r"redirects to https://netbox\.example\.com/api/: wr"):
             await allocate(netbox, serving.url)
+
+
+@hosts
+async def test_redirect_from_https_to_http_sends_no_token(standin, netbox, host, pki, tmp_path):
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(pki / "crt", pki / "key")
+    (tmp_path / "ca.crt").write_bytes((pki / "crt").read_bytes())
+    async with Serving(standin.app(), host=host) as clear:
+        app = await answering(307, headers={"Location": f"{clear.url}/api/"})
+        async with Serving(app, host=host, tls=tls) as serving:
+            with pytest.raises(IpamError, match=r"redirects to http://") as refused:
+                await allocate(netbox, serving.url)
+    assert refused.value.is_permanent
+    assert standin.requests == []
 
 
 async def test_proxy_of_the_environment_is_used_unless_excluded(netbox, standin, monkeypatch):

@@ -62,6 +62,10 @@ class NetBox:
         if not isinstance(source, NetBoxSource):
             raise TypeError(group)
 
+        where = f"ServiceGroup {group.name}: NetBox {source.url}"
+        if source.token_problem:
+            raise IpamError(source.token_problem, is_permanent=True).at(where)
+
         def talk() -> T:
             with conversation(source.url, self._login, seconds=self._seconds) as api:
                 return job(TenantPool(api, tenant=source.tenant, cluster=self._cluster))
@@ -75,9 +79,9 @@ class NetBox:
             self._thread.shutdown(wait=False)
             self._thread = _one_thread()
             why = IpamError(f"no answer within {self._seconds:g} s")
-            raise why.at(f"ServiceGroup {group.name}: NetBox {source.url}") from error
+            raise why.at(where) from error
         except IpamError as error:
-            raise error.at(f"ServiceGroup {group.name}: NetBox {source.url}") from error
+            raise error.at(where) from error
 
 
 def _one_thread() -> ThreadPoolExecutor:

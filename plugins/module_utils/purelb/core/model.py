@@ -186,11 +186,23 @@ class NetBoxSource:
     """A NetBox that allocates the reserved addresses of a tenant.
 
     `aggregation`: their prefix length on an interface; None uses the one from NetBox.
+    `allows_http`: its token may be sent over HTTP without TLS.
     """
 
     url: str
     tenant: str
     aggregation: Optional[int] = None
+    allows_http: bool = False
+
+    @property
+    def token_problem(self) -> str:
+        """Why the token must not be sent to this URL, and the remedy; "" if it may be."""
+        if self.allows_http or self.url.startswith("https://"):
+            return ""
+        return (
+            "over http:// everybody on the way can read NetBox's token: write an https:// URL "
+            "into spec.netbox.url, or set spec.netbox.allowHTTP to true to send it all the same"
+        )
 
 
 @dataclass(frozen=True)

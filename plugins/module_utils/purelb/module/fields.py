@@ -13,7 +13,7 @@ import re
 from typing import Any, Dict, Mapping
 
 # Exceptions to the rule.
-IRREGULAR = {"skip_ipv6_dad": "skipIPv6DAD"}
+IRREGULAR = {"skip_ipv6_dad": "skipIPv6DAD", "allow_http": "allowHTTP"}
 _OPTIONS = {field: option for option, field in IRREGULAR.items()}
 
 

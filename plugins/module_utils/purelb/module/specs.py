@@ -50,7 +50,12 @@ def service_group() -> ArgumentSpec:
             "remote": _POOLS,
             "netbox": {
                 "type": "dict",
-                "options": {"url": REQUIRED_TEXT, "tenant": REQUIRED_TEXT, "aggregation": TEXT},
+                "options": {
+                    "url": REQUIRED_TEXT,
+                    "tenant": REQUIRED_TEXT,
+                    "aggregation": TEXT,
+                    "allow_http": SWITCH,
+                },
             },
             "external": {
                 "type": "dict",

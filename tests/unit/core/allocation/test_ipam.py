@@ -107,6 +107,26 @@ def test_a_netbox_group_gives_a_mask_that_it_asks_for_or_that_netbox_has(
     assert read.prefixlen_of(ip_address(address)) == expected
 
 
+@pytest.mark.parametrize("host", ["10.0.0.1", "[fd00::1]"], ids=["v4", "v6"])
+@pytest.mark.parametrize(
+    ("scheme", "allows", "is_refused"),
+    [
+        ("https", False, False),
+        ("https", True, False),
+        ("http", False, True),
+        ("http", True, False),
+        ("HTTP", False, True),
+    ],
+)
+def test_the_token_is_sent_in_clear_only_where_the_group_allows_it(
+    host, scheme, allows, is_refused
+):
+    spec = {"url": f"{scheme}://{host}:8000", "tenant": "purelb", "allowHTTP": allows}
+    problem = group({"netbox": spec}).source.token_problem
+    assert ("set spec.netbox.allowHTTP to true" in problem) is is_refused
+    assert is_refused or problem == ""
+
+
 @pytest.mark.parametrize("announce", ["local", "remote"])
 def test_a_sidecar_says_nothing_of_masks(announce):
     read = group({"external": {"provider": "acme", "announce": announce}}, "10.1.1.5/24")

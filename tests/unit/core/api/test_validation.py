@@ -45,6 +45,7 @@ def test_ranges_of_both_families_are_read(source):
     "spec",
     [
         {"netbox": {"url": "https://netbox.example.com", "tenant": "a", "aggregation": "/32"}},
+        {"netbox": {"url": "http://[fd00::1]:8000", "tenant": "a", "allowHTTP": True}},
         {"external": {"provider": "a", "announce": "local", "socket": "/run/a.sock"}},
         {"external": {"provider": "a", "announce": "local"}, "namespaces": ["team-a", "b"]},
     ],
@@ -107,6 +108,12 @@ def test_addresses_that_others_give_out_have_no_ranges(spec):
         ),
         pytest.param(
             {"netbox": {"url": "netbox", "tenant": "a"}}, "netbox.url", "a URL such as", id="url"
+        ),
+        pytest.param(
+            {"netbox": {"url": "http://n", "tenant": "a"}},
+            "netbox.url",
+            "set spec.netbox.allowHTTP to true",
+            id="token in clear",
         ),
         pytest.param(
             {"netbox": {"url": "https://n", "tenant": "a", "aggregation": "32"}},

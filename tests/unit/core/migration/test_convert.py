@@ -18,6 +18,7 @@ V4 = {"pool": "10.0.0.1-10.0.0.9", "subnet": "10.0.0.0/24", "aggregation": "defa
 V6 = {"pool": "fd00::1-fd00::9", "subnet": "fd00::/64", "aggregation": "/128"}
 OTHER_V4 = {"pool": "10.0.1.0/29", "subnet": "10.0.1.0/24"}
 NETBOX = {"url": "https://netbox.example.com", "tenant": "t", "aggregation": "/32"}
+HTTP = {"url": "http://netbox.example.com", "tenant": "t"}
 EXTERNAL = {"provider": "p", "socket": "/run/s", "announce": "remote"}
 LIFETIMES = {"localInterface": {"validLifetime": 600}}
 
@@ -47,6 +48,7 @@ SAME = [
     ({"local": {"v4pools": [V4]}}, {"local": {"v4pools": [V4]}}),
     ({"local": {"v6pools": [V6], "v4pool": V4}}, {"local": {"v6pools": [V6], "v4pool": V4}}),
     ({"netbox": NETBOX}, {"netbox": NETBOX}),
+    ({"netbox": HTTP}, {"netbox": {**HTTP, "allowHTTP": True}}),
 ]
 RESPELLED = [
     ({"local": V4}, {"local": {"v4pool": V4}}),
@@ -103,6 +105,17 @@ ONLY_V2 = [
         {"netbox": NETBOX, "namespaces": ["x"], "namespaceDefault": True},
         {"netbox": NETBOX},
         {"namespaces": ["x"], "namespaceDefault": True},
+    ),
+    (
+        {"netbox": {**NETBOX, "allowHTTP": True}},
+        {"netbox": NETBOX},
+        {"netbox": {"allowHTTP": True}},
+    ),
+    # From before this field: v2 does not send its token, and a client of v1 does not change that.
+    (
+        {"netbox": {**HTTP, "allowHTTP": False}},
+        {"netbox": HTTP},
+        {"netbox": {"allowHTTP": False}},
     ),
 ]
 SELECTOR = {
@@ -335,7 +348,12 @@ ENTRY = st.sampled_from([V4, V6, OTHER_V4])
 ENTRIES = st.lists(ENTRY, max_size=3)
 POOLS = {"v4pool": ENTRY, "v4pools": ENTRIES, "v6pool": ENTRY, "v6pools": ENTRIES}
 OTHER = st.dictionaries(TEXT, TEXT, max_size=2)
-BOXES = some(url=TEXT, tenant=TEXT, aggregation=TEXT)
+BOX = {
+    "url": st.one_of(TEXT, st.just("http://n"), st.just("https://n")),
+    "tenant": TEXT,
+    "aggregation": TEXT,
+}
+BOXES = some(**BOX)
 LIFE = some(localInterface=some(validLifetime=st.integers(0, 9)), dummyInterface=some())
 AGENT = {"interfaces": st.lists(TEXT, max_size=2), "addressConfig": LIFE}
 V1_SPECS = {
@@ -375,7 +393,7 @@ V2_SPECS = {
     "ServiceGroup": st.one_of(
         some(local=RANGES, **SCOPE),
         some(remote=RANGES, **SCOPE),
-        some(netbox=BOXES, **SCOPE),
+        some(netbox=some(**BOX, allowHTTP=FLAG), **SCOPE),
         some(external=OUTSIDE, **SCOPE),
     ),
     "LBNodeAgent": some(

@@ -106,6 +106,12 @@ class TestMixedGroups:
         assert [g["metadata"]["name"] for g in first.groups] == ["a", "a-remote-2"]
 
 
+def test_a_netbox_that_v1_asks_over_http_is_asked_so_in_v2():
+    clear = {"url": "http://netbox.example.com", "tenant": "t"}
+    proposal = proposed(group(netbox=clear))
+    assert proposal.groups[0]["spec"] == {"netbox": {**clear, "allowHTTP": True}}
+
+
 def test_a_netbox_stays_and_its_addresses_are_asked_about():
     proposal = proposed(group(netbox=NETBOX))
     assert proposal.reason is GroupReason.NETBOX

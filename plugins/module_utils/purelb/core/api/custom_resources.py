@@ -99,7 +99,12 @@ def _netbox_source(pools: Json, where: str) -> NetBoxSource:
         )
     except ValueError as error:
         raise ObjectError(where, "spec.netbox.aggregation", str(error)) from error
-    return NetBoxSource(pools["url"].rstrip("/"), pools["tenant"], aggregation)
+    return NetBoxSource(
+        pools["url"].rstrip("/"),
+        pools["tenant"],
+        aggregation,
+        allows_http=bool(pools.get("allowHTTP")),
+    )
 
 
 def _external_source(pools: Json, where: str) -> ExternalSource:

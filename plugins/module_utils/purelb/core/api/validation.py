@@ -15,7 +15,7 @@ from typing import Any, Iterable, Iterator, Mapping
 
 from ..allocation.groups import Groups
 from ..errors import ObjectError
-from ..model import AddressRange, PoolType, ServiceGroup
+from ..model import AddressRange, NetBoxSource, PoolType, ServiceGroup
 from ..names import DEFAULT_GROUP
 from ..node.configuration import NodeConfig
 from ..settings import AddressConfig
@@ -54,6 +54,8 @@ def check_group(body: Json) -> ServiceGroup:
         group = service_group_of(body)
     except ObjectError as error:
         raise _with_example(error, spec) from error
+    if isinstance(group.source, NetBoxSource) and group.source.token_problem:
+        raise ObjectError(where, "spec.netbox.url", group.source.token_problem)
     if group.source is None:
         _check_ranges(where, f"spec.{group.pool_type.value}", group)
     return group

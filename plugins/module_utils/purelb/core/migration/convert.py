@@ -42,6 +42,7 @@ V2_ONLY: Dict[str, Object] = {
     "ServiceGroup": {
         "local": _OF_POOLS,
         "remote": _OF_POOLS,
+        "netbox": {"allowHTTP": bool},
         "external": {"provider": str, "socket": str, "announce": str},
         "namespaces": [str],
         "enforceNamespaces": bool,
@@ -71,6 +72,7 @@ DEFAULTS: Object = {
     "skipIPv6DAD": False,
     "multiPool": False,
     "balancePools": False,
+    "allowHTTP": False,
     "socket": IPAM_SOCKET,
     "enforceNamespaces": False,
     "namespaceDefault": False,
@@ -317,7 +319,15 @@ def _group_rest(spec: Json) -> Object:
     rest = _pick(spec, V2_ONLY["ServiceGroup"], "spec")
     if "remote" in spec and "local" not in spec:
         rest.setdefault("remote", {})
+    # v1 implies it for such a URL, so only the opposite is kept.
+    if _is_http(spec) and rest.pop("netbox", None) is None:
+        rest["netbox"] = {"allowHTTP": False}
     return rest
+
+
+def _is_http(spec: Json) -> bool:
+    """Whether NetBox is asked over HTTP without TLS: v1 always does so, v2 only with allowHTTP."""
+    return str(_inner(spec, "netbox").get("url")).startswith("http://")
 
 
 def _group_complete(kept: Json, plain: Json) -> Object:
@@ -330,6 +340,8 @@ def _group_complete(kept: Json, plain: Json) -> Object:
         for field, part in kept.items()
         if field not in _SOURCES or field in new or (field == "external" and not new)
     }
+    if _is_http(new):
+        rest.setdefault("netbox", {"allowHTTP": True})
     return _merged(rest, new)
 
 

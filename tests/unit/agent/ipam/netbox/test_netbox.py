@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
@@ -38,7 +39,7 @@ async def group(standin):
         tenant = standin.add_tenant("Lab", "lab")
         for address in ("10.0.0.1/24", "10.0.0.2/24", "fd00::1/64"):
             standin.add_address(tenant, address)
-        yield ServiceGroup("nb", source=NetBoxSource(serving.url, "lab"))
+        yield ServiceGroup("nb", source=NetBoxSource(serving.url, "lab", allows_http=True))
 
 
 @pytest.fixture
@@ -188,13 +189,15 @@ class TestStats:
 
 class TestErrors:
     async def test_an_unknown_tenant_is_permanent(self, netbox, group):
-        other = ServiceGroup("nb", source=NetBoxSource(group.source.url, "nobody"))
+        other = ServiceGroup(
+            "nb", source=NetBoxSource(group.source.url, "nobody", allows_http=True)
+        )
         with pytest.raises(IpamError, match="no tenant 'nobody'") as refused:
             await netbox.stats(other)
         assert refused.value.is_permanent
 
     async def test_the_name_of_a_tenant_will_do(self, netbox, group):
-        named = ServiceGroup("nb", source=NetBoxSource(group.source.url, "Lab"))
+        named = ServiceGroup("nb", source=NetBoxSource(group.source.url, "Lab", allows_http=True))
         assert (await netbox.stats(named)).size == {4: 2, 6: 1}
 
     @pytest.mark.parametrize("token", ["", "two words", "é", None])
@@ -207,8 +210,21 @@ class TestErrors:
         assert refused.value.is_permanent
         assert standin.requests == []
 
+    @pytest.mark.parametrize("method", ["allocate", "release", "stats", "holders"])
+    async def test_the_token_is_not_sent_over_http_unless_the_group_says_so(
+        self, netbox, group, standin, method
+    ):
+        source = replace(group.source, allows_http=False)
+        arguments = {"allocate": [IpamRequest(WEB, families=(4,))], "release": [WEB, None]}
+        with pytest.raises(IpamError, match=r"^ServiceGroup nb: NetBox http.*allowHTTP") as refused:
+            await getattr(netbox, method)(replace(group, source=source), *arguments.get(method, []))
+        assert refused.value.is_permanent
+        assert standin.requests == []
+
     async def test_a_server_out_of_reach_is_tried_again(self, netbox):
-        gone = ServiceGroup("nb", source=NetBoxSource("http://127.0.0.1:9", "lab"))
+        gone = ServiceGroup(
+            "nb", source=NetBoxSource("http://127.0.0.1:9", "lab", allows_http=True)
+        )
         with pytest.raises(IpamError, match="cannot be reached") as refused:
             await netbox.stats(gone)
         assert not refused.value.is_permanent
