@@ -11,12 +11,12 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Protocol, Self
 
 import aiohttp
 from aiohttp import web
 
+from purelb.core.election.peer_keys import PeerKeys
 from purelb.core.election.peers import (
     PATIENCE,
     PeerAnswer,
@@ -26,15 +26,12 @@ from purelb.core.election.peers import (
     own_answer,
     read_reply,
 )
-from purelb.core.errors import SettingError
 from purelb.core.model import Address
-from purelb.core.names import PEER_SECRET
 from purelb.core.settings import LeaseTiming
 from purelb_agent.runtime import clock
 
 PATH = "/peer"
 _V6 = 6
-_SHORTEST_KEY = 16
 _LONGEST_REPLY = 1024
 # Limits the load in a large cluster. A peer that has to try a renewal first takes up to PATIENCE to
 # answer, a dead one never does: this many dead peers use up the second that a question has.
@@ -53,36 +50,17 @@ class Promises(Protocol):
         """Treat the Lease as valid for this time; False if this node may not promise that."""
 
 
-def read_key(path: Path) -> bytes | None:
-    """Returns the key that all nodes share, or None if there is none; SettingError if invalid."""
-    try:
-        key = path.read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise SettingError(
-            f"{path} cannot be read ({error.strerror or error}): mount the Secret "
-            f"{PEER_SECRET} there, as the role purelb_install does"
-        ) from error
-    if 0 < len(key) < _SHORTEST_KEY:
-        raise SettingError(
-            f"the key in {path} has {len(key)} bytes, too few to be secure: give the "
-            f"Secret {PEER_SECRET} a random one of {_SHORTEST_KEY} bytes or more, and restart the "
-            "agents"
-        )
-    return key or None
-
-
 class Peers:
     """The other nodes' agents; used as an async context manager.
 
     `heard` maps each peer that said directly that it can renew to when it did, on the own clock.
+    `keys` returns the present keys: they may be rotated at any time.
     """
 
     def __init__(
         self,
         node: str,
-        key: bytes,
+        keys: Callable[[], PeerKeys],
         *,
         timing: LeaseTiming,
         could_renew: CouldRenew,
@@ -90,7 +68,7 @@ class Peers:
         port: int,
     ) -> None:
         self._node = node
-        self._key = key
+        self._keys = keys
         self._timing = timing
         self._could_renew = could_renew
         self._promises = promises
@@ -159,12 +137,12 @@ class Peers:
     async def _ask_address(self, peer: str, address: Address) -> PeerAnswer:
         if self._session is None:
             raise RuntimeError("Peers is not open")
-        nonce = secrets.token_hex(16)
+        key, nonce = self._keys().signing, secrets.token_hex(16)
         host = f"[{address}]" if address.version == _V6 else str(address)
         try:
             async with self._session.get(
                 f"http://{host}:{self._port}{PATH}",
-                headers=build_question(self._key, asker=self._node, peer=peer, nonce=nonce),
+                headers=build_question(key, asker=self._node, peer=peer, nonce=nonce),
                 allow_redirects=False,
             ) as reply:
                 if not 0 < (reply.content_length or 0) <= _LONGEST_REPLY:
@@ -172,11 +150,11 @@ class Peers:
                 text = await reply.read()
         except (aiohttp.ClientError, OSError):
             return PeerAnswer.SILENT
-        return read_reply(self._key, peer=peer, nonce=nonce, text=text)
+        return read_reply(key, peer=peer, nonce=nonce, text=text)
 
     async def handle(self, request: web.Request) -> web.Response:
         """Answer a peer's question; a request without a valid signature gets status 403."""
-        question = check_question(self._key, request.headers, peer=self._node)
+        question = check_question(self._keys().accepted, request.headers, peer=self._node)
         if question is None:
             return web.Response(
                 status=403, text="not a question to this node signed with the cluster's key\n"
@@ -191,7 +169,7 @@ class Peers:
             question.asker, seconds=self._timing.duration
         ):
             answer = PeerAnswer.KNOWS
-        reply = build_reply(self._key, peer=self._node, nonce=question.nonce, answer=answer)
+        reply = build_reply(question.key, peer=self._node, nonce=question.nonce, answer=answer)
         return web.Response(body=reply, content_type="application/json")
 
     async def _could_renew_in_time(self) -> bool | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -35,7 +36,11 @@ _MARGIN = 0.5
 
 
 class Renewer:
-    """The own Lease, from its first write to its deletion."""
+    """The own Lease, from its first write to its deletion.
+
+    `key_ids` returns the ids of the keys for questions between peers: with them in the Lease, a
+    rotation knows which keys each agent has read.
+    """
 
     def __init__(
         self,
@@ -45,12 +50,14 @@ class Renewer:
         *,
         timing: LeaseTiming,
         metrics: LeaseMetrics,
+        key_ids: Callable[[], tuple[str, ...]],
     ) -> None:
         self._lease = OwnLease(kube, identity, seconds=timing.retry_period)
         self._store = store
         self._identity = identity
         self._timing = timing
         self._metrics = metrics
+        self._key_ids = key_ids
         self._renewal = Renewal(timing)
         self._published = self._renewal.state
         self._subnets: tuple[Network, ...] | None = None
@@ -164,6 +171,7 @@ class Renewer:
             duration=self._timing.duration,
             renew_time=clock.wall_time(),
             outage=self._outage,
+            peer_keys=self._key_ids(),
         )
 
     def _succeeded(

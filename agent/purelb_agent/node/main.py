@@ -24,8 +24,9 @@ from purelb_agent.kube.store import NodeStore
 from purelb_agent.kube.watch import Watcher
 from purelb_agent.lease.outage import OutageKeeper
 from purelb_agent.lease.own_lease import Identity
+from purelb_agent.lease.peer_key_files import PeerKeyFiles
 from purelb_agent.lease.peers import PATH as PEER_PATH
-from purelb_agent.lease.peers import Peers, read_key
+from purelb_agent.lease.peers import Peers
 from purelb_agent.lease.renewer import Renewer
 from purelb_agent.node.announcer import Announcer
 from purelb_agent.node.conflicts import ConflictListener
@@ -44,8 +45,8 @@ from purelb_agent.runtime.tasks import Tasks
 # The agent keeps running this long after it deleted its Lease, so that its peers have announced the
 # addresses before it ends.
 LINGER_SECONDS = 2.0
-# Where the role mounts the Secret with the key that the agents share.
-PEER_KEY = Path("/etc/purelb/peers/key")
+# Where the role mounts the Secret with the keys that the agents share.
+PEER_KEYS = Path("/etc/purelb/peers")
 _ENVIRONMENT = """\
   PURELB_NODE_NAME       name of this node (required)
   PURELB_POD_UID         UID of this pod, identifies the holder of the Lease (required)
@@ -92,7 +93,7 @@ class _Settings:
     timing: LeaseTiming
     classes: Classes
     drains: bool
-    key: bytes | None
+    keys: PeerKeyFiles | None
     port: int
 
     @classmethod
@@ -103,9 +104,13 @@ class _Settings:
             LeaseTiming.parse(os.environ),
             claimed(unclassed=parse_switch(os.environ, "PURELB_CLAIM_UNCLASSED", default=True)),
             parse_switch(os.environ, "PURELB_DRAINING", default=True),
-            read_key(PEER_KEY) if keeps_addresses else None,
+            PeerKeyFiles.open(PEER_KEYS) if keeps_addresses else None,
             options.metrics_port,
         )
+
+    def key_ids(self) -> tuple[str, ...]:
+        """Return the ids of the keys in use at present, the one that signs first."""
+        return () if self.keys is None else self.keys.current().ids
 
 
 class _Agent:
@@ -119,7 +124,9 @@ class _Agent:
             identity.node, classes=settings.classes, drains=settings.drains
         )
         self.kernel = Kernel()
-        self.renewer = Renewer(kube, store, identity, timing=timing, metrics=metrics.lease)
+        self.renewer = Renewer(
+            kube, store, identity, timing=timing, metrics=metrics.lease, key_ids=settings.key_ids
+        )
         self.events = Events(kube, component="lbnodeagent", instance=identity.node)
         self.reporter = Reporter(kube, store, self.events, identity.node)
         self.sender = FrameSender()
@@ -146,13 +153,13 @@ class _Agent:
 
     def peers(self, settings: _Settings) -> Peers | None:
         """Returns the peers to ask during an outage of the API; None if that is switched off."""
-        if settings.key is None:
-            log.warning("peersNotAsked", reason="switched off, or no key", key=PEER_KEY)
+        if settings.keys is None:
+            log.warning("peersNotAsked", reason="switched off, or no key", folder=PEER_KEYS)
             return None
         timing = settings.timing
         return Peers(
             settings.identity.node,
-            settings.key,
+            settings.keys.current,
             timing=timing,
             could_renew=self.renewer.could_renew,
             promises=self.store,

@@ -76,6 +76,8 @@ class Lease:
     node_uid: str = ""
     # The last outage during which the node held its addresses.
     outage: Optional[Outage] = None
+    # Ids of the keys that its agent accepts from peers; it signs with the first.
+    peer_keys: Tuple[str, ...] = ()
     # Entries of the subnets annotation that are not valid CIDRs.
     malformed: Tuple[str, ...] = ()
 

@@ -27,6 +27,9 @@ SUBNETS_ANNOTATION = "purelb.io/subnets"
 INSTANCE_ANNOTATION = "purelb.io/instance"
 # On a node's Lease: the last API outage during which it held its addresses, as `begin/end`.
 OUTAGE_ANNOTATION = "purelb.io/held-through-outage"
+# On a node's Lease: the ids of the keys that its agent accepts from peers, first the one it signs
+# with.
+PEER_KEYS_ANNOTATION = "purelb.io/peer-keys"
 # The Go implementation reads no more, and an annotation should not hold a routing table.
 MAX_SUBNETS = 256
 
@@ -83,7 +86,7 @@ DRAINING_TAINTS = (
 # On a Node: the last occurrence of such an event that led to the taint.
 PREEMPTED_ANNOTATION = "purelb.io/preempted-by"
 
-# Holds the key with which the agents sign questions and answers to their peers.
+# Holds the keys with which the agents sign questions and answers to their peers.
 PEER_SECRET = "purelb-peers"  # noqa: S105 - its name, not its content
 
 # The default socket of an external IPAM sidecar; a ServiceGroup may name another one.

@@ -13,10 +13,10 @@ import pytest
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
+from purelb.core.election.peer_keys import PeerKeys
 from purelb.core.election.peers import PeerAnswer, build_question
-from purelb.core.errors import SettingError
 from purelb.core.settings import LeaseTiming
-from purelb_agent.lease.peers import PATH, Peers, read_key
+from purelb_agent.lease.peers import PATH, Peers
 from purelb_agent.runtime import clock
 from purelb_agent.runtime.probes import Probes
 
@@ -59,17 +59,19 @@ async def agent(port):
     """Start agents that ask; those that are given an address also answer there."""
     async with AsyncExitStack() as stack:
 
-        async def start(name, *addresses, outcome=None, key=KEY, could_renew=None, may=True):
+        async def start(
+            name, *addresses, outcome=None, key=KEY, could_renew=None, may=True, also=()
+        ):
             promises = RecordedPromises(may=may)
             peers = Peers(
                 name,
-                key,
+                lambda: PeerKeys(peers.now or key, also),
                 timing=TIMING,
                 could_renew=could_renew or says(outcome),
                 promises=promises,
                 port=port,
             )
-            peers.promised = promises.seconds
+            peers.now, peers.promised = None, promises.seconds
             for address in addresses:
                 await stack.enter_async_context(serving(peers.handle, address, port))
             return await stack.enter_async_context(peers)
@@ -203,6 +205,20 @@ class TestSilence:
         asker = await agent("a")
         await agent("b", address, outcome=True, key=OTHER_KEY)
         assert await asker.ask({"b": [address]}) == {"b": SILENT}
+
+    async def test_an_agent_that_accepts_the_key_answers_with_it(self, agent, address):
+        asker = await agent("a")
+        await agent("b", address, outcome=True, key=OTHER_KEY, also=(KEY,))
+        assert await asker.ask({"b": [address]}) == {"b": CAN}
+
+    async def test_the_keys_are_those_of_the_moment(self, agent, address):
+        asker = await agent("a")
+        peer = await agent("b", address, outcome=True)
+        answers = []
+        for asks, answered in [(None, None), (OTHER_KEY, None), (OTHER_KEY, OTHER_KEY)]:
+            asker.now, peer.now = asks, answered
+            answers.append((await asker.ask({"b": [address]}))["b"])
+        assert answers == [CAN, SILENT, CAN]
 
     async def test_a_reply_of_another_node_is_silence(self, agent, address):
         asker = await agent("a")
@@ -360,25 +376,3 @@ class TestAnswering:
             url = f"http://{host}:{port}/readyz"
             async with aiohttp.ClientSession() as session, session.get(url) as reply:
                 assert reply.status == 200
-
-
-class TestKey:
-    def test_a_key_is_read_unchanged(self, tmp_path):
-        (tmp_path / "key").write_bytes(b"\n" + KEY + b"\n")
-        assert read_key(tmp_path / "key") == b"\n" + KEY + b"\n"
-
-    def test_without_a_file_the_key_is_none(self, tmp_path):
-        assert read_key(tmp_path / "key") is None
-
-    def test_the_key_in_an_empty_file_is_none(self, tmp_path):
-        (tmp_path / "key").touch()
-        assert read_key(tmp_path / "key") is None
-
-    def test_a_key_that_is_too_short_is_an_error_with_the_remedy(self, tmp_path):
-        (tmp_path / "key").write_bytes(b"x" * 15)
-        with pytest.raises(SettingError, match=r"15 bytes.*Secret purelb-peers.*16 bytes or more"):
-            read_key(tmp_path / "key")
-
-    def test_a_key_that_cannot_be_read_is_an_error_with_the_remedy(self, tmp_path):
-        with pytest.raises(SettingError, match=r"Is a directory.*mount the Secret purelb-peers"):
-            read_key(tmp_path)

@@ -10,6 +10,7 @@ import pytest
 
 from purelb.core.election.claims import claimed
 from purelb.core.election.leases import CONFIRMATION, HoldDeadline
+from purelb.core.election.peer_keys import PeerKeys
 from purelb.core.election.peers import PeerAnswer, build_question, read_reply
 from purelb.core.settings import LeaseTiming
 from purelb_agent.kube.store import NodeStore
@@ -50,7 +51,14 @@ async def test_the_answer_cannot_is_never_given_without_a_promise(
 
     expiry = virtual_clock.now() + INSTANT
     monkeypatch.setattr(clock, "now", now)
-    peers = Peers("n1", KEY, timing=TIMING, could_renew=cannot_renew, promises=store, port=7472)
+    peers = Peers(
+        "n1",
+        lambda: PeerKeys(KEY),
+        timing=TIMING,
+        could_renew=cannot_renew,
+        promises=store,
+        port=7472,
+    )
     headers = build_question(KEY, asker="n2", peer="n1", nonce="nonce")
     response = await peers.handle(SimpleNamespace(headers=headers))
     answer = read_reply(KEY, peer="n1", nonce="nonce", text=response.body)

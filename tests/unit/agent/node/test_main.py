@@ -10,8 +10,9 @@ import errno
 
 import pytest
 
+from purelb.core.election.peer_keys import PeerKeys
 from purelb.core.errors import SettingError
-from purelb.core.names import ANNOUNCING_ANNOTATIONS
+from purelb.core.names import ANNOUNCING_ANNOTATIONS, PEER_KEYS_ANNOTATION
 from purelb_agent.kube.client import ApiError
 from purelb_agent.node import main as program
 from purelb_agent.node.netlink import NetlinkError
@@ -159,7 +160,7 @@ def environment(monkeypatch, tmp_path):
     monkeypatch.setenv("PURELB_NODE_NAME", "n1")
     monkeypatch.setenv("PURELB_POD_UID", "pod-n1")
     (tmp_path / "key").write_bytes(b"x" * 32)
-    monkeypatch.setattr(program, "PEER_KEY", tmp_path / "key")
+    monkeypatch.setattr(program, "PEER_KEYS", tmp_path)
     return monkeypatch
 
 
@@ -189,13 +190,14 @@ class TestSettings:
         assert made.identity == program.Identity("n1", "pod-n1", NAMESPACE)
         assert made.drains
         assert None in made.classes
-        assert made.key == b"x" * 32
+        assert made.keys.current() == PeerKeys(b"x" * 32)
+        assert made.key_ids() == PeerKeys(b"x" * 32).ids
 
     def test_switches_that_are_off(self, environment):
         for name in ("PURELB_OUTAGE_HOLD", "PURELB_CLAIM_UNCLASSED", "PURELB_DRAINING"):
             environment.setenv(name, "off")
         made = program._Settings.read(OPTIONS)  # noqa: SLF001
-        assert (made.key, made.drains) == (None, False)
+        assert (made.keys, made.key_ids(), made.drains) == (None, (), False)
         assert None not in made.classes
 
 
@@ -226,6 +228,24 @@ class TestRun:
     async def test_peers_are_answered_on_the_port_of_the_probes(self, cluster):
         task = await run_for(cluster, 1)
         assert list(Probes.made.routes) == ["/peer"]
+        cluster.stop.set()
+        await task
+
+    async def test_a_rotation_is_followed_without_a_restart_and_shown_in_the_lease(
+        self, cluster, tmp_path
+    ):
+        task, shown = await run_for(cluster, 15), []
+        old, new = b"x" * 32, b"y" * 32
+        for files in ({"next": new}, {"key": new, "previous": old}, {"key": b"short"}):
+            for name, content in files.items():
+                (tmp_path / name).write_bytes(content)
+            (tmp_path / "next").unlink() if "previous" in files else None
+            await asyncio.sleep(10)
+            shown.append(cluster.lease["metadata"]["annotations"][PEER_KEYS_ANNOTATION])
+        accepted, signed = PeerKeys(old, (new,)), PeerKeys(new, (old,))
+        # Of the last ones the key is too short: those before stay in use.
+        assert shown == [",".join(keys.ids) for keys in (accepted, signed, signed)]
+        assert cluster.kernel.vips == VIPS
         cluster.stop.set()
         await task
 

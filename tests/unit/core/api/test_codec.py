@@ -85,6 +85,12 @@ def test_odd_leases_do_not_crash(change, expected):
     assert codec.lease_of(change) == expected
 
 
+@pytest.mark.parametrize("ids", [(), ("3fa9c1d2",), ("3fa9c1d2", "00ffee11")], ids=len)
+def test_the_ids_of_an_agents_keys_are_in_its_lease(ids):
+    body = codec.lease_body(replace(LEASE, peer_keys=ids), namespace="purelb-system")
+    assert codec.lease_of(body).peer_keys == ids
+
+
 def test_the_same_subnets_in_two_leases_are_one_record():
     bodies = (codec.lease_body(replace(LEASE, node=n), namespace="x") for n in ("n1", "n2"))
     one, other = map(codec.lease_of, bodies)

@@ -293,18 +293,25 @@ def question(**changed):
 
 class TestQuestion:
     def test_a_question_is_read_by_the_peer_that_it_is_for(self):
-        assert check_question(KEY, question(), peer="b") == Question("a", "n")
+        assert check_question([KEY], question(), peer="b") == Question("a", "n", KEY)
 
     def test_a_question_for_another_peer_is_none(self):
-        assert check_question(KEY, question(), peer="c") is None
+        assert check_question([KEY], question(), peer="c") is None
 
     def test_a_question_signed_with_another_key_is_none(self):
-        assert check_question(KEY + b"!", question(), peer="b") is None
+        assert check_question([KEY + b"!"], question(), peer="b") is None
+
+    @pytest.mark.parametrize("keys", list(itertools.permutations([KEY, b"1" * 16, b"2" * 16])))
+    def test_a_question_signed_with_any_of_the_keys_is_read_and_names_its_key(self, keys):
+        assert check_question(keys, question(), peer="b") == Question("a", "n", KEY)
+
+    def test_a_question_is_printed_without_its_key(self):
+        assert "sixteen" not in str(check_question([KEY], question(), peer="b"))
 
     @pytest.mark.parametrize("name", ["PureLB-Asker", "PureLB-Nonce", "PureLB-Mac"])
     def test_a_question_that_lacks_a_header_is_none(self, name):
         headers = {header: text for header, text in question().items() if header != name}
-        assert check_question(KEY, headers, peer="b") is None
+        assert check_question([KEY], headers, peer="b") is None
 
     @given(
         st.sampled_from(["PureLB-Asker", "PureLB-Nonce", "PureLB-Mac"]),
@@ -313,7 +320,7 @@ class TestQuestion:
     def test_a_question_with_another_text_in_a_header_is_none(self, name, text):
         headers = question()
         if headers[name] != text:
-            assert check_question(KEY, {**headers, name: text}, peer="b") is None
+            assert check_question([KEY], {**headers, name: text}, peer="b") is None
 
     def test_the_border_between_two_fields_is_signed_too(self):
         assert (

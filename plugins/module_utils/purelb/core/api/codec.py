@@ -61,6 +61,7 @@ def lease_of(body: Json) -> Optional[Lease]:
         uid=meta.get("uid", ""),
         node_uid=_owning_node(meta),
         outage=_outage_of(annotations.get(names.OUTAGE_ANNOTATION, "")),
+        peer_keys=_listed(annotations.get(names.PEER_KEYS_ANNOTATION, "")),
         malformed=malformed,
     )
 
@@ -74,6 +75,10 @@ def _subnets_of(text: str) -> Tuple[Tuple[Network, ...], Tuple[str, ...]]:
     """
     subnets, malformed = parse_subnets(t.strip() for t in text.split(",") if t.strip())
     return subnets[: names.MAX_SUBNETS], malformed
+
+
+def _listed(text: str) -> Tuple[str, ...]:
+    return tuple(text.split(",")) if text else ()
 
 
 def _outage_of(text: str) -> Optional[Outage]:
@@ -98,6 +103,8 @@ def lease_body(lease: Lease, *, namespace: str) -> Dict[str, Any]:
     if lease.outage is not None:
         times = (lease.outage.begin_time, lease.outage.end_time)
         annotations[names.OUTAGE_ANNOTATION] = "/".join(map(format_time, times))
+    if lease.peer_keys:
+        annotations[names.PEER_KEYS_ANNOTATION] = ",".join(lease.peer_keys)
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",

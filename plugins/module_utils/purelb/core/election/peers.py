@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hmac
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Dict, Iterable, Mapping, Optional
 
@@ -139,10 +139,14 @@ def _mac(key: bytes, *fields: str) -> str:
 
 @dataclass(frozen=True)
 class Question:
-    """A question with a valid signature."""
+    """A question with a valid signature, and the key that it was signed with.
+
+    The reply is signed with the same key: the asker has it, whatever other keys it has read by now.
+    """
 
     asker: str
     nonce: str
+    key: bytes = field(repr=False)
 
 
 def build_question(key: bytes, *, asker: str, peer: str, nonce: str) -> Dict[str, str]:
@@ -151,13 +155,18 @@ def build_question(key: bytes, *, asker: str, peer: str, nonce: str) -> Dict[str
     return {_ASKER: asker, _PEER: peer, _NONCE: nonce, _MAC: mac}
 
 
-def check_question(key: bytes, headers: Mapping[str, str], *, peer: str) -> Optional[Question]:
-    """Parse a question to this peer; None if it is missing or not signed with the key."""
-    question = Question(headers.get(_ASKER, ""), headers.get(_NONCE, ""))
-    expected = _mac(key, "question", question.asker, peer, question.nonce)
+def check_question(
+    keys: Iterable[bytes], headers: Mapping[str, str], *, peer: str
+) -> Optional[Question]:
+    """Parse a question to this peer; None if it is missing or signed with none of the keys."""
+    asker, nonce = headers.get(_ASKER, ""), headers.get(_NONCE, "")
     # A header may carry any bytes, and compare_digest refuses text that is not ASCII.
     given = headers.get(_MAC, "").encode(errors="replace")
-    return question if hmac.compare_digest(given, expected.encode()) else None
+    for key in keys:
+        expected = _mac(key, "question", asker, peer, nonce)
+        if hmac.compare_digest(given, expected.encode()):
+            return Question(asker, nonce, key)
+    return None
 
 
 def build_reply(key: bytes, *, peer: str, nonce: str, answer: PeerAnswer) -> bytes:
