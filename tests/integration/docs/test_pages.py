@@ -30,7 +30,8 @@ from tests.support.lab.cluster_queries import (
 from tests.support.lab.cluster_queries import IMAGE as OWN_IMAGE
 from tests.support.v1 import v1_install
 
-pytestmark = pytest.mark.timeout(600)
+# A rotation of the agents' key alone takes four minutes.
+pytestmark = pytest.mark.timeout(900)
 
 # The fixture of a page's initial state, if it is not `at_work`.
 BEFORE = {

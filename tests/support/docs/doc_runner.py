@@ -127,7 +127,7 @@ class Reader:
         """Run a script in bash; it stops at the first command that fails."""
         done = run_command(
             ["bash", "-euo", "pipefail", "-c", script],
-            cwd=self.checkout, env=self._environ(), stderr=subprocess.STDOUT, timeout=300,
+            cwd=self.checkout, env=self._environ(), stderr=subprocess.STDOUT, timeout=420,
         )  # fmt: skip
         assert not check or done.returncode == 0, f"{script}:\n{done.stdout}"
         return done
