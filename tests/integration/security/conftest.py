@@ -24,6 +24,7 @@ from tests.support.lab.dry_runs import (
     LEASES,
     NAMESPACE,
     POOL,
+    RANGES,
     SERVICES,
     Account,
     lease,
@@ -41,6 +42,7 @@ def installed(lab, playbook, tmp_path_factory):
         "purelb_install_namespace": NAMESPACE,
         "purelb_install_annotation_writers": ["kubernetes-admin", *others],
         "purelb_install_eviction_reporters": ["kubernetes-admin"],
+        "purelb_install_address_ranges": RANGES,
     }
     files = manifests(playbook, tmp_path_factory.mktemp("manifests"), settings)
     everything = {

@@ -37,6 +37,37 @@ class TestServiceAndTheAllocator:
         both = {"metadata": {"annotations": annotations}, "status": status}
         allocator.patch(f"{SERVICES}/new/status", both)
 
+    @pytest.mark.parametrize(
+        "address",
+        [
+            "127.0.0.1",
+            "::1",
+            "169.254.0.1",
+            "fe80::1",
+            "224.0.0.9",
+            "ff02::1",
+            "255.255.255.255",
+            "::",
+        ],
+    )
+    def test_address_that_is_no_hosts_is_refused(self, allocator, address):
+        status = {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}, {"ip": address}]}}
+        words = "no loopback, link-local or multicast address: 192.0.2.1, "
+        path = f"{SERVICES}/new/status"
+        assert_refused(words, "allocator-services", allocator, "PATCH", path, {"status": status})
+
+    @pytest.mark.parametrize("address", ["198.51.100.130", "203.0.113.1", "2001:db9::1"])
+    def test_address_outside_of_the_networks_for_all_is_refused(self, lab, allocator, address):
+        status = {"status": {"loadBalancer": {"ingress": [{"ip": address}]}}}
+        words = f"no address outside of purelb_install_address_ranges: {address}"
+        path = f"{SERVICES}/new/status"
+        assert_refused(words, "allocator-services", allocator, "PATCH", path, status)
+        # Where it is already it may stay.
+        lab.api.merge_patch(path, status)
+        more = [{"ip": address}, {"ip": "198.51.100.1"}]
+        allocator.patch(path, {"status": {"loadBalancer": {"ingress": more}}})
+        lab.api.merge_patch(path, {"status": {"loadBalancer": None}})
+
     def test_release_passes(self, lab, allocator):
         given = assignment("192.0.2.1", "2001:db8::1")
         path = f"{SERVICES}/new/status"

@@ -35,6 +35,8 @@ TAINT = {
 }
 # A change that no policy allows.
 LABELS = {"metadata": {"labels": {"example.com/policy-check": "true"}}}
+# Of all addresses that the allocator may give out.
+RANGES = ["192.0.2.0/24", "2001:db8::/32", "198.51.100.0/25", "198.51.100.192/26"]
 POOL = {"pool": "192.0.2.0/28", "subnet": "192.0.2.0/24"}
 
 
