@@ -33,7 +33,7 @@ from purelb.core.election.election import rank
 from purelb.core.leadership.leader import LeaderRecord
 from purelb.core.leadership.locks import lease_spec
 from purelb.core.model import Lease
-from purelb.core.names import LEADER_LEASE
+from purelb.core.names import ADDRESS_PROTOCOL, API_GROUP, API_VERSION, LEADER_LEASE
 
 AIM_SECONDS, AIM_MB = 3.0, 150.0
 MODULES = ("purelb_lease_info", "purelb_verify")
@@ -108,6 +108,17 @@ def lock() -> dict[str, Any]:
     }
 
 
+def group(size: Size) -> dict[str, Any]:
+    """Return the ServiceGroup that has the Services' addresses."""
+    pool = f"{_FIRST}-{_FIRST + size.services - 1}"
+    return {
+        "apiVersion": f"{API_GROUP}/{API_VERSION}",
+        "kind": "ServiceGroup",
+        "metadata": {"name": "default", "namespace": NAMESPACE},
+        "spec": {"local": {"v4pool": {"pool": pool, "subnet": str(_SUBNETS[0])}}},
+    }
+
+
 def service(number: int, winner: str) -> dict[str, Any]:
     """Return a Service with an address that its winner announces."""
     address = _FIRST + number
@@ -141,6 +152,7 @@ class Objects:
     """The objects of a cluster, and the collected results of its nodes."""
 
     leases: list[dict[str, Any]]
+    group: dict[str, Any]
     services: list[dict[str, Any]]
     seen: dict[str, dict[str, Any]]
 
@@ -157,6 +169,7 @@ def objects(size: Size) -> Objects:
         held[winner].append(number)
     return Objects(
         [lease(name) for name in nodes],
+        group(size),
         [service(number, winner) for number, winner in enumerate(won)],
         {name: _seen(index, held[name]) for index, name in enumerate(nodes)},
     )
@@ -178,6 +191,7 @@ def _address(address: IPv4Address, lifetime: int | None) -> dict[str, Any]:
         "valid_lifetime": lifetime,
         "preferred_lifetime": lifetime,
         "flags": [],
+        "protocol": ADDRESS_PROTOCOL if lifetime else 0,
     }
 
 
@@ -271,5 +285,5 @@ def _write(lab: Lab, made: Objects) -> None:
         lab.api.merge_patch(path, {"status": service["status"]})
 
     with ThreadPoolExecutor(_WRITERS) as pool:
-        list(pool.map(lab.api.create, [lock(), *made.leases]))
+        list(pool.map(lab.api.create, [lock(), made.group, *made.leases]))
         list(pool.map(put, made.services))

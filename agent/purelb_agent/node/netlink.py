@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from purelb.core.model import Address, InterfaceAddress, Link
 from purelb.core.names import LINK_ALIAS
-from purelb.core.node import rtnetlink
+from purelb.core.node import default_routes, rtnetlink
 from purelb.core.node.plan import Put
 from purelb.core.node.rtnetlink import LinkMessage, Message
 from purelb_agent.runtime import clock
@@ -115,8 +115,8 @@ class Kernel:
 
     def links(self) -> tuple[Link, ...]:
         """Return all interfaces, each with the metrics and gateways of its default routes."""
-        routes = rtnetlink.default_routes(self._dump(rtnetlink.RTM_GETROUTE))
-        metrics, gateways = rtnetlink.default_metrics(routes), rtnetlink.gateways(routes)
+        routes = default_routes.default_routes(self._dump(rtnetlink.RTM_GETROUTE))
+        metrics, gateways = default_routes.default_metrics(routes), default_routes.gateways(routes)
         found = map(rtnetlink.parse_link, self._dump(rtnetlink.RTM_GETLINK))
         return tuple(
             _link(link, metrics.get(link.index, {}), gateways.get(link.index, frozenset()))
@@ -175,4 +175,4 @@ def _link(
 def _is_other_route(message: Message) -> bool:
     """Whether this is about a route that selects no interface; each address brings some."""
     is_route = message.kind in (rtnetlink.RTM_NEWROUTE, rtnetlink.RTM_DELROUTE)
-    return is_route and rtnetlink.parse_default_route(message) is None
+    return is_route and default_routes.parse_default_route(message) is None

@@ -16,6 +16,11 @@ from tests.support.lab.dry_runs import SERVICES, V4, V6, assert_refused
 pytestmark = [pytest.mark.timeout(120), pytest.mark.safety]
 
 
+# Loopback, link-local, multicast, broadcast, and none at all.
+NO_HOSTS = ["127.0.0.1", "::1", "169.254.0.1", "fe80::1", "224.0.0.9", "ff02::1"]
+NO_HOSTS += ["255.255.255.255", "::"]
+
+
 def assignment(*addresses):
     return Assignment("pool", tuple(map(ip_address, addresses)), PoolType.REMOTE, skip_dad=True)
 
@@ -37,19 +42,7 @@ class TestServiceAndTheAllocator:
         both = {"metadata": {"annotations": annotations}, "status": status}
         allocator.patch(f"{SERVICES}/new/status", both)
 
-    @pytest.mark.parametrize(
-        "address",
-        [
-            "127.0.0.1",
-            "::1",
-            "169.254.0.1",
-            "fe80::1",
-            "224.0.0.9",
-            "ff02::1",
-            "255.255.255.255",
-            "::",
-        ],
-    )
+    @pytest.mark.parametrize("address", NO_HOSTS)
     def test_address_that_is_no_hosts_is_refused(self, allocator, address):
         status = {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}, {"ip": address}]}}
         words = "no loopback, link-local or multicast address: 192.0.2.1, "

@@ -71,7 +71,7 @@ def test_role_ends_when_each_policy_is_enforced(cluster, playbook, install_purel
         for policy in cluster.api.items(POLICIES, labelSelector="app.kubernetes.io/name=purelb")
         if policy["metadata"]["name"].endswith(".purelb-system.purelb.io")
     ]
-    assert len(names) == 7
+    assert len(names) == 9
     for name in names:
         cluster.api.delete(f"{POLICIES}/{name}")
     eventually(lambda: not any(enforced(cluster).values()), "policies that have ended", seconds=60)
@@ -91,5 +91,5 @@ def test_role_ends_when_each_policy_is_enforced(cluster, playbook, install_purel
 def enforced(lab):
     """Return whether each policy that a dry run can reach is enforced, by name."""
     states = module_result(lab.kubeconfig, "purelb_policies_info")["policies"]
-    assert len(states) == 6
+    assert len(states) == 7
     return {state["name"]: state["enforced"] for state in states}

@@ -13,7 +13,7 @@ from bench import auditing, bed, crowd, failover, idle, planning
 from bench.__main__ import PARTS, parser
 from bench.figures import Figure, table
 from labkit.probe.pinger import longest_gap
-from purelb.core.api import codec, custom_resources
+from purelb.core.api import codec, custom_resources, custom_resources
 from purelb.core.election.claims import is_served
 
 NODES = dict.fromkeys(["n1", "n2", "n3"])
@@ -109,6 +109,8 @@ def test_each_request_of_an_agent_counts_once():
 def test_services_of_the_audit_are_served_by_us_and_ignored_by_kube_proxy():
     body = auditing.service(7, "n0001")
     read = codec.service_of(body)
+    group = custom_resources.service_group_of(auditing.group(auditing.Size(1, 8)))
+    assert group.range_of(read.addresses[0])
     assert (is_served(read), [str(address) for address in read.addresses]) == (True, ["10.1.0.7"])
     assert read.announcing[4][0].node == "n0001"
     assert "service.kubernetes.io/service-proxy-name" in body["metadata"]["labels"]

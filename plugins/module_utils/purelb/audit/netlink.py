@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
 from ..core.errors import PureLBError
-from ..core.node import rtnetlink
+from ..core.node import default_routes, rtnetlink
 from ..core.node.rtnetlink import AddressMessage, LinkMessage, Message
 
 _BUFFER = 1 << 18
@@ -43,9 +43,9 @@ def interfaces() -> List[Interface]:
         link.settimeout(_TIMEOUT)
         link.bind((0, 0))
         addresses = addresses_by_link(_dump(link, rtnetlink.RTM_GETADDR))
-        routes = _dump(link, rtnetlink.RTM_GETROUTE, keep=rtnetlink.is_default_route)
+        routes = _dump(link, rtnetlink.RTM_GETROUTE, keep=default_routes.is_default_route)
         links = _dump(link, rtnetlink.RTM_GETLINK)
-    metrics = rtnetlink.default_metrics(rtnetlink.default_routes(routes))
+    metrics = default_routes.default_metrics(default_routes.default_routes(routes))
     found = (_interface(rtnetlink.parse_link(link), addresses, metrics) for link in links)
     return sorted(found, key=lambda interface: interface.index)
 

@@ -57,7 +57,11 @@ def objects():
 
 @pytest.fixture(scope="module")
 def api(objects):
-    Api.lists = {"leases": objects.leases, "services": objects.services}
+    Api.lists = {
+        "leases": objects.leases,
+        "services": objects.services,
+        "servicegroups": [objects.group],
+    }
     with HTTPServer(("127.0.0.1", 0), Api) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()

@@ -14,18 +14,14 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address
 from typing import (
     Callable,
     Dict,
-    FrozenSet,
-    Iterable,
     Iterator,
     List,
-    Mapping,
     NamedTuple,
     Optional,
-    Set,
     Tuple,
 )
 
@@ -44,8 +40,6 @@ RTM_NEWADDR, RTM_DELADDR, RTM_GETADDR = 20, 21, 22
 RTM_NEWROUTE, RTM_DELROUTE, RTM_GETROUTE = 24, 25, 26
 RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR = 0x1, 0x10, 0x100
 RTMGRP_IPV4_ROUTE, RTMGRP_IPV6_ROUTE = 0x40, 0x400
-RTA_OIF, RTA_GATEWAY, RTA_PRIORITY, RTA_MULTIPATH, RTA_TABLE, RTA_VIA = 4, 5, 6, 9, 15, 18
-RT_TABLE_MAIN = 254
 
 # linux/if_addr.h
 IFA_ADDRESS, IFA_LOCAL, IFA_CACHEINFO, IFA_FLAGS, IFA_PROTO = 1, 2, 6, 8, 11
@@ -81,20 +75,18 @@ _FLAG_NAMES = {
     IFA_F_PERMANENT: "permanent",
     IFA_F_NOPREFIXROUTE: "noprefixroute",
 }
-_VERSIONS = {AF_INET: 4, AF_INET6: 6}
-_PACKED_SIZES = (4, 16)
+VERSIONS = {AF_INET: 4, AF_INET6: 6}
 
 _NLMSGHDR = struct.Struct("=IHHII")  # length, type, flags, sequence, port
 _IFADDRMSG = struct.Struct("=BBBBI")  # family, prefix length, flags, scope, index
 _IFINFOMSG = struct.Struct("=BxHiII")  # family, type, index, flags, change mask
-_RTMSG = struct.Struct("=BBBBBBBBI")  # family, destination length, source length, tos, table, ...
+RTMSG = struct.Struct("=BBBBBBBBI")  # family, destination length, source length, tos, table, ...
 _IFA_CACHEINFO = struct.Struct("=IIII")  # preferred, valid, created, updated
 _LIFETIMES = struct.Struct("=II")  # the first two of an ifa_cacheinfo
 _RTATTR = struct.Struct("=HH")  # length, type
-_RTNEXTHOP = struct.Struct("=HBBi")  # length, flags, hops, interface
-_U32 = struct.Struct("=I")
+U32 = struct.Struct("=I")
 _S32 = struct.Struct("=i")
-_HEADERS_OF_DUMPS = {RTM_GETLINK: _IFINFOMSG, RTM_GETADDR: _IFADDRMSG, RTM_GETROUTE: _RTMSG}
+_HEADERS_OF_DUMPS = {RTM_GETLINK: _IFINFOMSG, RTM_GETADDR: _IFADDRMSG, RTM_GETROUTE: RTMSG}
 
 
 class Message(NamedTuple):
@@ -166,18 +158,6 @@ class Reply(NamedTuple):
     was_interrupted: bool
 
 
-@dataclass(frozen=True)
-class DefaultRoute:
-    """A default route of the main table: IP version, metric, and its hops.
-
-    A hop is the index of an interface and the gateway there, or None without a gateway.
-    """
-
-    version: int
-    metric: int
-    hops: Tuple[Tuple[int, Optional[Address]], ...]
-
-
 def build_put(put: Put, sequence: int) -> bytes:
     """Return the RTM_NEWADDR that adds an address or resets the lifetimes of an existing one.
 
@@ -193,7 +173,7 @@ def build_put(put: Put, sequence: int) -> bytes:
         + _attribute(IFA_LOCAL, packed)
         + _attribute(IFA_ADDRESS, packed)
         + _attribute(IFA_CACHEINFO, _IFA_CACHEINFO.pack(preferred, valid, 0, 0))
-        + _attribute(IFA_FLAGS, _U32.pack(flags))
+        + _attribute(IFA_FLAGS, U32.pack(flags))
         + MARK
     )
     mode = NLM_F_EXCL if put.is_new else NLM_F_REPLACE
@@ -303,7 +283,7 @@ def read_reply(
                 messages.append(message)
 
 
-def _attributes(data: bytes, offset: int) -> Dict[int, bytes]:
+def parse_attributes(data: bytes, offset: int) -> Dict[int, bytes]:
     """Return the attributes from an offset on, by type; one that is cut off ends them."""
     found = {}
     while offset + 4 <= len(data):
@@ -319,13 +299,13 @@ def _attributes(data: bytes, offset: int) -> Dict[int, bytes]:
 def parse_address(message: Message) -> Optional[AddressMessage]:
     """Return the address in an RTM_NEWADDR or RTM_DELADDR; None if it is not an IP address."""
     family, prefixlen, flags, _scope, index = _IFADDRMSG.unpack_from(message.body)
-    attributes = _attributes(message.body, _IFADDRMSG.size)
+    attributes = parse_attributes(message.body, _IFADDRMSG.size)
     # On a point-to-point link IFA_ADDRESS is the peer.
     packed = attributes.get(IFA_LOCAL) or attributes.get(IFA_ADDRESS)
-    if packed is None or family not in _VERSIONS:
+    if packed is None or family not in VERSIONS:
         return None
     if IFA_FLAGS in attributes:
-        (flags,) = _U32.unpack(attributes[IFA_FLAGS])
+        (flags,) = U32.unpack(attributes[IFA_FLAGS])
     preferred = valid = FOREVER
     if IFA_CACHEINFO in attributes:
         preferred, valid = _LIFETIMES.unpack_from(attributes[IFA_CACHEINFO])
@@ -349,7 +329,7 @@ def interface_address(message: Message, now: float) -> Optional[InterfaceAddress
 def parse_link(message: Message) -> LinkMessage:
     """Return the interface in an RTM_NEWLINK or RTM_DELLINK."""
     _family, _type, index, flags, _change = _IFINFOMSG.unpack_from(message.body)
-    attributes = _attributes(message.body, _IFINFOMSG.size)
+    attributes = parse_attributes(message.body, _IFINFOMSG.size)
     (state,) = attributes.get(IFLA_OPERSTATE, b"\0")[:1]
     return LinkMessage(
         index=index,
@@ -359,75 +339,3 @@ def parse_link(message: Message) -> LinkMessage:
         state=_OPERATIONAL_STATES[state] if state < len(_OPERATIONAL_STATES) else "unknown",
         alias=attributes.get(IFLA_IFALIAS, b"").rstrip(b"\0").decode(errors="replace"),
     )
-
-
-def is_default_route(message: Message) -> bool:
-    """Whether a route message is about a default route of any table.
-
-    This must be cheap: a router's table may have a million other routes.
-    """
-    family, prefixlen, *_rest = _RTMSG.unpack_from(message.body)
-    return not prefixlen and family in _VERSIONS
-
-
-def parse_default_route(message: Message) -> Optional[DefaultRoute]:
-    """Return the default route in an RTM_NEWROUTE or RTM_DELROUTE.
-
-    None if it is another route, of another table than the main one, or leads to no interface.
-    """
-    if not is_default_route(message):
-        return None
-    family, _length, _source, _tos, table, *_rest = _RTMSG.unpack_from(message.body)
-    attributes = _attributes(message.body, _RTMSG.size)
-    if RTA_TABLE in attributes:
-        (table,) = _U32.unpack(attributes[RTA_TABLE])
-    hops = tuple(_hops(attributes))
-    if table != RT_TABLE_MAIN or not hops:
-        return None
-    (metric,) = _U32.unpack(attributes.get(RTA_PRIORITY, bytes(4)))
-    return DefaultRoute(_VERSIONS[family], metric, hops)
-
-
-def _hops(attributes: Mapping[int, bytes]) -> Iterator[Tuple[int, Optional[Address]]]:
-    """Yield the interfaces that a route leads to, each with its gateway."""
-    if RTA_OIF in attributes:
-        (index,) = _U32.unpack(attributes[RTA_OIF])
-        yield index, _gateway(attributes)
-    hops, offset = attributes.get(RTA_MULTIPATH, b""), 0
-    while offset + _RTNEXTHOP.size <= len(hops):
-        length, _flags, _hops, index = _RTNEXTHOP.unpack_from(hops, offset)
-        yield index, _gateway(_attributes(hops[: offset + length], offset + _RTNEXTHOP.size))
-        offset += max(_RTNEXTHOP.size, (length + 3) & ~3)
-
-
-def _gateway(attributes: Mapping[int, bytes]) -> Optional[Address]:
-    """Return the gateway of a hop; that of an IPv4 route may be an IPv6 address (RTA_VIA)."""
-    # struct rtvia: the family before the address.
-    packed = attributes.get(RTA_GATEWAY) or attributes.get(RTA_VIA, b"")[2:]
-    return ip_address(packed) if len(packed) in _PACKED_SIZES else None
-
-
-def default_routes(messages: Iterable[Message]) -> Tuple[DefaultRoute, ...]:
-    """Return the default routes of the main table in a dump."""
-    return tuple(filter(None, map(parse_default_route, messages)))
-
-
-def default_metrics(routes: Iterable[DefaultRoute]) -> Dict[int, Dict[int, int]]:
-    """Return the lowest metric of default routes by interface and IP version."""
-    metrics: Dict[int, Dict[int, int]] = {}
-    for route in routes:
-        for index, _hop in route.hops:
-            by_version = metrics.setdefault(index, {})
-            known = by_version.get(route.version, route.metric)
-            by_version[route.version] = min(known, route.metric)
-    return metrics
-
-
-def gateways(routes: Iterable[DefaultRoute]) -> Dict[int, FrozenSet[Address]]:
-    """Return the gateways of default routes by interface."""
-    found: Dict[int, Set[Address]] = {}
-    for route in routes:
-        for index, gateway in route.hops:
-            if gateway is not None:
-                found.setdefault(index, set()).add(gateway)
-    return {index: frozenset(addresses) for index, addresses in found.items()}
