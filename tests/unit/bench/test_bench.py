@@ -13,7 +13,7 @@ from bench import auditing, bed, crowd, failover, idle, planning
 from bench.__main__ import PARTS, parser
 from bench.figures import Figure, table
 from labkit.probe.pinger import longest_gap
-from purelb.core.api import codec, custom_resources, custom_resources
+from purelb.core.api import codec, custom_resources
 from purelb.core.election.claims import is_served
 
 NODES = dict.fromkeys(["n1", "n2", "n3"])
