@@ -9,7 +9,7 @@ decides what each Service gets.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from purelb.core.allocation.outcomes import Ask, Outcome
 from purelb.core.api import codec
@@ -22,7 +22,7 @@ from purelb_agent.ipam.port import IpamError
 from purelb_agent.ipam.queue import IpamQueue
 from purelb_agent.kube.client import CONFLICT, NOT_FOUND, ApiError
 from purelb_agent.kube.lease_table import LeaseTable
-from purelb_agent.kube.tables import service_table
+from purelb_agent.kube.tables import node_table, service_table
 from purelb_agent.runtime import clock, log
 from purelb_agent.runtime.wakeup import Wakeup
 from purelb_agent.runtime.workqueue import WorkQueue
@@ -43,6 +43,9 @@ class AllocatorController:
         self.is_ready = False
         self.services = service_table(self._enqueue)
         self.leases = LeaseTable(self._leases_changed)
+        self.nodes = node_table(self._nodes_changed)
+        self.on_nodes: Callable[[set[str]], None] = lambda _names: None
+        self._node_addresses: frozenset[Address] = frozenset()
         self._allocator = allocator
         self._pools = pools
         self._metrics = metrics
@@ -72,6 +75,17 @@ class AllocatorController:
     def _leases_changed(self) -> None:
         self._enqueue(self._allocator.depend_on_leases)
 
+    def _nodes_changed(self, names: set[str]) -> None:
+        """Look again at Services if Nodes have other addresses; heartbeats do not change them."""
+        nodes = self.nodes.records.values()
+        known = frozenset(address for node in nodes for address in node.addresses)
+        if known != self._node_addresses:
+            self._node_addresses = known
+            self._allocator.set_node_addresses(known)
+            self._enqueue(self._allocator.refused)
+        self._wakeup.notify()
+        self.on_nodes(names)
+
     def _addresses_freed(self) -> None:
         self._enqueue(self._allocator.refused)
 
@@ -80,7 +94,8 @@ class AllocatorController:
 
     @property
     def _is_listed(self) -> bool:
-        return self.services.listed and self.leases.listed and self._pools.listed
+        tables = (self.services, self.leases, self.nodes, self._pools)
+        return all(table.listed for table in tables)
 
     async def run(self) -> None:
         """Allocate until cancelled."""

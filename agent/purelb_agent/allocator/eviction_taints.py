@@ -23,7 +23,7 @@ from purelb.core.election.draining import (
 from purelb.core.settings import EvictionLimit
 from purelb_agent.kube.client import CONFLICT, NOT_FOUND, ApiError, Json, Kube
 from purelb_agent.kube.events import Events, ObjectReference
-from purelb_agent.kube.tables import Table, node_table
+from purelb_agent.kube.tables import Table
 from purelb_agent.runtime import log
 from purelb_agent.runtime.workqueue import WorkQueue
 
@@ -41,8 +41,11 @@ def _key(item: Json) -> _Key:
 class EvictionTainter:
     """Taints the Nodes that eviction events name, one after the other."""
 
-    def __init__(self, kube: Kube, events: Events, limit: EvictionLimit) -> None:
-        self.nodes = node_table(self._enqueue)
+    def __init__(
+        self, kube: Kube, events: Events, nodes: Table[str, NodeInfo], limit: EvictionLimit
+    ) -> None:
+        """`nodes` is another's table; it calls `nodes_changed`."""
+        self.nodes = nodes
         self.preemptions: Table[_Key, PreemptEvent] = Table(
             preempt_event_of, _key, self._events_changed
         )
@@ -58,9 +61,10 @@ class EvictionTainter:
         self._waiting: set[str] = set()
 
     def _events_changed(self, keys: set[_Key]) -> None:
-        self._enqueue({node for node, _namespace, _name in keys})
+        self.nodes_changed({node for node, _namespace, _name in keys})
 
-    def _enqueue(self, nodes: set[str]) -> None:
+    def nodes_changed(self, nodes: set[str]) -> None:
+        """Look at these Nodes, and at those that wait for others."""
         for name in sorted(nodes | self._waiting):
             self._queue.add(name)
 

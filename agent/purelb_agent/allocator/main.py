@@ -126,10 +126,12 @@ class _Leading:
         controller, kube = self.controller, self._kube
         tasks.start("watch-groups", Watcher(kube, groups, self._pools).run())
         of_nodes = {"fieldSelector": f"metadata.name!={LEADER_LEASE}"}
-        nodes = Watcher(kube, leases, controller.leases, params=of_nodes)
-        tasks.start("watch-leases", nodes.run())
+        members = Watcher(kube, leases, controller.leases, params=of_nodes)
+        tasks.start("watch-leases", members.run())
         services = Watcher(kube, "/api/v1/services", controller.services)
         tasks.start("watch-services", services.run())
+        nodes = Watcher(kube, "/api/v1/nodes", controller.nodes)
+        tasks.start("watch-nodes", nodes.run())
         tasks.start("allocate", controller.run())
         tasks.start("group-status", self._status.run())
         tasks.start("ipam-queue", self._ipam_queue.run())
@@ -138,13 +140,13 @@ class _Leading:
             self._start_tainter(tasks)
 
     def _start_tainter(self, tasks: Tasks) -> None:
-        tainter = EvictionTainter(self._writer, self._events, self._setting.eviction_limit)
-        nodes = Watcher(self._kube, "/api/v1/nodes", tainter.nodes)
+        nodes, limit = self.controller.nodes, self._setting.eviction_limit
+        tainter = EvictionTainter(self._writer, self._events, nodes, limit)
+        self.controller.on_nodes = tainter.nodes_changed
         about = {"fieldSelector": f"reason={PREEMPT_EVENT_REASON},involvedObject.kind=Node"}
         # Other namespaces are tenants', and the policy lets nobody else write such an event here.
         path = f"/api/v1/namespaces/{CLUSTER_NAMESPACE}/events"
         preemptions = Watcher(self._kube, path, tainter.preemptions, params=about)
-        tasks.start("watch-nodes", nodes.run())
         tasks.start("watch-preemptions", preemptions.run())
         tasks.start("preempt", tainter.run())
 

@@ -62,6 +62,8 @@ class ServiceAllocator:
         self._classes = classes
         self._taken = Allocations()
         self._live = Live()
+        # No Service gets one of these.
+        self._node_addresses: frozenset[Address] = frozenset()
         self._refusals: dict[ServiceKey, Refusal] = {}
         # Services that take one address of each range, and so depend on the Leases.
         self._multi: set[ServiceKey] = set()
@@ -79,7 +81,13 @@ class ServiceAllocator:
     def rebuild(self, services: Iterable[Service]) -> int:
         """Record the addresses that Services have; returns their number."""
         self._taken = rebuild(services, self._pools.groups)
+        self._taken.bar(self._node_addresses)
         return len(self._taken)
+
+    def set_node_addresses(self, addresses: frozenset[Address]) -> None:
+        """Set the addresses that Nodes have."""
+        self._node_addresses = addresses
+        self._taken.bar(addresses)
 
     def set_members(self, members: Collection[Member]) -> None:
         """Set the nodes with a live Lease, which serve the subnets in it."""

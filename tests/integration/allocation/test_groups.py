@@ -46,6 +46,11 @@ class TestChangedGroups:
         wait_for_addresses(cluster, path, *both(103))
         assert "purelb.io/re-evaluate" not in cluster.api.get(path)["metadata"]["annotations"]
 
+    def test_addresses_of_nodes_in_a_pool_are_given_to_nobody(self, cluster, make_group, ask):
+        # The last two nodes of the lab, and one address that is free.
+        group = make_group(pools(entry(12, 14)))
+        wait_for_addresses(cluster, ask(group), *both(14))
+
     @pytest.mark.thorough
     def test_addresses_of_a_deleted_group_are_kept(self, cluster, make_group, ask):
         group = make_group(pools(entry(100, 105)))

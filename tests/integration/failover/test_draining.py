@@ -200,7 +200,8 @@ def test_without_the_feature_the_role_requests_no_permission(playbook, tmp_path)
         role["metadata"]["name"].rpartition(":")[2]: role["rules"]
         for role in yaml.safe_load_all((tmp_path / "clusterroles.yaml").read_text())
     }
-    assert not any("nodes" in rule["resources"] for rule in roles["allocator"])
+    (nodes,) = (rule for rule in roles["allocator"] if "nodes" in rule["resources"])
+    assert nodes["verbs"] == ["list", "watch"]
     (events,) = (rule for rule in roles["allocator"] if "events" in rule["resources"])
     assert events["verbs"] == ["create"]
     of_events = {

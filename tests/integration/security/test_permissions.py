@@ -37,6 +37,7 @@ ALLOCATOR = {
     # list, watch: which ranges have live nodes; create: the lock, if it was deleted
     ("coordination.k8s.io", "leases"): {"list", "watch", "create"},
     ("coordination.k8s.io", "leases purelb-allocator"): {"get", "patch"},  # the lock
+    ("", "nodes"): {"list", "watch"},  # no Service gets an address of a Node
     ("", "namespaces kube-system"): {"get"},  # its UID, which identifies the cluster in a NetBox
 }
 DRAINING = {

@@ -52,6 +52,8 @@ ALLOCATOR: Rules = [
     _rule(names.API_GROUP, "servicegroups/status", "patch"),
     # Its UID distinguishes this cluster from others with the same NetBox.
     _rule("", "namespaces", "get", named="kube-system"),
+    # No Service gets an address of a Node.
+    _rule("", "nodes", "list watch"),
     _rule("", "events", "create"),
 ]
 ALLOCATOR_IN_NAMESPACE: Rules = [
@@ -63,7 +65,7 @@ ALLOCATOR_IN_NAMESPACE: Rules = [
 ]
 # Taints a node when an event announces its eviction.
 ALLOCATOR_DRAINING: Rules = [
-    _rule("", "nodes", "list watch patch"),
+    _rule("", "nodes", "patch"),
 ]
 ALLOCATOR_DRAINING_EVENTS: Rules = [
     _rule("", "events", "list watch"),

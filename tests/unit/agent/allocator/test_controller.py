@@ -16,6 +16,7 @@ from purelb_agent.ipam.port import IpamError
 from purelb_agent.kube.client import ApiError
 from tests.support.agent.allocator import AllocatorWorld, external_group, local_group
 from tests.support.agent.cancellation import cancel_at_each_await
+from tests.support.agent.kubernetes_objects import node_object
 
 FAMILIES = pytest.mark.parametrize("version", [4, 6], ids=["v4", "v6"])
 FIRST = {4: "10.0.0.1", 6: "fd00::1"}
@@ -31,6 +32,7 @@ class TestStart:
         for list_one in (
             lambda: world.controller.services.replace(list(world.bodies.values()), asked_at=0.0),
             lambda: world.controller.leases.replace([], asked_at=0.0),
+            lambda: world.controller.nodes.replace([], asked_at=0.0),
         ):
             list_one()
             await world.settle()
@@ -57,6 +59,33 @@ class TestStart:
         async with world.running(local_group(version=version)):
             assert world.addresses("web") == [SECOND[version]]
 
+    @FAMILIES
+    async def test_addresses_of_nodes_are_given_to_nobody(self, version):
+        world = AllocatorWorld()
+        world.nodes.append(node_object("n1", FIRST[version]))
+        world.service("web", version=version)
+        async with world.running(local_group(version=version)):
+            assert world.addresses("web") == [SECOND[version]]
+
+    @FAMILIES
+    async def test_a_refused_service_gets_what_a_node_had(self, version):
+        world = AllocatorWorld()
+        node = node_object("n1", FIRST[version])
+        world.nodes.append(node)
+        wish = {"purelb.io/addresses": FIRST[version]}
+        world.service("web", version=version, annotations=wish)
+        async with world.running(local_group(version=version)):
+            assert world.addresses("web") == []
+            assert world.events.reasons == ["AllocationFailed"]
+            world.controller.nodes.put(node_object("n1", "192.0.2.1"))
+            await world.settle()
+            assert world.addresses("web") == [FIRST[version]]
+            # A heartbeat is no news.
+            sent = len(world.api.requests)
+            world.controller.nodes.put(node_object("n1", "192.0.2.1"))
+            await world.settle()
+            assert len(world.api.requests) == sent
+
     async def test_cancellation_at_each_await_leaves_no_request_under_way(self):
         worlds = []
 
@@ -66,6 +95,7 @@ class TestStart:
             world.service("web")
             world.pools.replace([local_group()], asked_at=0.0)
             world.controller.leases.replace([], asked_at=0.0)
+            world.controller.nodes.replace([], asked_at=0.0)
             world.controller.services.replace(list(world.bodies.values()), asked_at=0.0)
             async with asyncio.timeout(1):
                 await world.controller.run()

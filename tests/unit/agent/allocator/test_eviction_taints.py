@@ -15,6 +15,7 @@ from purelb_agent.allocator import eviction_taints
 from purelb_agent.allocator.eviction_taints import EvictionTainter
 from purelb_agent.kube.client import ApiError
 from purelb_agent.kube.events import Events
+from purelb_agent.kube.tables import node_table
 from tests.support.agent.fake_api import FakeApi
 
 SPOT = "cloudprovider.azure.microsoft.com/draining"
@@ -92,7 +93,12 @@ async def start(api):
 
     def begin(limit=9):
         events = Events(api, component="allocator", instance="a-1")
-        task = EvictionTainter(api, events, EvictionLimit(limit, is_percent=False))
+
+        def changed(names):
+            task.nodes_changed(names)
+
+        limited = EvictionLimit(limit, is_percent=False)
+        task = EvictionTainter(api, events, node_table(changed), limited)
         running.append(asyncio.create_task(task.run()))
         running.append(asyncio.create_task(events.run()))
         return task

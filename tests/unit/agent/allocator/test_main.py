@@ -152,10 +152,15 @@ async def test_without_an_api_server_a_replica_is_not_ready(cluster, program):
 
 
 @pytest.mark.parametrize("draining", ["on", "off"])
-async def test_nodes_are_watched_only_if_draining_is_on(cluster, program, monkeypatch, draining):
+async def test_evictions_are_watched_only_if_draining_is_on(
+    cluster, program, monkeypatch, draining
+):
     monkeypatch.setenv("PURELB_DRAINING", draining)
     await program()
-    assert ("/api/v1/nodes" in watched(cluster)) == (draining == "on")
+    events = "/api/v1/namespaces/default/events"
+    assert (events in watched(cluster)) == (draining == "on")
+    # In any case: no Service gets an address of a Node.
+    assert "/api/v1/nodes" in watched(cluster)
 
 
 @pytest.mark.parametrize(

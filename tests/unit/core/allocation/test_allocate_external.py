@@ -90,6 +90,13 @@ class TestQuestion:
 
 
 class TestAnswer:
+    @pytest.mark.parametrize("version", [4, 6], ids=["v4", "v6"])
+    def test_address_of_a_node_is_refused(self, version):
+        allocations = Allocations()
+        allocations.bar([FIRST[version]])
+        outcome = answered(new(families=(version,)), ASK, [FIRST[version]], allocations)
+        assert outcome.reason is RefusalReason.NODE_ADDRESS
+
     def test_is_what_the_service_gets_in_the_order_of_its_families(self):
         outcome = answered(new(families=(6, 4)), ASK, [V4, V6], Allocations())
         assert (outcome.addresses, outcome.is_leased) == ((V6, V4), True)

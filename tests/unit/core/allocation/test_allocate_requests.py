@@ -74,6 +74,27 @@ class TestExplicit:
         outcome = decide(asking, GROUPS, taken(FIRST[version] + 1), NOBODY)
         assert (outcome.reason.value, words in outcome.message) == (reason, True), outcome
 
+    def test_address_of_a_node_is_given_to_nobody(self, version):
+        ledger = taken()
+        ledger.bar([FIRST[version]])
+        named = new(families=(version,), explicit=(FIRST[version],))
+        refusal = decide(named, GROUPS, ledger, NOBODY)
+        assert (refusal.reason.value, "the address of a Node" in refusal.message) == (
+            "node_address",
+            True,
+        )
+        given = decide(new(families=(version,)), GROUPS, ledger, NOBODY)
+        assert given.addresses == (FIRST[version] + 1,)
+
+    def test_address_that_a_node_has_by_now_stays_until_it_is_evaluated_anew(self, version):
+        one = new(families=(version,), explicit=(FIRST[version],))
+        running = given_before(one, asked(one))
+        ledger = rebuild([running], GROUPS)
+        ledger.bar([FIRST[version]])
+        assert decide(running, GROUPS, ledger, NOBODY) == Keep()
+        anew = replace(running, explicit=(), asks_reevaluation=True)
+        assert decide(anew, GROUPS, ledger, NOBODY).addresses == (FIRST[version] + 1,)
+
     def test_an_address_that_its_pool_has_lost_stays(self, version):
         shrunk = Groups([replace(GROUP, ranges=ranges(4) + ranges(6))])
         assert asked(service(explicit=(FIRST[version],)), groups=shrunk) == Keep((VIP4, VIP6))

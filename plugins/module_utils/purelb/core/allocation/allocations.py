@@ -63,6 +63,7 @@ class Allocations:
         self._groups: Dict[ServiceKey, str] = {}
         self._numbers: Mapping[int, List[int]] = {4: [], 6: []}
         self._shared: Dict[str, Set[Address]] = {}
+        self._barred: FrozenSet[Address] = frozenset()
 
     def __len__(self) -> int:
         """Return the number of addresses in use."""
@@ -79,6 +80,22 @@ class Allocations:
     def group_of(self, key: ServiceKey) -> Optional[str]:
         """Return the name of the group that gave the Service its addresses; None if unknown."""
         return self._groups.get(key)
+
+    def bar(self, addresses: Iterable[Address]) -> None:
+        """Set the addresses that no Service may get, as a Node has them; they count as in use.
+
+        A Service that has one already keeps it.
+        """
+        wanted = frozenset(addresses)
+        for address in wanted - self._barred - self._claims.keys():
+            insort(self._numbers[address.version], int(address))
+        for address in self._barred - wanted - self._claims.keys():
+            self._free_number(address)
+        self._barred = wanted
+
+    def is_barred(self, address: Address) -> bool:
+        """Whether no Service may get the address."""
+        return address in self._barred
 
     def hold(
         self, service: Service, addresses: Iterable[Address], group: Optional[str] = None
@@ -121,7 +138,7 @@ class Allocations:
     def _enter(self, key: ServiceKey, address: Address, terms: SharingTerms) -> None:
         """Enter a Service after those that have the address; one of them stays in its place."""
         claims = self._claims.setdefault(address, {})
-        if not claims:
+        if not claims and address not in self._barred:
             insort(self._numbers[address.version], int(address))
         before = claims.get(key)
         claims[key] = terms
@@ -135,9 +152,13 @@ class Allocations:
         terms = claims.pop(key)
         if not claims:
             del self._claims[address]
-            numbers = self._numbers[address.version]
-            del numbers[bisect_left(numbers, int(address))]
+            if address not in self._barred:
+                self._free_number(address)
         self._unshare(address, terms)
+
+    def _free_number(self, address: Address) -> None:
+        numbers = self._numbers[address.version]
+        del numbers[bisect_left(numbers, int(address))]
 
     def _unshare(self, address: Address, terms: SharingTerms) -> None:
         """Forget that an address is shared by a key, if nobody has that key there any more."""
@@ -184,6 +205,8 @@ class Allocations:
         known = self._shared.get(service.sharing_key or "", ())
         clash: Optional[AllocationConflict] = None
         for address in sorted((a for a in known if a in pool_range), key=int):
+            if address in self._barred:
+                continue
             conflict = self.conflict(address, service, across_namespaces=across_namespaces)
             if conflict is None:
                 return address
@@ -192,7 +215,7 @@ class Allocations:
         return clash
 
     def in_use(self, pool_range: AddressRange) -> int:
-        """Return how many addresses of the range are in use."""
+        """Return how many addresses of the range are in use, by Services and Nodes."""
         numbers = self._numbers[pool_range.first.version]
         return bisect_right(numbers, int(pool_range.last)) - bisect_left(
             numbers, int(pool_range.first)

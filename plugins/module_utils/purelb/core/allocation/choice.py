@@ -12,7 +12,14 @@ from ..model import Address, AddressRange, Network, PoolType, Service, ServiceGr
 from ..names import FAMILIES, MULTI_POOL_ANNOTATION
 from .allocations import AllocationConflict, Allocations, HeldAddresses
 from .outcomes import Assignment, Keep, Outcome, assignment_of, is_done
-from .refusals import AllocationRefusedError, RefusalReason, conflicting, no_such_family, none_free
+from .refusals import (
+    AllocationRefusedError,
+    RefusalReason,
+    address_of_a_node,
+    conflicting,
+    no_such_family,
+    none_free,
+)
 
 
 @dataclass(frozen=True)
@@ -79,7 +86,12 @@ class AddressSelector:
         )
 
     def _may_stay(self, address: Address) -> bool:
-        """Whether the Service may keep an address, even if its range no longer exists."""
+        """Whether the Service may keep an address, even if its range no longer exists.
+
+        Also if it is a Node's by now, until it is evaluated anew: the agents say so on the Service.
+        """
+        if self._service.asks_reevaluation and self._allocations.is_barred(address):
+            return False
         in_pool = self._group.range_of(address) is not None
         return address.version in self._service.families and (in_pool or self._is_of_group)
 
@@ -99,7 +111,10 @@ class AddressSelector:
         pool_range = self._group.range_of(address)
         if address.version not in self._service.families:
             raise no_such_family(self._group, address)
-        if pool_range is None and address not in self._stays:
+        is_new = address not in self._stays
+        if is_new and self._allocations.is_barred(address):
+            raise address_of_a_node(self._group, address)
+        if is_new and pool_range is None:
             raise self._refused(
                 RefusalReason.UNKNOWN_POOL,
                 f"has no range with {address}: ask for an address of its pool, or add a range",

@@ -13,7 +13,14 @@ from ..names import MULTI_POOL_ANNOTATION
 from .allocations import Allocations, HeldAddresses
 from .ipam import IpamRequest
 from .outcomes import Ask, Keep, Outcome, assignment_of, is_done, refusal_of
-from .refusals import AllocationRefusedError, RefusalReason, conflicting, no_such_family, none_free
+from .refusals import (
+    AllocationRefusedError,
+    RefusalReason,
+    address_of_a_node,
+    conflicting,
+    no_such_family,
+    none_free,
+)
 
 
 def decide_external(service: Service, group: ServiceGroup, held: HeldAddresses) -> Outcome:
@@ -59,6 +66,8 @@ def answered(
     keeps = allocations.unclaimed(service, service.addresses)
     missing = [v for v in service.families if v not in {a.version for a in given}]
     for address in given:
+        if allocations.is_barred(address):
+            return refusal_of(address_of_a_node(group, address), keeps)
         conflict = allocations.conflict(
             address, service, across_namespaces=group.shares_across_namespaces
         )

@@ -21,6 +21,7 @@ class RefusalReason(str, Enum):
     SHARING_KEY_CONFLICT = "sharing_key_conflict"
     UNKNOWN_POOL = "unknown_pool"
     INVALID_ADDRESS = "invalid_address"
+    NODE_ADDRESS = "node_address"
     NAMESPACE_DENIED = "namespace_denied"
     AMBIGUOUS_NAMESPACE_DEFAULT = "ambiguous_namespace_default"
     MULTIPOOL_REFUSED = "multipool_refused"
@@ -50,6 +51,16 @@ def no_such_family(group: ServiceGroup, address: Address) -> AllocationRefusedEr
         group.name,
         f"ServiceGroup {group.name} cannot give {address}: the Service has no "
         f"{FAMILIES[address.version]} in spec.ipFamilies; add it, or ask for another address",
+    )
+
+
+def address_of_a_node(group: ServiceGroup, address: Address) -> AllocationRefusedError:
+    """Return the error for an address that a Node has."""
+    return AllocationRefusedError(
+        RefusalReason.NODE_ADDRESS,
+        group.name,
+        f"ServiceGroup {group.name} cannot give {address}: it is the address of a Node; ask for "
+        "another address, and take this one out of the pool",
     )
 
 
