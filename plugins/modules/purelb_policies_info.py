@@ -15,8 +15,9 @@ author:
 description:
   - An API server enforces a ValidatingAdmissionPolicy some time after it was created, and its status does not
     show it. This module sends a write to each policy of an installation that the policy must refuse.
-  - Each write is a dry run by impersonation of C(lbnodeagent) or C(allocator). The policy C(reserved-annotations), which
-    limits everybody else, is sent one in the name of the module's own user. Nothing is changed, even if the write passes.
+  - Each write is a dry run by impersonation of C(lbnodeagent) or C(allocator). The policies C(reserved-annotations) and
+    C(eviction-events), which limit everybody else, are sent one in the name of the module's own user. Nothing is changed,
+    even if the write passes.
   - With several API servers, only the one that answers is checked.
   - A changed policy counts as enforced while the API server still applies its previous version.
   - The policy C(allocator-groups) is not checked, as the allocator has no permission for the writes that it refuses; nor is
@@ -27,8 +28,9 @@ extends_documentation_fragment:
 options:
   draining:
     description:
-      - Whether the allocator may taint Nodes, as in M(purelb.purelb.purelb_rbac). If not, the policy
-        C(allocator-nodes) is not checked, as the permissions already refuse its writes.
+      - Whether the allocator may taint Nodes, as in M(purelb.purelb.purelb_rbac). If not, the policies
+        C(allocator-nodes) and C(eviction-events) are not checked, as the permissions already refuse such writes, and no
+        program reads such events.
     type: bool
     default: true
   wait:
@@ -54,8 +56,8 @@ seealso:
   - module: purelb.purelb.purelb_rbac
 notes:
   - The user needs the verb impersonate on C(serviceaccounts) in O(namespace), patch on C(services) in the namespace
-    C(default), get on C(validatingadmissionpolicies), and list on C(nodes) with O(draining). Where impersonation or the patch
-    is not allowed, the module returns a warning.
+    C(default), get on C(validatingadmissionpolicies), and with O(draining) list on C(nodes) and create on C(events) in
+    C(default). Where one of these writes is not allowed, the module returns a warning.
 """
 
 EXAMPLES = r"""

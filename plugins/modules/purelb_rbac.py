@@ -26,8 +26,8 @@ extends_documentation_fragment:
 options:
   draining:
     description:
-      - Whether the allocator may watch events of Nodes and taint them. C(purelb_install_draining) of the role requires
-        this.
+      - Whether the allocator may watch events in the namespace C(default) and taint Nodes. C(purelb_install_draining)
+        of the role requires this, together with the admission policies.
     type: bool
     default: true
 attributes:

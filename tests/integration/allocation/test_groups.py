@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.lab.cluster_queries import allocator_metric, eventually
+from tests.support.lab.faults import holders_of
 from tests.support.lab.grants import (
     GROUPS,
     both,
@@ -28,11 +29,15 @@ class TestChangedGroups:
         group = make_group(pools(entry(100, 105)))
         path = ask(group)
         wait_for_addresses(cluster, path, *both(100))
+        eventually(lambda: all(holders_of(cluster, *both(100)).values()), "addresses on nodes")
+        holders = holders_of(cluster, *both(100))
         shrunk = {"spec": {"local": pools(entry(103, 105))}}
         cluster.api.merge_patch(f"{GROUPS}/{group}", shrunk)
         keeps = f"Keeps {', '.join(both(100))}, which"
         assert "put the range back" in wait_for_event(cluster, path, "AddressOutsidePool", keeps)
         wait_for_addresses(cluster, path, *both(100))
+        # The agents knew them in the pool.
+        assert holders_of(cluster, *both(100)) == holders
         kept = eventually(
             lambda: (
                 condition(cluster, group, "AddressesOutsidePool").get("status") == "True"
