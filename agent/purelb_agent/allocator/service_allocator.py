@@ -81,13 +81,13 @@ class ServiceAllocator:
     def rebuild(self, services: Iterable[Service]) -> int:
         """Record the addresses that Services have; returns their number."""
         self._taken = rebuild(services, self._pools.groups)
-        self._taken.bar(self._node_addresses)
+        self._taken.exclude(self._node_addresses)
         return len(self._taken)
 
     def set_node_addresses(self, addresses: frozenset[Address]) -> None:
         """Set the addresses that Nodes have."""
         self._node_addresses = addresses
-        self._taken.bar(addresses)
+        self._taken.exclude(addresses)
 
     def set_members(self, members: Collection[Member]) -> None:
         """Set the nodes with a live Lease, which serve the subnets in it."""

@@ -76,7 +76,7 @@ class TestExplicit:
 
     def test_address_of_a_node_is_given_to_nobody(self, version):
         ledger = taken()
-        ledger.bar([FIRST[version]])
+        ledger.exclude([FIRST[version]])
         named = new(families=(version,), explicit=(FIRST[version],))
         refusal = decide(named, GROUPS, ledger, NOBODY)
         assert (refusal.reason.value, "the address of a Node" in refusal.message) == (
@@ -90,7 +90,7 @@ class TestExplicit:
         one = new(families=(version,), explicit=(FIRST[version],))
         running = given_before(one, asked(one))
         ledger = rebuild([running], GROUPS)
-        ledger.bar([FIRST[version]])
+        ledger.exclude([FIRST[version]])
         assert decide(running, GROUPS, ledger, NOBODY) == Keep()
         anew = replace(running, explicit=(), asks_reevaluation=True)
         assert decide(anew, GROUPS, ledger, NOBODY).addresses == (FIRST[version] + 1,)

@@ -165,7 +165,7 @@ class TestSharing:
     def test_one_that_a_node_has_by_now_is_offered_to_nobody_else(self, address):
         allocations = Allocations()
         allocations.hold(service("a", "x"), [ip_address(address)])
-        allocations.bar([ip_address(address)])
+        allocations.exclude([ip_address(address)])
         one = RANGES[ip_address(address).version]
         assert shareable(allocations, one, service("b", "x", [DNS])) is None
         # The Service that has it keeps it, and may change its ports.
@@ -190,21 +190,21 @@ def test_releasing_an_unknown_service_changes_nothing():
 @pytest.mark.parametrize("version", [4, 6], ids=["v4", "v6"])
 @given(steps=st.lists(st.tuples(st.integers(0, 6), st.sets(st.integers(-2, 12), max_size=3))))
 def test_agrees_with_a_search_from_the_first_address_on(version, steps):
-    one, allocations, naive, barred = RANGES[version], Allocations(), {}, set()
+    one, allocations, naive, excluded = RANGES[version], Allocations(), {}, set()
     for name, offsets in steps:
         others = set().union(*(held for other, held in naive.items() if other != name))
         wanted = [one.first + offset for offset in offsets]
         if name == NODES:
-            allocations.bar(wanted)
-            barred = offsets
-            assert all(allocations.is_barred(address) for address in wanted)
+            allocations.exclude(wanted)
+            excluded = offsets
+            assert all(allocations.is_excluded(address) for address in wanted)
         elif offsets & others:
             with pytest.raises(AddressTakenError):
                 allocations.hold(service(f"s{name}"), wanted)
         else:
             allocations.hold(service(f"s{name}"), wanted)
             naive[name] = offsets
-        taken = barred.union(*naive.values())
+        taken = excluded.union(*naive.values())
         free = next((one.first + i for i in range(10) if i not in taken), None)
         assert allocations.lowest_free(one) == free
         assert allocations.in_use(one) == len(taken & set(range(10)))

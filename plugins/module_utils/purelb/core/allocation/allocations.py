@@ -63,7 +63,7 @@ class Allocations:
         self._groups: Dict[ServiceKey, str] = {}
         self._numbers: Mapping[int, List[int]] = {4: [], 6: []}
         self._shared: Dict[str, Set[Address]] = {}
-        self._barred: FrozenSet[Address] = frozenset()
+        self._excluded: FrozenSet[Address] = frozenset()
 
     def __len__(self) -> int:
         """Return the number of addresses in use."""
@@ -81,21 +81,21 @@ class Allocations:
         """Return the name of the group that gave the Service its addresses; None if unknown."""
         return self._groups.get(key)
 
-    def bar(self, addresses: Iterable[Address]) -> None:
+    def exclude(self, addresses: Iterable[Address]) -> None:
         """Set the addresses that no Service may get, as a Node has them; they count as in use.
 
         A Service that has one already keeps it.
         """
         wanted = frozenset(addresses)
-        for address in wanted - self._barred - self._claims.keys():
+        for address in wanted - self._excluded - self._claims.keys():
             insort(self._numbers[address.version], int(address))
-        for address in self._barred - wanted - self._claims.keys():
+        for address in self._excluded - wanted - self._claims.keys():
             self._free_number(address)
-        self._barred = wanted
+        self._excluded = wanted
 
-    def is_barred(self, address: Address) -> bool:
+    def is_excluded(self, address: Address) -> bool:
         """Whether no Service may get the address."""
-        return address in self._barred
+        return address in self._excluded
 
     def hold(
         self, service: Service, addresses: Iterable[Address], group: Optional[str] = None
@@ -138,7 +138,7 @@ class Allocations:
     def _enter(self, key: ServiceKey, address: Address, terms: SharingTerms) -> None:
         """Enter a Service after those that have the address; one of them stays in its place."""
         claims = self._claims.setdefault(address, {})
-        if not claims and address not in self._barred:
+        if not claims and address not in self._excluded:
             insort(self._numbers[address.version], int(address))
         before = claims.get(key)
         claims[key] = terms
@@ -152,7 +152,7 @@ class Allocations:
         terms = claims.pop(key)
         if not claims:
             del self._claims[address]
-            if address not in self._barred:
+            if address not in self._excluded:
                 self._free_number(address)
         self._unshare(address, terms)
 
@@ -205,7 +205,7 @@ class Allocations:
         known = self._shared.get(service.sharing_key or "", ())
         clash: Optional[AllocationConflict] = None
         for address in sorted((a for a in known if a in pool_range), key=int):
-            if address in self._barred:
+            if address in self._excluded:
                 continue
             conflict = self.conflict(address, service, across_namespaces=across_namespaces)
             if conflict is None:

@@ -90,7 +90,7 @@ class AddressSelector:
 
         Also if it is a Node's by now, until it is evaluated anew: the agents say so on the Service.
         """
-        if self._service.asks_reevaluation and self._allocations.is_barred(address):
+        if self._service.asks_reevaluation and self._allocations.is_excluded(address):
             return False
         in_pool = self._group.range_of(address) is not None
         return address.version in self._service.families and (in_pool or self._is_of_group)
@@ -112,7 +112,7 @@ class AddressSelector:
         if address.version not in self._service.families:
             raise no_such_family(self._group, address)
         is_new = address not in self._stays
-        if is_new and self._allocations.is_barred(address):
+        if is_new and self._allocations.is_excluded(address):
             raise address_of_a_node(self._group, address)
         if is_new and pool_range is None:
             raise self._refused(
