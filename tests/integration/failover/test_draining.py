@@ -18,6 +18,7 @@ from tests.support.lab.cluster_queries import AGENTS, GRACEFUL, eventually, lead
 from tests.support.lab.faults import (
     agents_with,
     events_of,
+    is_ready,
     node_with_both_families,
     serve_addresses,
     set_variable,
@@ -119,11 +120,6 @@ def writes(lab):
 def tainted(lab):
     eventually(lambda: spot_taints(lab), "taint", seconds=GRACEFUL)
     assert spot_taints(lab) == [("spot-eviction", "NoSchedule")]
-
-
-def is_ready(pod):
-    conditions = pod["status"].get("conditions") or []
-    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
 def allocators(lab):

@@ -4,13 +4,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 from typing import Any
 
 from labkit.lab import Lab
 from tests.support import ROOT
-from tests.support.lab.cluster_queries import IMAGE, VIPS_V4, VIPS_V6, run_ansible
+from tests.support.lab.cluster_queries import (
+    AGENTS,
+    IMAGE,
+    VIPS_V4,
+    VIPS_V6,
+    eventually,
+    run_ansible,
+)
+from tests.support.lab.faults import is_ready
 
 ARCHIVE = ROOT / ".cache/image.tar"
 # The demo's web server answers with the name of its pod.
@@ -80,6 +89,7 @@ def install(lab: Lab, image: str = IMAGE) -> None:
     """Install PureLB from an image that the archive has, the ServiceGroup and the web server."""
     lab.load_image(ARCHIVE)
     run_playbook(lab, "purelb.purelb.install", "-e", f"purelb_install_image={image}")
+    _restart_older_programs(lab)
     lab.api.apply(
         {
             "apiVersion": "purelb.io/v2",
@@ -94,6 +104,24 @@ def install(lab: Lab, image: str = IMAGE) -> None:
         }
     )
     install_web_server(lab)
+
+
+def _restart_older_programs(lab: Lab) -> None:
+    """Replace all pods on a lab that stayed up, if the image has changed: its name has not."""
+    with ARCHIVE.open("rb") as archive:
+        digest = hashlib.file_digest(archive, "sha256").hexdigest()
+    running = lab.at.run / "archive-of-purelb"
+    if running.exists() and running.read_text() != digest:
+        old = {pod["metadata"]["uid"] for pod in lab.api.items(AGENTS)}
+        lab.api.delete(AGENTS)
+        eventually(lambda: _are_others_ready(lab, old), "pods of the new image", seconds=60)
+    running.write_text(digest)
+
+
+def _are_others_ready(lab: Lab, old: set[str]) -> bool:
+    pods = lab.api.items(AGENTS)
+    ready = [pod for pod in pods if pod["metadata"]["uid"] not in old and is_ready(pod)]
+    return len(ready) == len(pods) >= len(old)
 
 
 def remove(lab: Lab) -> None:
