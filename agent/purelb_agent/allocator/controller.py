@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from purelb.core.allocation.duplicates import listed_duplicates
 from purelb.core.allocation.outcomes import Ask, Outcome
 from purelb.core.api import codec
 from purelb.core.model import Address, Service, ServiceKey
@@ -73,6 +74,7 @@ class AllocatorController:
         self._enqueue(self.services.records)
 
     def _leases_changed(self) -> None:
+        # Wakes the task even if nothing is queued: addresses may have been found with other hosts.
         self._enqueue(self._allocator.depend_on_leases)
 
     def _nodes_changed(self, names: set[str]) -> None:
@@ -129,7 +131,11 @@ class AllocatorController:
 
     def _work(self) -> None:
         """Look at Services until the queue is empty or no more requests may be sent."""
-        self._allocator.set_members(self.leases.membership.live(clock.now()))
+        now, membership = clock.now(), self.leases.membership
+        self._allocator.set_members(membership.live(now))
+        found = listed_duplicates(membership, now)
+        for key in sorted(self._allocator.set_duplicates(found, now=now), key=str):
+            self._queue.add(key)
         while self._requests.has_room and not self._is_finishing:
             key = self._queue.take()
             if key is None:

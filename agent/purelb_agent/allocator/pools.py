@@ -132,6 +132,20 @@ class Pools:
         self._out_of_pool[service.key] = entry
         return is_news
 
+    def report_set_aside(self, found: dict[Address, str]) -> None:
+        """Report addresses that another host has, each with the node that found it."""
+        for address, node in found.items():
+            group = self.groups.holding(address)
+            log.warning("addressSetAside", ip=address, node=node, group=group and group.name)
+            if group is not None:
+                self._event(
+                    group,
+                    "AddressSetAside",
+                    f"{address} is given to no Service that does not ask for it, for an hour: "
+                    f"another host in the subnet of node {node} has it. Take it from that host or "
+                    f"out of the pool. To use it sooner, restart the agent on {node}",
+                )
+
     def forget(self, key: ServiceKey) -> None:
         """Forget a deleted Service."""
         self._out_of_pool.pop(key, None)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Container, Iterable
 from purelb.core.allocation.allocate import decide, origin_of, rebuild
 from purelb.core.allocation.allocations import Allocations
 from purelb.core.allocation.choice import Live
+from purelb.core.allocation.duplicates import NEW_FOR
 from purelb.core.allocation.external_ipam import answered
 from purelb.core.allocation.outcomes import (
     Ask,
@@ -36,7 +37,7 @@ from purelb_agent.allocator.requests import Request
 from purelb_agent.allocator.service_writer import ServiceWriter
 from purelb_agent.ipam.port import IpamError
 from purelb_agent.ipam.queue import IpamQueue
-from purelb_agent.runtime import log
+from purelb_agent.runtime import clock, log
 
 
 class ServiceAllocator:
@@ -64,6 +65,10 @@ class ServiceAllocator:
         self._live = Live()
         # No Service gets one of these.
         self._node_addresses: frozenset[Address] = frozenset()
+        # No Service gets one of these unless it asks for it; each with the node that found it.
+        self._duplicates: dict[Address, str] = {}
+        # When addresses were given that had been free, oldest first, back to NEW_FOR ago.
+        self._given: dict[Address, float] = {}
         self._refusals: dict[ServiceKey, Refusal] = {}
         # Services that take one address of each range, and so depend on the Leases.
         self._multi: set[ServiceKey] = set()
@@ -81,13 +86,31 @@ class ServiceAllocator:
     def rebuild(self, services: Iterable[Service]) -> int:
         """Record the addresses that Services have; returns their number."""
         self._taken = rebuild(services, self._pools.groups)
-        self._taken.exclude(self._node_addresses)
+        self._taken.exclude_nodes(self._node_addresses)
+        self._taken.set_aside(self._duplicates)
         return len(self._taken)
 
     def set_node_addresses(self, addresses: frozenset[Address]) -> None:
         """Set the addresses that Nodes have."""
         self._node_addresses = addresses
-        self._taken.exclude(addresses)
+        self._taken.exclude_nodes(addresses)
+
+    def set_duplicates(self, found: dict[Address, str], *, now: float) -> set[ServiceKey]:
+        """Set the addresses that other hosts have, each with the node that found it.
+
+        Returns the Services that may get other addresses by this.
+        """
+        if found == self._duplicates:
+            return set()
+        came_back, self._duplicates = self._duplicates.keys() - found.keys(), found
+        concerned = self.refused if came_back else set[ServiceKey]()
+        new = self._taken.set_aside(found)
+        for address in new:
+            if now < self._given.get(address, -NEW_FOR) + NEW_FOR:
+                self._taken.replace(address)
+                concerned.update(self._taken.holders(address))
+        self._pools.report_set_aside({address: found[address] for address in new})
+        return concerned
 
     def set_members(self, members: Collection[Member]) -> None:
         """Set the nodes with a live Lease, which serve the subnets in it."""
@@ -118,6 +141,7 @@ class ServiceAllocator:
         """Record that an outcome was written."""
         if isinstance(outcome, Assignment):
             freed = self._taken.hold(service, outcome.addresses, outcome.group)
+            self._note_given(service, outcome)
             self._free(service.key, freed)
             self._ipam_releases.assigned(service.key, outcome)
             self._pools.note_out_of_pool(service, "", ())
@@ -126,6 +150,16 @@ class ServiceAllocator:
         elif isinstance(outcome, Release):
             self._pools.note_out_of_pool(service, "", ())
             self._free(service.key, self._taken.release(service.key))
+
+    def _note_given(self, service: Service, assignment: Assignment) -> None:
+        now = clock.now()
+        while self._given and next(iter(self._given.values())) <= now - NEW_FOR:
+            del self._given[next(iter(self._given))]
+        for address in () if assignment.is_leased else assignment.addresses:
+            is_first = self._taken.holders(address) == (service.key,)
+            if is_first and address not in service.addresses:
+                self._given.pop(address, None)
+                self._given[address] = now
 
     def answered(
         self, service: Service, ask: Ask, addresses: tuple[Address, ...]

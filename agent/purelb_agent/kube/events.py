@@ -34,6 +34,7 @@ EventReason = Literal[
     "AddressAssigned",
     "AddressConflict",
     "AddressOutsidePool",
+    "AddressSetAside",
     "AddressesDrained",
     "AddressesNotDrained",
     "AddressesRestored",

@@ -8,14 +8,19 @@ from collections.abc import Callable
 
 from purelb.core.api import codec
 from purelb.core.election.leases import Membership
+from purelb.core.model import Lease
 from purelb_agent.kube.client import Json
 from purelb_agent.runtime import clock
+
+
+def _content(lease: Lease) -> tuple[object, ...]:
+    return lease.subnets, lease.duplicates
 
 
 class LeaseTable:
     """The Leases of all nodes, as one Membership.
 
-    `on_change` is called when an election may have another result.
+    `on_change` is called when an election or an allocation may have another result.
     """
 
     def __init__(self, on_change: Callable[[], None]) -> None:
@@ -44,7 +49,7 @@ class LeaseTable:
         self.membership = self.membership.observe(
             lease, now=clock.now(), wall_time=clock.wall_time()
         )
-        if not was_live or known is None or known.lease.subnets != lease.subnets:
+        if not was_live or known is None or _content(known.lease) != _content(lease):
             self._on_change()
 
     def drop(self, item: Json) -> None:

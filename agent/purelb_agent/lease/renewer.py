@@ -16,7 +16,8 @@ from typing import Any
 
 from purelb.core.election.leases import HoldDeadline, Renewal, RenewalState
 from purelb.core.election.peers import FRESHNESS, PATIENCE, Attempts
-from purelb.core.model import Lease, Network, Outage
+from purelb.core.model import Address, Lease, Network, Outage
+from purelb.core.node.conflicts import FoundDuplicates
 from purelb.core.settings import LeaseTiming
 from purelb_agent.kube.client import ApiError, Kube
 from purelb_agent.kube.store import NodeStore
@@ -27,6 +28,8 @@ from purelb_agent.runtime.wakeup import Wakeup
 
 # A flapping interface causes one write of the Lease, not one per change.
 SUBNET_DEBOUNCE = 2.0
+# A host that answers for many addresses causes one write for all that are found in this time.
+DUPLICATE_DEBOUNCE = 0.5
 _POLL = 0.05
 # Minimum pause between attempts that others request. With a longer one, a question could reach a
 # healthy node when its last renewal is no longer fresh and the next one would end too late.
@@ -62,13 +65,14 @@ class Renewer:
         self._published = self._renewal.state
         self._subnets: tuple[Network, ...] | None = None
         self._written: tuple[Network, ...] | None = None
-        self._subnets_due = math.inf
+        self._write_due = math.inf
         self._wakeup = Wakeup()
         # Set while renewals fail or hang and this node still may hold addresses.
         self.in_doubt = asyncio.Event()
         self._attempts = Attempts()
         self._attempted = asyncio.Event()
         self._outage: Outage | None = None
+        self._duplicates = FoundDuplicates()
 
     @property
     def node(self) -> str:
@@ -84,7 +88,13 @@ class Renewer:
         self._subnets = subnets
         changed = self._written is not None and subnets != self._written
         delay = 0.0 if at_once else SUBNET_DEBOUNCE
-        self._subnets_due = clock.now() + delay if changed else math.inf
+        self._write_due = clock.now() + delay if changed else math.inf
+        self._wakeup.notify()
+
+    def list_duplicate(self, address: Address) -> None:
+        """List an address in the Lease that another host has; written soon."""
+        self._duplicates = self._duplicates.with_found(address, now=clock.now())
+        self._write_due = min(self._write_due, clock.now() + DUPLICATE_DEBOUNCE)
         self._wakeup.notify()
 
     async def run(self) -> None:
@@ -93,7 +103,7 @@ class Renewer:
         while self._renewal.state is not RenewalState.RELEASED:
             self._renewal = self._renewal.at(clock.now())
             self._publish()
-            if clock.now() >= min(self._renewal.next_attempt, self._subnets_due):
+            if clock.now() >= min(self._renewal.next_attempt, self._write_due):
                 if self._renewal.state is not RenewalState.LOST or await self._rejoin():
                     await self._attempt()
             else:
@@ -117,7 +127,7 @@ class Renewer:
         return others.settles_at(clock.now())
 
     async def _rest(self) -> None:
-        wake = [self._renewal.next_attempt, self._subnets_due]
+        wake = [self._renewal.next_attempt, self._write_due]
         deadline = self._renewal.hold_deadline
         if deadline is not None:
             wake.append(deadline.announce_until)
@@ -146,7 +156,7 @@ class Renewer:
 
     async def _attempt(self) -> None:
         sent_at, lease = clock.now(), self._wanted()
-        self._subnets_due = math.inf
+        self._write_due = math.inf
         self._attempts = replace(self._attempts, began_at=sent_at)
         # An attempt that hangs counts as doubtful too: there is no time to wait for its timeout.
         hang_timer = asyncio.get_running_loop().call_later(PATIENCE, self._doubt)
@@ -172,6 +182,7 @@ class Renewer:
             renew_time=clock.wall_time(),
             outage=self._outage,
             peer_keys=self._key_ids(),
+            duplicates=self._duplicates.at(clock.now()),
         )
 
     def _succeeded(
@@ -202,7 +213,7 @@ class Renewer:
         """Record that addresses were kept through an outage; written to the Lease at once."""
         end = clock.wall_time()
         self._outage = Outage(end - (clock.now() - self._renewal.sent_at), end)
-        self._subnets_due = clock.now()
+        self._write_due = clock.now()
 
     def _failed(self, error: Exception) -> None:
         if self._renewal.state is RenewalState.RELEASED:

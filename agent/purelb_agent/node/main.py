@@ -150,6 +150,7 @@ class _Agent:
     def _on_conflict(self, conflict: DuplicateAddress) -> None:
         self.metrics.addresses.count_conflict()
         self.reporter.report_conflict(conflict)
+        self.renewer.list_duplicate(conflict.address)
 
     def peers(self, settings: _Settings) -> Peers | None:
         """Returns the peers to ask during an outage of the API; None if that is switched off."""

@@ -14,15 +14,20 @@ from ipaddress import ip_address
 import pytest
 
 from labkit.net.namespaces import netns
+from purelb.core.api.codec import lease_of
 from purelb.core.node.packets import build_announcement
 from purelb_agent.node.sockets import FrameSender
 from tests.support.lab.address_recorder import record_holders
 from tests.support.lab.cluster_queries import (
     GRACEFUL,
+    LEASES,
     address_info,
     addresses_of,
+    answers,
     eventually,
     holder,
+    ingress,
+    leftovers,
 )
 from tests.support.lab.faults import (
     events_of,
@@ -31,12 +36,14 @@ from tests.support.lab.faults import (
     longest_of,
     metric_of,
     node_with_both_families,
+    replace_agents,
     serve_addresses,
     wait_until_returned,
 )
 
 pytestmark = [pytest.mark.timeout(90), pytest.mark.safety]
 RECOVERIES = "purelb_lbnodeagent_address_watchdog_recoveries_total"
+GROUP_EVENTS = "/api/v1/namespaces/purelb-system/events"
 CONFLICTS = "purelb_lbnodeagent_address_conflicts_total"
 
 
@@ -129,14 +136,59 @@ def claim(cluster):
         ip(cluster, host, f"addr del {mask(vip)} dev eth0")
 
 
+@pytest.fixture
+def forget_duplicates(cluster):
+    """After the test, replaces the agents that list addresses in their Leases as another host's."""
+    yield
+    listing = duplicates_in_leases(cluster)
+    replace_agents(cluster, *listing)
+    eventually(lambda: not duplicates_in_leases(cluster), "Leases without duplicates", seconds=30)
+
+
+def duplicates_in_leases(lab):
+    leases = [lease_of(lease) for lease in lab.api.get(LEASES)["items"]]
+    return {lease.node: set(lease.duplicates) for lease in leases if lease and lease.duplicates}
+
+
+@pytest.mark.usefixtures("forget_duplicates")
+def test_service_gets_another_address_if_a_host_has_the_first_one(
+    cluster, make_service, claim, figure
+):
+    before = make_service()
+    taken = addresses_of(cluster, before)
+    cluster.api.delete(before)
+    eventually(lambda: not leftovers(cluster), "withdrawal", seconds=30)
+    claim("client", *taken)
+    start, path = time.monotonic(), make_service()
+    vips = eventually(
+        lambda: not set(found := ingress(cluster.api.get(path))) & set(taken) and found,
+        "other addresses",
+        seconds=20,
+    )
+    figure(f"other addresses after {time.monotonic() - start:.1f} s")
+    for vip in vips:
+        eventually(lambda v=vip: answers(cluster, v), f"answer from {vip}", seconds=20)
+    listed = set().union(*duplicates_in_leases(cluster).values())
+    assert listed == set(map(ip_address, taken))
+    events = [e for e in cluster.api.get(GROUP_EVENTS)["items"] if e["reason"] == "AddressSetAside"]
+    assert all(any(vip in event["message"] for event in events) for vip in taken), events
+    # The client has the others' addresses still, and who asks for one of them gets it.
+    asking = make_service(annotations={"purelb.io/addresses": ",".join(taken)})
+    assert addresses_of(cluster, asking) == taken
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("where", ["client", "node"])
+@pytest.mark.usefixtures("forget_duplicates")
 def test_host_with_our_address_is_reported_and_the_winner_keeps_it(
     cluster, make_service, claim, where, figure
 ):
     """An address with an unlimited lifetime belongs to the node: no agent removes it."""
     path = make_service()
     vips = addresses_of(cluster, path)
+    # Otherwise a Service as new as this gets other addresses.
+    asked = {"metadata": {"annotations": {"purelb.io/addresses": ",".join(vips)}}}
+    cluster.api.patch(path, asked)
     winners = {vip: holder(cluster, vip) for vip in vips}
     # Before that, duplicate address detection would disable the address.
     eventually(lambda: all(is_usable(cluster, winners[v], v) for v in vips), "usable addresses")

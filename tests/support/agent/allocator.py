@@ -178,13 +178,14 @@ class AllocatorWorld:
         self.controller = AllocatorController(allocator, self.queue, self.pools, metrics)
         self.bodies: dict[str, dict[str, Any]] = {}
         self.nodes: list[dict[str, Any]] = []
+        self.leases: list[dict[str, Any]] = []
         self._version = 0
 
     @asynccontextmanager
     async def running(self, *groups: dict[str, Any]) -> AsyncIterator[AllocatorWorld]:
         """List everything as it is and run the tasks."""
         self.pools.replace(list(groups), asked_at=0.0)
-        self.controller.leases.replace([], asked_at=0.0)
+        self.controller.leases.replace(list(self.leases), asked_at=0.0)
         self.controller.nodes.replace(list(self.nodes), asked_at=0.0)
         self.controller.services.replace(list(self.bodies.values()), asked_at=0.0)
         tasks = [asyncio.create_task(work) for work in (self.controller.run(), self.queue.run())]

@@ -8,7 +8,7 @@ from typing import Any
 
 from purelb.core import names
 from purelb.core.api import codec
-from purelb.core.model import Lease, PoolType
+from purelb.core.model import Address, Lease, PoolType
 from purelb_agent.runtime import clock
 from tests.support.core.snapshots import NET4, NET6, VIP4, VIP6
 
@@ -81,7 +81,12 @@ def slice_object(name: str, *nodes: str, service: str = "web") -> Json:
 
 
 def lease_object(
-    node: str, *, version: str = "1", subnets: tuple[Any, ...] = (NET4, NET6), duration: float = 10
+    node: str,
+    *,
+    version: str = "1",
+    subnets: tuple[Any, ...] = (NET4, NET6),
+    duration: float = 10,
+    duplicates: tuple[Address, ...] = (),
 ) -> Json:
     """A node's Lease, renewed now."""
     lease = Lease(
@@ -92,6 +97,7 @@ def lease_object(
         duration=duration,
         renew_time=clock.wall_time(),
         node_uid=f"uid-{node}",
+        duplicates=duplicates,
     )
     body = codec.lease_body(lease, namespace=NAMESPACE)
     body["metadata"] |= {"resourceVersion": version, "uid": f"uid-lease-{node}"}

@@ -78,6 +78,8 @@ class Lease:
     outage: Optional[Outage] = None
     # Ids of the keys that its agent accepts from peers; it signs with the first.
     peer_keys: Tuple[str, ...] = ()
+    # Addresses that another host has, as its agent found when it put them on an interface.
+    duplicates: Tuple[Address, ...] = ()
     # Entries of the subnets annotation that are not valid CIDRs.
     malformed: Tuple[str, ...] = ()
 

@@ -30,6 +30,10 @@ OUTAGE_ANNOTATION = "purelb.io/held-through-outage"
 # On a node's Lease: the ids of the keys that its agent accepts from peers, first the one it signs
 # with.
 PEER_KEYS_ANNOTATION = "purelb.io/peer-keys"
+# On a node's Lease: addresses of its subnets that another host has, as its agent found.
+DUPLICATES_ANNOTATION = "purelb.io/duplicates"
+# A host that answers for every address must not use up the pools.
+MAX_DUPLICATES = 64
 # The Go implementation reads no more, and an annotation should not hold a routing table.
 MAX_SUBNETS = 256
 

@@ -6,17 +6,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from ipaddress import ip_address, ip_network
 from itertools import pairwise
 
 import pytest
 
+from purelb.core.allocation.duplicates import NEW_FOR
 from purelb.core.model import ServiceKey
 from purelb_agent.allocator.requests import MOST_AT_ONCE
 from purelb_agent.ipam.port import IpamError
 from purelb_agent.kube.client import ApiError
+from tests.support.agent.allocator import FAMILIES as ALL_POOLS
 from tests.support.agent.allocator import AllocatorWorld, external_group, local_group
 from tests.support.agent.cancellation import cancel_at_each_await
-from tests.support.agent.kubernetes_objects import node_object
+from tests.support.agent.kubernetes_objects import lease_object, node_object
 
 FAMILIES = pytest.mark.parametrize("version", [4, 6], ids=["v4", "v6"])
 FIRST = {4: "10.0.0.1", 6: "fd00::1"}
@@ -199,6 +202,81 @@ class TestAssignment:
             world.change("web", {"spec": {"ports": [{"port": 80}]}})
             await world.settle()
             assert world.events.reasons == ["AllocationFailed"]
+
+
+@FAMILIES
+class TestDuplicates:
+    """Addresses that a node lists in its Lease as another host's."""
+
+    def listing(self, world, *texts, lease_version="2"):
+        """A node's Lease with these addresses."""
+        nets = tuple(ip_network(subnet) for _field, _pool, subnet in ALL_POOLS.values())
+        found = tuple(map(ip_address, texts))
+        return lease_object("n1", version=lease_version, subnets=nets, duplicates=found)
+
+    async def test_a_new_service_gets_another_one_and_the_group_is_told_once(self, version):
+        async with AllocatorWorld().running(local_group(version=version)) as world:
+            world.add_service("web", version=version)
+            await world.settle()
+            world.controller.leases.put(self.listing(world, FIRST[version]))
+            await world.settle()
+            assert world.addresses("web") == [SECOND[version]]
+            (event,) = (e for e in world.events.recorded if e[0] == "AddressSetAside")
+            assert event[1] == "default"
+            assert event[2].startswith(f"{FIRST[version]} is given to no Service")
+            sent = len(world.api.requests)
+            world.controller.leases.put(self.listing(world, FIRST[version], lease_version="3"))
+            await world.settle()
+            assert len(world.api.requests) == sent
+            assert world.events.reasons.count("AddressSetAside") == 1
+
+    async def test_each_further_one_that_another_host_has_is_left_too(self, version):
+        async with AllocatorWorld().running(local_group(version=version)) as world:
+            world.add_service("web", version=version)
+            await world.settle()
+            world.controller.leases.put(self.listing(world, FIRST[version]))
+            await world.settle()
+            both = (FIRST[version], SECOND[version])
+            world.controller.leases.put(self.listing(world, *both, lease_version="3"))
+            await world.settle()
+            assert world.addresses("web") == [str(ip_address(SECOND[version]) + 1)]
+
+    async def test_a_service_that_has_had_its_address_for_a_minute_keeps_it(self, version):
+        async with AllocatorWorld().running(local_group(version=version)) as world:
+            world.add_service("web", version=version)
+            await world.settle()
+            await asyncio.sleep(NEW_FOR + 1)
+            world.controller.leases.put(self.listing(world, FIRST[version]))
+            world.add_service("other", version=version)
+            await world.settle()
+            assert world.addresses("web") == [FIRST[version]]
+            assert world.addresses("other") == [SECOND[version]]
+
+    async def test_a_service_that_asks_for_it_keeps_it(self, version):
+        async with AllocatorWorld().running(local_group(version=version)) as world:
+            wish = {"purelb.io/addresses": FIRST[version]}
+            world.add_service("web", version=version, annotations=wish)
+            await world.settle()
+            world.controller.leases.put(self.listing(world, FIRST[version]))
+            await world.settle()
+            assert world.addresses("web") == [FIRST[version]]
+
+    async def test_what_is_listed_already_at_the_start_is_given_to_nobody(self, version):
+        world = AllocatorWorld()
+        world.service("web", version=version)
+        world.leases.append(self.listing(world, FIRST[version]))
+        async with world.running(local_group(version=version)):
+            assert world.addresses("web") == [SECOND[version]]
+
+    async def test_a_refused_service_gets_the_address_that_is_listed_no_more(self, version):
+        world = AllocatorWorld()
+        world.leases.append(self.listing(world, FIRST[version]))
+        world.service("web", version=version)
+        async with world.running(local_group(version=version, last=1)):
+            assert world.addresses("web") == []
+            world.controller.leases.put(self.listing(world, lease_version="3"))
+            await world.settle()
+            assert world.addresses("web") == [FIRST[version]]
 
 
 class TestWrites:

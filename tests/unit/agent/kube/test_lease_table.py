@@ -51,6 +51,10 @@ class TestPut:
         table.put(lease_object("n1", version="11", subnets=(NET4,)))
         assert len(changes) == 1
 
+    def test_an_address_that_another_host_has_is_reported(self, table, changes):
+        table.put(lease_object("n1", version="11", duplicates=(NET4[5],)))
+        assert len(changes) == 1
+
     async def test_the_renewal_of_an_expired_lease_is_reported(self, table, changes):
         await asyncio.sleep(2 * DURATION)
         assert live(table) == []

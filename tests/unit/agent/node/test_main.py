@@ -12,7 +12,8 @@ import pytest
 
 from purelb.core.election.peer_keys import PeerKeys
 from purelb.core.errors import SettingError
-from purelb.core.names import ANNOUNCING_ANNOTATIONS, PEER_KEYS_ANNOTATION
+from purelb.core.names import ANNOUNCING_ANNOTATIONS, DUPLICATES_ANNOTATION, PEER_KEYS_ANNOTATION
+from purelb.core.node.conflicts import DuplicateAddress
 from purelb_agent.kube.client import ApiError
 from purelb_agent.node import main as program
 from purelb_agent.node.netlink import NetlinkError
@@ -116,7 +117,11 @@ class Kernel(FakeKernel):
 class Listener:
     """A conflict listener that detects no conflict."""
 
-    def __init__(self, _on_conflict, *, sender):
+    made = None
+
+    def __init__(self, on_conflict, *, sender):
+        Listener.made = self
+        self.on_conflict = on_conflict
         self.is_closed = False
 
     def update(self, _held, _links, *, now):
@@ -246,6 +251,18 @@ class TestRun:
         # Of the last ones the key is too short: those before stay in use.
         assert shown == [",".join(keys.ids) for keys in (accepted, signed, signed)]
         assert cluster.kernel.vips == VIPS
+        cluster.stop.set()
+        await task
+
+    async def test_addresses_that_another_host_has_are_listed_in_the_lease(self, cluster):
+        task = await run_for(cluster, 15)
+        written = len(cluster.sent("PUT"))
+        for vip in (VIP4, VIP6):
+            Listener.made.on_conflict(DuplicateAddress(vip, 2, b"\2\0\0\0\0\1"))
+        await asyncio.sleep(1)
+        annotations = cluster.lease["metadata"]["annotations"]
+        assert annotations[DUPLICATES_ANNOTATION] == f"{VIP4},{VIP6}"
+        assert len(cluster.sent("PUT")) - written <= 2
         cluster.stop.set()
         await task
 

@@ -93,7 +93,7 @@ class TestAnswer:
     @pytest.mark.parametrize("version", [4, 6], ids=["v4", "v6"])
     def test_address_of_a_node_is_refused(self, version):
         allocations = Allocations()
-        allocations.exclude([FIRST[version]])
+        allocations.exclude_nodes([FIRST[version]])
         outcome = answered(new(families=(version,)), ASK, [FIRST[version]], allocations)
         assert outcome.reason is RefusalReason.NODE_ADDRESS
 

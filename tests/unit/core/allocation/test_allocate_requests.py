@@ -76,7 +76,7 @@ class TestExplicit:
 
     def test_address_of_a_node_is_given_to_nobody(self, version):
         ledger = taken()
-        ledger.exclude([FIRST[version]])
+        ledger.exclude_nodes([FIRST[version]])
         named = new(families=(version,), explicit=(FIRST[version],))
         refusal = decide(named, GROUPS, ledger, NOBODY)
         assert (refusal.reason.value, "the address of a Node" in refusal.message) == (
@@ -90,10 +90,62 @@ class TestExplicit:
         one = new(families=(version,), explicit=(FIRST[version],))
         running = given_before(one, asked(one))
         ledger = rebuild([running], GROUPS)
-        ledger.exclude([FIRST[version]])
+        ledger.exclude_nodes([FIRST[version]])
         assert decide(running, GROUPS, ledger, NOBODY) == Keep()
         anew = replace(running, explicit=(), asks_reevaluation=True)
         assert decide(anew, GROUPS, ledger, NOBODY).addresses == (FIRST[version] + 1,)
+
+    def test_address_of_another_host_is_given_only_on_request(self, version):
+        ledger = taken()
+        assert ledger.set_aside([FIRST[version]]) == {FIRST[version]}
+        given = decide(new(families=(version,)), GROUPS, ledger, NOBODY)
+        assert given.addresses == (FIRST[version] + 1,)
+        named = new(families=(version,), explicit=(FIRST[version],))
+        assert decide(named, GROUPS, ledger, NOBODY).addresses == (FIRST[version],)
+        assert ledger.set_aside([]) == frozenset()
+        assert decide(new(families=(version,)), GROUPS, ledger, NOBODY).addresses == (
+            FIRST[version],
+        )
+
+    def test_who_has_such_an_address_keeps_it_unless_it_is_replaced(self, version):
+        one = new(families=(version,))
+        running = given_before(one, asked(one))
+        ledger = rebuild([running], GROUPS)
+        ledger.set_aside([FIRST[version]])
+        assert decide(running, GROUPS, ledger, NOBODY) == Keep()
+        ledger.replace(FIRST[version])
+        assert decide(running, GROUPS, ledger, NOBODY).addresses == (FIRST[version] + 1,)
+        named = replace(running, explicit=(FIRST[version],))
+        assert decide(named, GROUPS, ledger, NOBODY) == Keep()
+
+    def test_without_another_address_it_keeps_the_one_of_another_host(self, version):
+        only = (replace(ranges(version)[0], last=FIRST[version]),)
+        small = Groups([replace(GROUP, ranges=only)])
+        one = new(families=(version,))
+        running = given_before(one, decide(one, small, taken(), NOBODY))
+        ledger = rebuild([running], small)
+        ledger.set_aside([FIRST[version]])
+        ledger.replace(FIRST[version])
+        refusal = decide(running, small, ledger, NOBODY)
+        assert (refusal.reason, refusal.keeps) == (RefusalReason.EXHAUSTED, (FIRST[version],))
+
+    def test_sharers_get_another_address_together(self, version):
+        both, given, ledger = [], [], taken()
+        for name, port in (("a", HTTP), ("b", DNS)):
+            one = new(name, families=(version,), sharing_key="x", ports=frozenset({port}))
+            assignment = decide(one, GROUPS, ledger, NOBODY)
+            ledger.hold(one, assignment.addresses, "default")
+            both.append(given_before(one, assignment))
+        ledger.set_aside([FIRST[version]])
+        ledger.replace(FIRST[version])
+        for one in both:
+            assignment = decide(one, GROUPS, ledger, NOBODY)
+            ledger.hold(one, assignment.addresses, "default")
+            given += assignment.addresses
+        assert given == [FIRST[version] + 1] * 2
+        # It is free of them, so nothing is left to replace.
+        assert not ledger.holders(FIRST[version])
+        assert not ledger.is_replaced(both[0].key, FIRST[version])
 
     def test_an_address_that_its_pool_has_lost_stays(self, version):
         shrunk = Groups([replace(GROUP, ranges=ranges(4) + ranges(6))])

@@ -165,7 +165,7 @@ class TestSharing:
     def test_one_that_a_node_has_by_now_is_offered_to_nobody_else(self, address):
         allocations = Allocations()
         allocations.hold(service("a", "x"), [ip_address(address)])
-        allocations.exclude([ip_address(address)])
+        allocations.exclude_nodes([ip_address(address)])
         one = RANGES[ip_address(address).version]
         assert shareable(allocations, one, service("b", "x", [DNS])) is None
         # The Service that has it keeps it, and may change its ports.
@@ -195,7 +195,7 @@ def test_agrees_with_a_search_from_the_first_address_on(version, steps):
         others = set().union(*(held for other, held in naive.items() if other != name))
         wanted = [one.first + offset for offset in offsets]
         if name == NODES:
-            allocations.exclude(wanted)
+            allocations.exclude_nodes(wanted)
             excluded = offsets
             assert all(allocations.is_excluded(address) for address in wanted)
         elif offsets & others:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from purelb.core.allocation.outcomes import Assignment, Remainder
 from purelb.core.api import codec
 from purelb.core.model import Lease, Outage, PoolType, ServiceGroup, ServiceKey
+from purelb.core.names import MAX_DUPLICATES
 from purelb.core.node.annotations import format_announcing, merge_announcing
 from purelb.core.times import format_time, parse_time
 from tests.support import ROOT
@@ -89,6 +90,19 @@ def test_odd_leases_do_not_crash(change, expected):
 def test_the_ids_of_an_agents_keys_are_in_its_lease(ids):
     body = codec.lease_body(replace(LEASE, peer_keys=ids), namespace="purelb-system")
     assert codec.lease_of(body).peer_keys == ids
+
+
+def test_addresses_that_another_host_has_are_in_the_lease_of_the_node_that_found_them():
+    found = (ip_address("172.28.1.5"), ip_address("fd28::5"))
+    body = codec.lease_body(replace(LEASE, duplicates=found), namespace="x")
+    assert codec.lease_of(body).duplicates == found
+
+
+def test_a_list_of_duplicates_that_is_too_long_or_wrong_is_read_as_far_as_possible():
+    body = codec.lease_body(LEASE, namespace="x")
+    long = ",".join(["nonsense", *(f"172.28.1.{n}" for n in range(1, 101))])
+    body["metadata"]["annotations"]["purelb.io/duplicates"] = long
+    assert len(codec.lease_of(body).duplicates) == MAX_DUPLICATES - 1
 
 
 def test_the_same_subnets_in_two_leases_are_one_record():

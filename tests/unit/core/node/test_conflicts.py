@@ -6,7 +6,14 @@ from ipaddress import ip_address
 
 import pytest
 
-from purelb.core.node.conflicts import MOST_HOSTS, ConflictDetector, DuplicateAddress
+from purelb.core.names import MAX_DUPLICATES
+from purelb.core.node.conflicts import (
+    LISTED_FOR,
+    MOST_HOSTS,
+    ConflictDetector,
+    DuplicateAddress,
+    FoundDuplicates,
+)
 from purelb.core.node.packets import AddressClaim
 
 LINK, OTHER_LINK = 2, 3
@@ -242,3 +249,20 @@ class TestManyAddresses:
     def test_nothing_is_due_when_nothing_is_held(self):
         assert ConflictDetector().due(now=0.0) == (ConflictDetector(), [])
         assert ConflictDetector().next_at is None
+
+
+@BOTH
+class TestFoundDuplicates:
+    def test_an_address_is_listed_for_an_hour_after_it_was_last_found(self, vip):
+        found = FoundDuplicates().with_found(vip, now=0.0).with_found(vip, now=10.0)
+        assert found.at(LISTED_FOR + 9.0) == (vip,)
+        assert found.at(LISTED_FOR + 10.0) == ()
+
+    def test_a_full_list_takes_no_more_until_one_has_ended(self, vip):
+        found = FoundDuplicates()
+        for number in range(MAX_DUPLICATES + 1):
+            found = found.with_found(vip + number, now=float(number))
+        assert found.at(0.0) == tuple(vip + number for number in range(MAX_DUPLICATES))
+        found = found.with_found(vip, now=100.0).with_found(vip + 99, now=LISTED_FOR + 1.0)
+        assert (vip in found.until, vip + 1 in found.until) == (True, False)
+        assert found.at(LISTED_FOR + 1.0)[-1] == vip + 99

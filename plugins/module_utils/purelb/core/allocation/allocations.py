@@ -63,7 +63,11 @@ class Allocations:
         self._groups: Dict[ServiceKey, str] = {}
         self._numbers: Mapping[int, List[int]] = {4: [], 6: []}
         self._shared: Dict[str, Set[Address]] = {}
+        # Addresses that Nodes have, and that hosts outside the cluster have; both together.
+        self._of_nodes: FrozenSet[Address] = frozenset()
+        self._duplicates: FrozenSet[Address] = frozenset()
         self._excluded: FrozenSet[Address] = frozenset()
+        self._replaced: Set[Tuple[ServiceKey, Address]] = set()
 
     def __len__(self) -> int:
         """Return the number of addresses in use."""
@@ -81,12 +85,32 @@ class Allocations:
         """Return the name of the group that gave the Service its addresses; None if unknown."""
         return self._groups.get(key)
 
-    def exclude(self, addresses: Iterable[Address]) -> None:
+    def exclude_nodes(self, addresses: Iterable[Address]) -> None:
         """Set the addresses that no Service may get, as a Node has them; they count as in use.
 
         A Service that has one already keeps it.
         """
-        wanted = frozenset(addresses)
+        self._of_nodes = frozenset(addresses)
+        self._exclude(self._of_nodes | self._duplicates)
+
+    def set_aside(self, addresses: Iterable[Address]) -> FrozenSet[Address]:
+        """Set the addresses that a Service gets only if it asks for them, as another host has them.
+
+        They count as in use. Returns those that are new.
+        """
+        before, self._duplicates = self._duplicates, frozenset(addresses)
+        self._exclude(self._of_nodes | self._duplicates)
+        return self._duplicates - before
+
+    def replace(self, address: Address) -> None:
+        """Let no Service keep this address that has it and does not ask for it."""
+        self._replaced.update((key, address) for key in self.holders(address))
+
+    def is_replaced(self, key: ServiceKey, address: Address) -> bool:
+        """Whether the Service must get another address for this one unless it asks for it."""
+        return (key, address) in self._replaced
+
+    def _exclude(self, wanted: FrozenSet[Address]) -> None:
         for address in wanted - self._excluded - self._claims.keys():
             insort(self._numbers[address.version], int(address))
         for address in self._excluded - wanted - self._claims.keys():
@@ -94,8 +118,12 @@ class Allocations:
         self._excluded = wanted
 
     def is_excluded(self, address: Address) -> bool:
-        """Whether no Service may get the address."""
+        """Whether the address is given to no Service that does not ask for it."""
         return address in self._excluded
+
+    def is_of_a_node(self, address: Address) -> bool:
+        """Whether a Node has the address, so that no Service may get it."""
+        return address in self._of_nodes
 
     def hold(
         self, service: Service, addresses: Iterable[Address], group: Optional[str] = None
@@ -150,6 +178,7 @@ class Allocations:
     def _leave(self, key: ServiceKey, address: Address) -> None:
         claims = self._claims[address]
         terms = claims.pop(key)
+        self._replaced.discard((key, address))
         if not claims:
             del self._claims[address]
             if address not in self._excluded:
@@ -215,7 +244,7 @@ class Allocations:
         return clash
 
     def in_use(self, pool_range: AddressRange) -> int:
-        """Return how many addresses of the range are in use, by Services and Nodes."""
+        """Return how many addresses of the range are in use, by Services, Nodes and others."""
         numbers = self._numbers[pool_range.first.version]
         return bisect_right(numbers, int(pool_range.last)) - bisect_left(
             numbers, int(pool_range.first)

@@ -88,10 +88,13 @@ class AddressSelector:
     def _may_stay(self, address: Address) -> bool:
         """Whether the Service may keep an address, even if its range no longer exists.
 
-        Also if it is a Node's by now, until it is evaluated anew: the agents say so on the Service.
+        Also if it is a Node's or another host's by now, until it is evaluated anew: the agents say
+        so on the Service.
         """
         if self._service.asks_reevaluation and self._allocations.is_excluded(address):
             return False
+        if self._allocations.is_replaced(self._service.key, address):
+            return address in self._service.explicit
         in_pool = self._group.range_of(address) is not None
         return address.version in self._service.families and (in_pool or self._is_of_group)
 
@@ -112,7 +115,7 @@ class AddressSelector:
         if address.version not in self._service.families:
             raise no_such_family(self._group, address)
         is_new = address not in self._stays
-        if is_new and self._allocations.is_excluded(address):
+        if is_new and self._allocations.is_of_a_node(address):
             raise address_of_a_node(self._group, address)
         if is_new and pool_range is None:
             raise self._refused(

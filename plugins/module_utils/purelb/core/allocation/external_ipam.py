@@ -66,7 +66,7 @@ def answered(
     keeps = allocations.unclaimed(service, service.addresses)
     missing = [v for v in service.families if v not in {a.version for a in given}]
     for address in given:
-        if allocations.is_excluded(address):
+        if allocations.is_of_a_node(address):
             return refusal_of(address_of_a_node(group, address), keeps)
         conflict = allocations.conflict(
             address, service, across_namespaces=group.shares_across_namespaces

@@ -62,6 +62,7 @@ def lease_of(body: Json) -> Optional[Lease]:
         node_uid=_owning_node(meta),
         outage=_outage_of(annotations.get(names.OUTAGE_ANNOTATION, "")),
         peer_keys=_listed(annotations.get(names.PEER_KEYS_ANNOTATION, "")),
+        duplicates=_duplicates_of(annotations.get(names.DUPLICATES_ANNOTATION, "")),
         malformed=malformed,
     )
 
@@ -79,6 +80,17 @@ def _subnets_of(text: str) -> Tuple[Tuple[Network, ...], Tuple[str, ...]]:
 
 def _listed(text: str) -> Tuple[str, ...]:
     return tuple(text.split(",")) if text else ()
+
+
+def _duplicates_of(text: str) -> Tuple[Address, ...]:
+    """Return the addresses of a list, at most MAX_DUPLICATES; what is no address is skipped."""
+    found = []
+    for entry in _listed(text)[: names.MAX_DUPLICATES]:
+        try:
+            found.append(parse_address(entry))
+        except ValueError:
+            continue
+    return tuple(found)
 
 
 def _outage_of(text: str) -> Optional[Outage]:
@@ -105,6 +117,8 @@ def lease_body(lease: Lease, *, namespace: str) -> Dict[str, Any]:
         annotations[names.OUTAGE_ANNOTATION] = "/".join(map(format_time, times))
     if lease.peer_keys:
         annotations[names.PEER_KEYS_ANNOTATION] = ",".join(lease.peer_keys)
+    if lease.duplicates:
+        annotations[names.DUPLICATES_ANNOTATION] = ",".join(map(str, lease.duplicates))
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",

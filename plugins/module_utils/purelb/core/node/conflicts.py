@@ -6,7 +6,8 @@
 A claim alone proves nothing: after a change of the winner, the new holder announces before the old
 one knows. So a claim only makes an address suspect. The address is probed a second later, when a
 former holder has withdrawn it; a claim that then arrives while it is still held proves a conflict.
-Nothing here removes an address: only the election decides who holds it.
+Nothing here removes an address: only the election decides who holds it. But the allocator gives no
+Service an address that another host was found to have, see allocation/duplicates.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Tuple
 
 from ..model import Address
+from ..names import MAX_DUPLICATES
 from .packets import AddressClaim
 
 Place = Tuple[int, Address]
@@ -31,6 +33,8 @@ ABSENT_AFTER = 300.0
 BATCH, BATCH_EVERY = 25, 0.25
 # Limit of reported hosts per address: more of them are a single fault, or an attack.
 MOST_HOSTS = 4
+# How long an address is listed after another host was last found to have it.
+LISTED_FOR = 3600.0
 
 
 @dataclass(frozen=True)
@@ -124,3 +128,21 @@ class ConflictDetector:
         """When the next probe is due; None without held addresses."""
         soonest = min((probe.probe_at for probe in self.probes.values()), default=None)
         return None if soonest is None else max(soonest, self.batch_at)
+
+
+@dataclass(frozen=True)
+class FoundDuplicates:
+    """The addresses that other hosts were found to have, each with the time until it is listed."""
+
+    until: Mapping[Address, float] = field(default_factory=dict)
+
+    def with_found(self, address: Address, *, now: float) -> FoundDuplicates:
+        """Return the list with one more address; a full list takes no further one."""
+        until = {known: end for known, end in self.until.items() if now < end}
+        if address in until or len(until) < MAX_DUPLICATES:
+            until[address] = now + LISTED_FOR
+        return FoundDuplicates(until)
+
+    def at(self, now: float) -> Tuple[Address, ...]:
+        """Return the addresses that are listed at this time, in the order found."""
+        return tuple(address for address, end in self.until.items() if now < end)

@@ -1,0 +1,35 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Addresses that hosts outside the cluster have: the agents find them, the allocator avoids them.
+
+An agent probes each address that it has put on an interface. It lists in its Lease the addresses
+that another host answers for. No Service is given one of these unless it asks for that very
+address, and a Service that has just been given one gets another. The list ends with the agent, or
+an hour after the last answer.
+"""
+
+from __future__ import annotations
+
+from typing import Dict
+
+from ..election.leases import Membership
+from ..model import Address
+
+# A Service that has had its address for longer keeps it: clients know it by then.
+NEW_FOR = 60.0
+
+
+def listed_duplicates(membership: Membership, now: float) -> Dict[Address, str]:
+    """Return the addresses that live nodes list, each with one such node.
+
+    A node speaks of its own subnets only.
+    """
+    found: Dict[Address, str] = {}
+    for node, observed in membership.observed.items():
+        lease = observed.lease
+        if lease.duplicates and membership.is_live(node, now):
+            for address in lease.duplicates:
+                if any(address in subnet for subnet in lease.subnets):
+                    found.setdefault(address, node)
+    return found
