@@ -131,16 +131,19 @@ class AllocatorController:
 
     def _work(self) -> None:
         """Look at Services until the queue is empty or no more requests may be sent."""
-        now, membership = clock.now(), self.leases.membership
-        self._allocator.set_members(membership.live(now))
-        found = listed_duplicates(membership, now)
-        for key in sorted(self._allocator.set_duplicates(found, now=now), key=str):
-            self._queue.add(key)
+        self._take_leases(clock.now())
         while self._requests.has_room and not self._is_finishing:
             key = self._queue.take()
             if key is None:
                 return
             self._send_or_finish(key, self._settle(key))
+
+    def _take_leases(self, now: float) -> None:
+        membership = self.leases.membership
+        self._allocator.set_members(membership.live(now))
+        found = listed_duplicates(membership, now)
+        for key in sorted(self._allocator.set_duplicates(found, now=now), key=str):
+            self._queue.add(key)
 
     def _settle(self, key: ServiceKey) -> Request | None:
         service = self.services.records.get(key)
