@@ -188,7 +188,7 @@ def test_host_with_our_address_is_reported_and_the_winner_keeps_it(
     vips = addresses_of(cluster, path)
     # Otherwise a Service as new as this gets other addresses.
     asked = {"metadata": {"annotations": {"purelb.io/addresses": ",".join(vips)}}}
-    cluster.api.patch(path, asked)
+    cluster.api.merge_patch(path, asked)
     winners = {vip: holder(cluster, vip) for vip in vips}
     # Before that, duplicate address detection would disable the address.
     eventually(lambda: all(is_usable(cluster, winners[v], v) for v in vips), "usable addresses")

@@ -119,7 +119,8 @@ class TestExplicit:
         assert decide(named, GROUPS, ledger, NOBODY) == Keep()
 
     def test_without_another_address_it_keeps_the_one_of_another_host(self, version):
-        only = (replace(ranges(version)[0], last=FIRST[version]),)
+        whole = next(r for r in GROUP.ranges if r.first.version == version)
+        only = (replace(whole, last=FIRST[version]),)
         small = Groups([replace(GROUP, ranges=only)])
         one = new(families=(version,))
         running = given_before(one, decide(one, small, taken(), NOBODY))
