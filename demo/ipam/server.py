@@ -119,6 +119,9 @@ class Pool:
 class Server(IPAMServicer):
     """Serves the three calls of purelb.ipam.v1.IPAM."""
 
+    # The generated class is for servers with threads, too.
+    # pylint: disable=invalid-overridden-method
+
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 

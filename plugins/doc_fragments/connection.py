@@ -14,10 +14,11 @@ class ModuleDocFragment:
 options:
   kubeconfig:
     description:
-      - Path of a kubeconfig, or several separated by V(:).
+      - Path of a kubeconfig, or several separated by V(:), or the content of one as a dictionary.
+      - A relative path is from the folder of the playbook, as modules run there.
       - The defaults are E(K8S_AUTH_KUBECONFIG), E(KUBECONFIG), V(~/.kube/config), and in a Pod its
         ServiceAccount.
-    type: path
+    type: raw
   context:
     description:
       - Context of the kubeconfig to use; its current context by default.

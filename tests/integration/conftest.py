@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -27,7 +28,12 @@ from tests.support.lab.cluster_queries import (
     leftovers,
     reset_lock_transitions,
 )
-from tests.support.lab.faults import agents_replaced, wait_for_candidates
+from tests.support.lab.faults import (
+    agents_replaced,
+    duplicates_in_leases,
+    replace_agents,
+    wait_for_candidates,
+)
 from tests.support.lab.readiness import LabReadiness
 
 workers.choose_lab()
@@ -124,6 +130,21 @@ def _healthy_cluster(
     for node in lab.nodes:
         lab.mend(node)
         lab.heal(node)
+
+
+@pytest.fixture
+def forget_duplicates(cluster: Lab) -> Iterator[None]:
+    """After the test, replaces the agents that list addresses in their Leases as another host's."""
+    yield
+
+    def forgotten() -> bool:
+        # An agent lists half a second later what it has found.
+        time.sleep(1)
+        listing = duplicates_in_leases(cluster)
+        replace_agents(cluster, *listing)
+        return not listing
+
+    eventually(forgotten, "Leases without duplicates", seconds=60)
 
 
 _numbers = itertools.count(1)

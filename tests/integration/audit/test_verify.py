@@ -23,6 +23,7 @@ from tests.support.lab.cluster_queries import (
     holder,
     lease_info,
 )
+from tests.support.lab.faults import keep_addresses
 
 pytestmark = pytest.mark.timeout(180)
 LONG = {"spec": {"leaseDurationSeconds": 3600}}
@@ -68,7 +69,9 @@ def verify(playbook, hosts):
 @pytest.fixture
 def second(cluster, make_service) -> Iterator[tuple[list[str], str]]:
     """The addresses of a Service, and a second node that has them without being the winner."""
-    vips = addresses_of(cluster, make_service())
+    path = make_service()
+    vips = addresses_of(cluster, path)
+    keep_addresses(cluster, path, *vips)
     holder_by_vip = {vip: holder(cluster, vip) for vip in vips}
     for vip, home in holder_by_vip.items():
         # Otherwise duplicate address detection would find the second one.
@@ -123,6 +126,7 @@ def test_vip_info_returns_node_and_lifetime_of_an_address(cluster, make_service,
         assert eth0["subnets"] == ["172.28.1.0/24", "fd28:0:0:1::/64"]
 
 
+@pytest.mark.usefixtures("forget_duplicates")
 def test_address_on_a_second_node_is_found_by_all_three_modules(
     cluster, second, run_module, verify
 ):

@@ -14,13 +14,11 @@ from ipaddress import ip_address
 import pytest
 
 from labkit.net.namespaces import netns
-from purelb.core.api.codec import lease_of
 from purelb.core.node.packets import build_announcement
 from purelb_agent.node.sockets import FrameSender
 from tests.support.lab.address_recorder import record_holders
 from tests.support.lab.cluster_queries import (
     GRACEFUL,
-    LEASES,
     address_info,
     addresses_of,
     answers,
@@ -30,13 +28,14 @@ from tests.support.lab.cluster_queries import (
     leftovers,
 )
 from tests.support.lab.faults import (
+    duplicates_in_leases,
     events_of,
     ip,
+    keep_addresses,
     leave_marked,
     longest_of,
     metric_of,
     node_with_both_families,
-    replace_agents,
     serve_addresses,
     wait_until_returned,
 )
@@ -136,20 +135,6 @@ def claim(cluster):
         ip(cluster, host, f"addr del {mask(vip)} dev eth0")
 
 
-@pytest.fixture
-def forget_duplicates(cluster):
-    """After the test, replaces the agents that list addresses in their Leases as another host's."""
-    yield
-    listing = duplicates_in_leases(cluster)
-    replace_agents(cluster, *listing)
-    eventually(lambda: not duplicates_in_leases(cluster), "Leases without duplicates", seconds=30)
-
-
-def duplicates_in_leases(lab):
-    leases = [lease_of(lease) for lease in lab.api.get(LEASES)["items"]]
-    return {lease.node: set(lease.duplicates) for lease in leases if lease and lease.duplicates}
-
-
 @pytest.mark.usefixtures("forget_duplicates")
 def test_service_gets_another_address_if_a_host_has_the_first_one(
     cluster, make_service, claim, figure
@@ -186,9 +171,7 @@ def test_host_with_our_address_is_reported_and_the_winner_keeps_it(
     """An address with an unlimited lifetime belongs to the node: no agent removes it."""
     path = make_service()
     vips = addresses_of(cluster, path)
-    # Otherwise a Service as new as this gets other addresses.
-    asked = {"metadata": {"annotations": {"purelb.io/addresses": ",".join(vips)}}}
-    cluster.api.merge_patch(path, asked)
+    keep_addresses(cluster, path, *vips)
     winners = {vip: holder(cluster, vip) for vip in vips}
     # Before that, duplicate address detection would disable the address.
     eventually(lambda: all(is_usable(cluster, winners[v], v) for v in vips), "usable addresses")

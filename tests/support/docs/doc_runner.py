@@ -94,7 +94,7 @@ class Reader:
         for made in (self.home / ".kube", self._bin, folder / "archives"):
             made.mkdir(parents=True)
         shutil.copy(lab.kubeconfig, self.home / ".kube" / "config")
-        _copy_checkout(self.checkout)
+        copy_checkout(self.checkout)
         places = {
             "kubernetes": programs(lab.at).kubernetes,
             # With the builds of this user, whose home the reader does not have.
@@ -153,7 +153,7 @@ def _renamed(text: str) -> str:
     return text
 
 
-def _copy_checkout(target: Path) -> None:
+def copy_checkout(target: Path) -> None:
     """Copy all files of the checkout, committed or not."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],

@@ -13,11 +13,14 @@ from typing import Any
 
 from labkit.lab import Lab
 from labkit.net.namespaces import ip_batch, netns
+from purelb.core.api.codec import lease_of
+from purelb.core.model import Address
 from purelb.core.node.plan import Put
 from purelb_agent.node.netlink import Kernel
 from tests.support.lab.cluster_queries import (
     AGENTS,
     DAEMON_SET,
+    LEASES,
     addresses_of,
     agents_ready,
     delete_agent,
@@ -178,6 +181,21 @@ def _patch_agents(lab: Lab, spec: Json) -> None:
         lambda d: d["status"].get("observedGeneration", 0) >= generation,
         what="DaemonSet seen by its controller",
     )
+
+
+def keep_addresses(lab: Lab, path: str, *vips: str) -> None:
+    """Make a Service ask for the addresses that it has.
+
+    One that is new and does not would get others when another host has these.
+    """
+    asked = {"metadata": {"annotations": {"purelb.io/addresses": ",".join(vips)}}}
+    lab.api.merge_patch(path, asked)
+
+
+def duplicates_in_leases(lab: Lab) -> dict[str, set[Address]]:
+    """Return the addresses that agents list as another host's, by node."""
+    leases = [lease_of(lease) for lease in lab.api.get(LEASES)["items"]]
+    return {lease.node: set(lease.duplicates) for lease in leases if lease and lease.duplicates}
 
 
 def set_variable(template: Json, name: str, value: str) -> None:

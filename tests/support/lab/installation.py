@@ -71,18 +71,23 @@ def web_server(name: str) -> dict[str, Any]:
     }
 
 
+# With which the lab's PureLB is installed; each run of the role needs them.
+SETTINGS = {
+    "purelb_install_annotation_writers": WRITERS,
+    "purelb_install_eviction_reporters": REPORTERS,
+    # The image was loaded a moment ago, and kubelets tell of it half a minute later.
+    "purelb_install_check_image": False,
+}
+
+
 def run_playbook(lab: Lab, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
     """Run ansible-playbook on the lab with the collection under test.
 
     All installations let the same users write, so that tests may follow each other in any order;
     arguments override them.
     """
-    given = {
-        "purelb_install_annotation_writers": WRITERS,
-        "purelb_install_eviction_reporters": REPORTERS,
-    }
     kubeconfig = str(lab.kubeconfig)
-    return run_ansible("-e", json.dumps(given), *arguments, check=check, KUBECONFIG=kubeconfig)
+    return run_ansible("-e", json.dumps(SETTINGS), *arguments, check=check, KUBECONFIG=kubeconfig)
 
 
 def install(lab: Lab, image: str = IMAGE) -> None:

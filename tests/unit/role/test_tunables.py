@@ -21,6 +21,7 @@ ELSEWHERE = {
     "state": "molecule default",
     "manifests_dir": "here",
     "kubeconfig": "test_connection",
+    "check_image": "test_inspection",
     "context": "test_connection",
     "remove_crds": "molecule default",
     "force_conflicts": "test_modules",

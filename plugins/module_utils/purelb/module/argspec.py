@@ -51,7 +51,11 @@ def connection() -> ArgumentSpec:
     """Returns the options of the connection to the cluster (fragment `connection`)."""
     return ArgumentSpec(
         {
-            "kubeconfig": _option("path", "K8S_AUTH_KUBECONFIG", "KUBECONFIG"),
+            # `secrets` says what of it is none.
+            "kubeconfig": {
+                **_option("raw", "K8S_AUTH_KUBECONFIG", "KUBECONFIG"),
+                "no_log": True,
+            },
             "context": _option("str", "K8S_AUTH_CONTEXT"),
             "host": _option("str", "K8S_AUTH_HOST"),
             "api_key": {**_option("str", "K8S_AUTH_API_KEY"), "no_log": True},

@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict
 from ansible.module_utils.basic import AnsibleModule
 
 from ..core.errors import PureLBError
+from .secrets import all_texts, secrets
 
 
 def finish(module: AnsibleModule, work: Callable[[], Dict[str, Any]]) -> None:
@@ -17,6 +18,9 @@ def finish(module: AnsibleModule, work: Callable[[], Dict[str, Any]]) -> None:
 
     Its `warnings` are displayed and removed from the result.
     """
+    # Ansible hides every text of a no_log option wherever it occurs, also `v1` and `default`.
+    kubeconfig = module.params.get("kubeconfig")
+    module.no_log_values -= all_texts(kubeconfig) - secrets(kubeconfig)
     try:
         result = work()
     except PureLBError as error:

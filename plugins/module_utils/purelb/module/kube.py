@@ -257,26 +257,52 @@ def _by_host(params: Dict[str, Any]) -> Any:
 
 
 def _by_kubeconfig(params: Dict[str, Any]) -> Any:
-    given = params.get("kubeconfig")
-    texts = (given or DEFAULT_KUBECONFIG).split(os.pathsep)
-    files = [str(Path(text).expanduser()) for text in texts if text]
     configuration = kubernetes.client.Configuration()
+    given, context = params.get("kubeconfig"), params.get("context")
+    if isinstance(given, dict):
+        _load_content(given, context, configuration)
+    else:
+        _load_files(given, context, configuration)
+    _apply_options(configuration, params)
+    return kubernetes.client.ApiClient(configuration)
+
+
+def _load_content(content: Object, context: Optional[str], configuration: Any) -> None:
+    try:
+        kube_config.load_kube_config_from_dict(
+            content, context=context, client_configuration=configuration, persist_config=False
+        )
+    except (kube_config.ConfigException, AttributeError, TypeError) as error:
+        contexts = content.get("contexts")
+        known = [c["name"] for c in contexts if "name" in c] if isinstance(contexts, list) else []
+        raise ClusterError(_bad_kubeconfig("", known, context, error)) from error
+
+
+def _load_files(given: object, context: Optional[str], configuration: Any) -> None:
+    text = given or DEFAULT_KUBECONFIG
+    if not isinstance(text, str) or "\n" in text:
+        raise ClusterError(
+            "kubeconfig is neither a path nor a dictionary: give the path of the file, or its "
+            "content as a dictionary (filter from_yaml)"
+        )
+    paths = [Path(os.path.expandvars(part)).expanduser() for part in text.split(os.pathsep) if part]
+    files = [str(path.absolute()) for path in paths]
     try:
         if any(Path(file).exists() for file in files):
             kube_config.load_kube_config(
                 os.pathsep.join(files),
-                context=params.get("context"),
+                context=context,
                 client_configuration=configuration,
                 persist_config=False,
             )
         elif not given and "KUBERNETES_SERVICE_HOST" in os.environ:
             kube_config.load_incluster_config(client_configuration=configuration)
         else:
-            raise ClusterError(_no_kubeconfig(files))
+            is_relative = not all(path.is_absolute() for path in paths)
+            raise ClusterError(_no_kubeconfig(files, is_relative=is_relative))
     except kube_config.ConfigException as error:
-        raise ClusterError(_bad_kubeconfig(files, params.get("context"), error)) from error
-    _apply_options(configuration, params)
-    return kubernetes.client.ApiClient(configuration)
+        where = os.pathsep.join(files)
+        raise ClusterError(_bad_kubeconfig(where, _contexts(where), context, error)) from error
 
 
 def _apply_options(configuration: Any, params: Dict[str, Any]) -> None:
@@ -294,24 +320,31 @@ def _apply_options(configuration: Any, params: Dict[str, Any]) -> None:
             setattr(configuration, attribute, params[option])
 
 
-def _no_kubeconfig(files: List[str]) -> str:
+def _no_kubeconfig(files: List[str], *, is_relative: bool) -> str:
+    missing = f"no kubeconfig: {' and '.join(files)} does not exist. "
+    if is_relative:
+        return f"{missing}Modules run in the playbook's folder: give an absolute path"
     return (
-        f"no kubeconfig: {' and '.join(files)} does not exist. Set the option kubeconfig or the "
-        f"variable KUBECONFIG, or create {DEFAULT_KUBECONFIG}"
+        f"{missing}Set the option kubeconfig or the variable KUBECONFIG, or create "
+        f"{DEFAULT_KUBECONFIG}"
     )
 
 
-def _bad_kubeconfig(files: List[str], context: Optional[str], error: Exception) -> str:
-    where = os.pathsep.join(files)
+def _contexts(files: str) -> List[str]:
     try:
-        contexts, _active = kube_config.list_kube_config_contexts(where)
+        contexts, _active = kube_config.list_kube_config_contexts(files)
     except kube_config.ConfigException:
-        return f"the kubeconfig {where} cannot be used: {error}"
-    known = sorted(entry["name"] for entry in contexts)
-    if context and context not in known:
-        contexts_known = ", ".join(known) or "none"
-        return f"the kubeconfig {where} has no context {context}; it has: {contexts_known}"
-    return f"the kubeconfig {where} cannot be used: {error}"
+        return []
+    return [entry["name"] for entry in contexts]
+
+
+def _bad_kubeconfig(
+    where: str, contexts: List[str], context: Optional[str], error: Exception
+) -> str:
+    what = f"the kubeconfig {where}".rstrip()
+    if context and contexts and context not in contexts:
+        return f"{what} has no context {context}; it has: {', '.join(sorted(contexts))}"
+    return f"{what} cannot be used: {error}"
 
 
 def _dry(*, dry_run: bool) -> Dict[str, str]:

@@ -86,6 +86,36 @@ def test_a_missing_kubeconfig_is_an_error_with_its_path(tmp_path: Path, kubeconf
         kube.connect({"kubeconfig": str(tmp_path / "nowhere")})
 
 
+def test_a_missing_kubeconfig_that_is_relative_says_where_it_was_looked_for(kubeconfig: Path):
+    with pytest.raises(ClusterError, match=r"no kubeconfig: /.*/nowhere .*: give an absolute path"):
+        kube.connect({"kubeconfig": "nowhere"})
+
+
+@pytest.mark.parametrize(
+    ("context", "host"), [(None, "https://one:6443"), ("two", "https://two:6443")]
+)
+def test_a_kubeconfig_may_be_a_dictionary(kubeconfig: Path, context: str | None, host: str):
+    content = yaml.safe_load(kubeconfig.read_text())
+    assert kube.connect({"kubeconfig": content, "context": context}).host == host
+
+
+def test_an_unknown_context_of_a_dictionary_is_an_error_that_names_the_others(kubeconfig: Path):
+    content = yaml.safe_load(kubeconfig.read_text())
+    with pytest.raises(ClusterError, match="no context three; it has: one, two"):
+        kube.connect({"kubeconfig": content, "context": "three"})
+
+
+@pytest.mark.parametrize("content", [{"a": "b"}, {"contexts": "x"}, {"current-context": "y"}])
+def test_a_dictionary_that_is_no_kubeconfig_is_an_error(content: dict[str, str]):
+    with pytest.raises(ClusterError, match="the kubeconfig cannot be used"):
+        kube.connect({"kubeconfig": content})
+
+
+def test_a_kubeconfig_as_text_is_an_error_that_does_not_quote_it(kubeconfig: Path):
+    with pytest.raises(ClusterError, match=r"^kubeconfig is neither .* dictionary \(.*\)$"):
+        kube.connect({"kubeconfig": kubeconfig.read_text()})
+
+
 def test_an_invalid_kubeconfig_is_named(tmp_path: Path, kubeconfig: Path):
     (tmp_path / "empty").write_text("{}")
     with pytest.raises(ClusterError, match="empty cannot be used"):

@@ -20,7 +20,8 @@ class FakeModule:
     """Records warnings and raises EndError with the result."""
 
     def __init__(self) -> None:
-        self.params = {"host": "https://api:6443"}
+        self.params: dict[str, Any] = {"host": "https://api:6443"}
+        self.no_log_values: set[str] = set()
         self.check_mode = False
         self.warnings: list[str] = []
 
@@ -52,3 +53,12 @@ def test_an_error_becomes_the_message_of_the_failure():
         raise ClusterError("refused")
 
     assert ended(FakeModule(), work) == {"msg": "refused"}
+
+
+def test_only_what_is_secret_of_a_kubeconfig_is_hidden():
+    module = FakeModule()
+    user = {"name": "me", "user": {"token": "t0ken"}}
+    module.params["kubeconfig"] = {"kind": "Config", "users": [user]}
+    module.no_log_values = {"Config", "me", "t0ken", "of another option"}
+    ended(module, lambda *_args: {})
+    assert module.no_log_values == {"t0ken", "of another option"}
