@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cost of the audit modules in a large cluster: time, processor time and memory of one run.
 
-The Leases and Services are written to a real API server, but nothing acts on them: no agent is
-installed, and a label makes kube-proxy ignore them. Each run is a process, as with Ansible. The
-baseline is the cost of a module that reads one empty list.
+Leases, Services, Nodes and Pods are written to a real API server, but nothing acts on them: the
+programs select no Node, and a label makes kube-proxy ignore the Services. Each run is a process, as
+with Ansible. The baseline is the cost of a module that reads one empty list.
 """
 
 from __future__ import annotations
@@ -33,7 +33,13 @@ from purelb.core.election.election import rank
 from purelb.core.leadership.leader import LeaderRecord
 from purelb.core.leadership.locks import lease_spec
 from purelb.core.model import Lease
-from purelb.core.names import ADDRESS_PROTOCOL, API_GROUP, API_VERSION, LEADER_LEASE
+from purelb.core.names import (
+    ADDRESS_PROTOCOL,
+    API_GROUP,
+    API_VERSION,
+    EXEMPT_LABEL,
+    LEADER_LEASE,
+)
 
 AIM_SECONDS, AIM_MB = 3.0, 150.0
 MODULES = ("purelb_lease_info", "purelb_verify")
@@ -96,6 +102,49 @@ def lease(name: str) -> dict[str, Any]:
     return body
 
 
+_LABELS = {"component": "lbnodeagent"}
+_NOWHERE = {"example.com/bench": "nowhere"}
+
+
+def program(kind: str, name: str) -> dict[str, Any]:
+    """Return a program of PureLB that selects no Node."""
+    container = {"name": name, "image": "example.com/purelb:bench"}
+    labels = {"component": name}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {
+            **({"replicas": 0} if kind == "Deployment" else {}),
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"nodeSelector": _NOWHERE, "containers": [container]},
+            },
+        },
+    }
+
+
+def node(name: str) -> dict[str, Any]:
+    """Return a Node."""
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+
+
+def pod(node_name: str) -> dict[str, Any]:
+    """Return the Pod of a Node's agent."""
+    (container,) = program("DaemonSet", "lbnodeagent")["spec"]["template"]["spec"]["containers"]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"agent-{node_name}", "namespace": NAMESPACE, "labels": _LABELS},
+        "spec": {
+            "nodeName": node_name,
+            "containers": [container],
+            "tolerations": [{"operator": "Exists"}],
+        },
+    }
+
+
 def lock() -> dict[str, Any]:
     """Return the lock of the leading allocator."""
     now = time.time()
@@ -152,13 +201,17 @@ class Objects:
     """The objects of a cluster, and the collected results of its nodes."""
 
     leases: list[dict[str, Any]]
+    nodes: list[dict[str, Any]]
+    pods: list[dict[str, Any]]
     group: dict[str, Any]
     services: list[dict[str, Any]]
     seen: dict[str, dict[str, Any]]
 
     def arguments(self, module: str) -> dict[str, Any]:
         """Return a module's arguments; those of purelb_verify include the nodes' results."""
-        return {"nodes": self.seen, "fail_on": "never"} if module == "purelb_verify" else {}
+        if module != "purelb_verify":
+            return {}
+        return {"nodes": self.seen, "examine": ["nodes"], "fail_on": "never"}
 
 
 def objects(size: Size) -> Objects:
@@ -169,6 +222,8 @@ def objects(size: Size) -> Objects:
         held[winner].append(number)
     return Objects(
         [lease(name) for name in nodes],
+        [node(name) for name in nodes],
+        [pod(name) for name in nodes],
         group(size),
         [service(number, winner) for number, winner in enumerate(won)],
         {name: _seen(index, held[name]) for index, name in enumerate(nodes)},
@@ -269,8 +324,11 @@ def _cluster(made: Objects) -> Iterator[Lab]:
 
 
 def _write(lab: Lab, made: Objects) -> None:
-    progress(f"writing {len(made.leases)} Leases and {len(made.services)} Services")
+    progress(f"writing {len(made.leases)} nodes and {len(made.services)} Services")
     lab.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    # The lab's own nodes have no agent, on purpose.
+    for name in lab.nodes:
+        lab.api.merge_patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": {EXEMPT_LABEL: ""}}})
     for path in _CRDS.glob("*.yaml"):
         definition = yaml.safe_load(path.read_text())
         lab.api.create(definition)
@@ -285,5 +343,7 @@ def _write(lab: Lab, made: Objects) -> None:
         lab.api.merge_patch(path, {"status": service["status"]})
 
     with ThreadPoolExecutor(_WRITERS) as pool:
-        list(pool.map(lab.api.create, [lock(), made.group, *made.leases]))
+        programs = program("DaemonSet", "lbnodeagent"), program("Deployment", "allocator")
+        list(pool.map(lab.api.create, [*programs, lock(), made.group, *made.leases, *made.nodes]))
+        list(pool.map(lab.api.create, made.pods))
         list(pool.map(put, made.services))

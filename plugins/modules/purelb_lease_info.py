@@ -17,6 +17,10 @@ description:
     as the agents. Returns for each address the candidates, the winner, and the nodes that report to announce it.
   - Compares the renewal time of a Lease with the clock of the machine that runs the module. The agents do not depend on
     synchronised clocks.
+  - Reads the DaemonSet, the Deployment, the Pods, the Nodes and the ServiceGroups, too. Returns which Nodes take part, and
+    as findings what keeps a Node, or a Service that waits for an address, from working. For a Service it decides anew, as
+    the allocator does.
+  - Fails if PureLB is not installed in O(namespace), or if the API server does not serve its API version v2.
   - Also reads leader locks, by default that of the allocator, and returns which are held, expired or free, and which
     change their holder too often.
 options:
@@ -48,9 +52,10 @@ extends_documentation_fragment:
 seealso:
   - module: purelb.purelb.purelb_objects
 notes:
-  - The user needs the verb list on C(leases) and C(servicegroups.purelb.io) in O(namespace), and on C(services) and
-    C(nodes) in the whole cluster; on C(endpointslices) too where a Service has node affinity, or is announced by all nodes and takes
-    only local traffic; and on the kind of each of O(leader_locks) in its namespace.
+  - The user needs the verb list on C(leases), C(pods), C(daemonsets.apps), C(deployments.apps) and
+    C(servicegroups.purelb.io) in O(namespace), and on C(services) and C(nodes) in the whole cluster; on C(endpointslices)
+    too where a Service has node affinity, or is announced by all nodes and takes only local traffic; and on the kind of
+    each of O(leader_locks) in its namespace.
   - The module assumes that draining is enabled in the agents.
 """
 
@@ -76,10 +81,44 @@ EXAMPLES = r"""
 
 - name: Fail unless every node takes part in elections
   ansible.builtin.assert:
-    that: purelb.leases | rejectattr('live') | length == 0
+    that: purelb.nodes | rejectattr('state', 'in', ['live', 'exempt']) | length == 0
 """
 
 RETURN = r"""
+nodes:
+  description: The Nodes of the cluster, by name.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    node:
+      description: Name of the Node.
+      type: str
+      returned: success
+      sample: worker-1
+    state:
+      description: C(live) if the node has a live Lease and so takes part in elections; C(excluded) if the DaemonSet puts no
+        agent there, and C(exempt) if moreover the Node has the label
+        C(node.kubernetes.io/exclude-from-external-load-balancers); C(silent) if the agent's Pod is ready and does not
+        renew the Lease; otherwise C(down).
+      type: str
+      returned: success
+      sample: live
+    reason:
+      description: Why it does not take part in elections; empty if it does.
+      type: str
+      returned: success
+      sample: ""
+    ready:
+      description: Whether the Node is Ready.
+      type: bool
+      returned: success
+      sample: true
+    pod:
+      description: Name of the agent's Pod on it; empty without one.
+      type: str
+      returned: success
+      sample: lbnodeagent-x2x7k
 leases:
   description: The Leases of the node agents, by node.
   returned: success

@@ -30,6 +30,7 @@ options:
     description:
       - Results of M(purelb.purelb.purelb_vip_info), by name of the Node. Put nodes on which it failed into O(unread).
       - Nodes with a live Lease that are in neither option are a finding, unless both options are empty.
+      - Without any, the module fails unless O(examine) leaves C(nodes) out.
     type: dict
     default: {}
   unread:
@@ -41,9 +42,17 @@ options:
     description:
       - RV(purelb.purelb.purelb_neighbor_info#module:answers) of M(purelb.purelb.purelb_neighbor_info); the lists of several
         hosts can be concatenated.
+      - Without any, the module fails unless O(examine) leaves C(segment) out, or there is no local address.
     type: list
     elements: dict
     default: []
+  examine:
+    description:
+      - What is to be looked at besides the cluster. What is listed here and was not looked at is a finding, an error.
+    type: list
+    elements: str
+    choices: [nodes, segment]
+    default: [nodes, segment]
   check_metrics:
     description:
       - Whether to read the metrics of each node with a live Lease, from the machine that runs the module.
@@ -65,9 +74,10 @@ seealso:
   - module: purelb.purelb.purelb_neighbor_info
   - module: purelb.purelb.purelb_lease_info
 notes:
-  - The user needs the verb list on C(leases), C(servicegroups.purelb.io) and C(lbnodeagents.purelb.io) in O(namespace),
-    and on C(services) and C(nodes) in the whole cluster; on C(endpointslices) too where a Service has node affinity, or
-    is announced by all nodes and takes only local traffic.
+  - The user needs the verb list on C(leases), C(pods), C(daemonsets.apps), C(deployments.apps),
+    C(servicegroups.purelb.io) and C(lbnodeagents.purelb.io) in O(namespace), and on C(services) and C(nodes) in the whole
+    cluster; on C(endpointslices) too where a Service has node affinity, or is announced by all nodes and takes only local
+    traffic.
   - The inputs are read at slightly different times. While addresses move, repeat the check before acting on a finding.
 """
 
@@ -88,11 +98,17 @@ EXAMPLES = r"""
     - name: Fail if an address does not work
       purelb.purelb.purelb_verify:
         nodes: "{{ dict(names | zip(names | map('extract', hostvars, 'seen'))) }}"
+        examine: [nodes]
       vars:
         names: "{{ groups['nodes'] }}"
 """
 
 RETURN = r"""
+nodes:
+  description: The Nodes, by name; each as in RV(purelb.purelb.purelb_lease_info#module:nodes[]).
+  returned: always
+  type: list
+  elements: dict
 leases:
   description: The Leases of the node agents, by node; each as in RV(purelb.purelb.purelb_lease_info#module:leases[]).
   returned: always
@@ -167,6 +183,12 @@ def main() -> None:
                     "nodes": {"type": "dict", "default": {}},
                     "unread": {"type": "dict", "default": {}},
                     "answers": {"type": "list", "elements": "dict", "default": []},
+                    "examine": {
+                        "type": "list",
+                        "elements": "str",
+                        "choices": ["nodes", "segment"],
+                        "default": ["nodes", "segment"],
+                    },
                     "check_metrics": {"type": "bool", "default": False},
                     "metrics_port": {"type": "int", "default": 7472},
                     "fail_on": {

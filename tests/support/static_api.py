@@ -18,12 +18,14 @@ Object = dict[str, Any]
 class StaticApi(HTTPServer):
     """Serves kinds by the path of their group, and lists of objects by the path of the kind.
 
+    Lists of `forbidden` kinds, by plural, are refused.
     `written` has the method and path of every request that would have changed something.
     """
 
     def __init__(self, kinds: dict[str, list[Object]], lists: dict[str, list[Object]]) -> None:
         self.kinds, self.lists = kinds, lists
         self.plurals = {kind["name"] for of_group in kinds.values() for kind in of_group}
+        self.forbidden: set[str] = set()
         self.written: list[str] = []
         super().__init__(("127.0.0.1", 0), _Handler)
 
@@ -47,6 +49,9 @@ class _Handler(BaseHTTPRequestHandler):
         split = urlsplit(self.path)
         if split.path in self.server.kinds:
             self._answer(200, {"resources": self.server.kinds[split.path]})
+        elif split.path.rpartition("/")[2] in self.server.forbidden:
+            kind = split.path.rpartition("/")[2]
+            self._answer(403, {"message": f'{kind} is forbidden: User "jane" cannot list it'})
         elif split.path.rpartition("/")[2] in self.server.plurals:
             wanted = parse_qs(split.query).get("fieldSelector", [""])[0]
             self._answer(200, {"items": list(self._selected(split.path, wanted))})

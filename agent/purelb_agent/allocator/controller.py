@@ -141,7 +141,7 @@ class AllocatorController:
     def _take_leases(self, now: float) -> None:
         membership = self.leases.membership
         self._allocator.set_members(membership.live(now))
-        found = listed_duplicates(membership, now)
+        found = listed_duplicates(membership.live_with_duplicates(now))
         for key in sorted(self._allocator.set_duplicates(found, now=now), key=str):
             self._queue.add(key)
 

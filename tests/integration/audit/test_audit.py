@@ -10,7 +10,13 @@ import json
 import pytest
 
 from labkit.topology import API_PORT
-from tests.support.lab.cluster_queries import addresses_of, eventually, holder, lease_info
+from tests.support.lab.cluster_queries import (
+    AGENTS,
+    addresses_of,
+    eventually,
+    holder,
+    lease_info,
+)
 
 pytestmark = pytest.mark.timeout(150)
 
@@ -50,6 +56,68 @@ def test_dead_agent_is_a_finding(cluster, make_service):
         cluster.kill("n1", "lbnodeagent", "CONT")
 
 
+NODES = "/api/v1/nodes"
+
+
+@pytest.fixture
+def ghost(cluster):
+    """A Node without a kubelet."""
+    metadata = {"name": "ghost", "labels": {"kubernetes.io/os": "linux"}}
+    cluster.api.create({"apiVersion": "v1", "kind": "Node", "metadata": metadata})
+    yield "ghost"
+    cluster.api.delete(f"{NODES}/ghost")
+
+    def is_empty() -> bool:
+        # Nobody else ends Pods of a Node without a kubelet for a minute.
+        pods = cluster.api.items(AGENTS, fieldSelector="spec.nodeName=ghost")
+        for pod in pods:
+            cluster.api.delete(f"{AGENTS}/{pod['metadata']['name']}", gracePeriodSeconds=0)
+        return not pods
+
+    eventually(is_empty, "a Node without Pods")
+
+
+@pytest.fixture
+def overlapping(cluster):
+    """A ServiceGroup with a range of the default one."""
+    pool = {"pool": "172.28.1.220-172.28.1.221", "subnet": "172.28.1.0/24"}
+    group = {
+        "apiVersion": "purelb.io/v2",
+        "kind": "ServiceGroup",
+        "metadata": {"name": "overlapping", "namespace": "purelb-system"},
+        "spec": {"local": {"v4pool": pool}},
+    }
+    path = cluster.api.path_of(cluster.api.create(group))
+    yield "overlapping"
+    cluster.api.delete(path)
+
+
+def test_what_keeps_a_node_a_group_and_services_from_working_is_found(
+    cluster, make_service, ghost, overlapping
+):
+    for group in ("nowhere", overlapping):
+        make_service(annotations={"purelb.io/service-group": group})
+
+    def found():
+        result = lease_info(cluster.kubeconfig)
+        by_code = {f["code"]: f for f in result["findings"]}
+        return by_code.keys() == {"servicePending", "groupNotReady", "nodeWithoutAgent"} and result
+
+    result = eventually(found, "all findings, and no other", seconds=60)
+    texts = {(f["code"], f["object"]): f["message"] for f in result["findings"]}
+    pending = sorted(text for (code, _about), text in texts.items() if code == "servicePending")
+    assert [text.partition("ServiceGroup ")[2].split(":")[0] for text in pending] == [
+        "nowhere does not exist",
+        "overlapping is not used, because its pool overlaps another one",
+    ]
+    assert "PoolOverlaps: " in texts["groupNotReady", f"ServiceGroup {overlapping}"]
+    assert texts["nodeWithoutAgent", f"node {ghost}"].startswith("the Node is not Ready; ")
+    assert {node["node"]: node["state"] for node in result["nodes"]} == {
+        **dict.fromkeys(cluster.nodes, "live"),
+        ghost: "down",
+    }
+
+
 def test_missing_permission_is_named_in_the_error(cluster, tmp_path):
     account = {
         "apiVersion": "v1",
@@ -87,5 +155,5 @@ def test_missing_permission_is_named_in_the_error(cluster, tmp_path):
     finally:
         cluster.api.delete(cluster.api.path_of(account))
     assert "list" in message
-    assert "services" in message
+    assert "daemonsets" in message
     assert token not in message

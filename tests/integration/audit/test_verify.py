@@ -224,10 +224,26 @@ def test_unreachable_node_fails_the_playbook_if_configured(cluster, half_read, v
     assert "first: nodeUnread: node n1: " in shown
 
 
+def test_what_was_not_looked_at_is_no_success(cluster, holder_by_vip, verify, hosts):
+    assert holder_by_vip
+    settled(cluster.kubeconfig)
+    hosts.write_text(json.dumps({"ungrouped": {"hosts": {}}}))
+    shown = verify(succeeds=False)
+    assert '"error nodesNotExamined: nodes: the interfaces of no node were looked at' in shown
+    assert '"error segmentNotExamined: segment: nobody asked the segment' in shown
+    shown = verify(succeeds=True, purelb_verify_examine=[], purelb_verify_fail_on="warning")
+    assert '"0 errors, 0 warnings"' in shown
+
+
 @pytest.mark.thorough
 def test_metrics_are_read_from_a_host_that_reaches_the_nodes(cluster, run_module):
     settled(cluster.kubeconfig)
-    asked = {"kubeconfig": str(cluster.kubeconfig), "check_metrics": True, "fail_on": "warning"}
+    asked = {
+        "kubeconfig": str(cluster.kubeconfig),
+        "check_metrics": True,
+        "examine": [],
+        "fail_on": "warning",
+    }
     run_module("control", "purelb_verify", **asked)
     refused = run_module("control", "purelb_verify", succeeds=False, **asked, metrics_port=7)
     assert refused["warning_count"] == len(cluster.nodes)

@@ -100,6 +100,22 @@ def test_the_audit_is_written_where_it_was_called_and_says_where(newcomer: Newco
     assert str(page) in said
 
 
+def test_the_audit_tells_of_a_service_that_waits_and_of_a_namespace_without_purelb(
+    newcomer: Newcomer, cluster: Lab, make_service
+):
+    make_service(annotations={"purelb.io/service-group": "nowhere"})
+    options = ["-e", "purelb_audit_kubeconfig=admin.conf", "-e", "purelb_audit_folder=waiting"]
+    said = newcomer.run("ansible-playbook", "purelb.purelb.audit", *options)
+    assert "nothing is wrong" not in said
+    facts = json.loads((newcomer.here / "waiting" / "purelb-audit.json").read_text())
+    (found,) = (f["message"] for f in facts["findings"] if f["code"] == "servicePending")
+    assert found.startswith("has no address: unknown_pool: ServiceGroup nowhere does not exist")
+    options += ["-e", "purelb_audit_namespace=elsewhere"]
+    said = newcomer.run("ansible-playbook", "purelb.purelb.audit", *options, check=False)
+    assert "PureLB is not installed in namespace elsewhere" in said
+    assert "Traceback" not in said
+
+
 def test_another_purelb_in_the_namespace_stops_it_before_the_first_write(
     newcomer: Newcomer, cluster: Lab, other_purelb: str
 ):

@@ -130,6 +130,9 @@ class FakeMigrationCluster:
         })  # fmt: skip
         lease["metadata"]["annotations"] = {"purelb.io/subnets": "10.0.0.0/24,fd00::/64"}
         self.put(lease)
+        self.put(obj("Lease", "purelb-allocator", "purelb-system", spec={
+            "holderIdentity": "allocator-1", "leaseDurationSeconds": 600, "renewTime": now,
+        }))  # fmt: skip
 
     def uninstall(self) -> None:
         """Remove v2, as the role does after roll_back."""

@@ -5,11 +5,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from ipaddress import ip_address, ip_network
 
 import pytest
 
-from purelb.core.audit import audit
+from purelb.core.audit.audit import audit
+from purelb.core.audit.report import NodeReport, NodeState, report_dict
 from purelb.core.election.election import rank
 from purelb.core.model import Announcement, Lease, PoolType, Service, ServiceKey
 from tests.support.lab.browser import DESKTOP, PHONE, WIDTH, browser, show
@@ -51,7 +53,7 @@ PLAY = """
 
 def write(folder, report):
     """Write the page of a generated audit."""
-    (folder / "seen.json").write_text(json.dumps(audit.as_dict(report)))
+    (folder / "seen.json").write_text(json.dumps(report_dict(report)))
     (folder / "play.yml").write_text(PLAY)
     run_ansible(str(folder / "play.yml"), "-e", f"folder={folder}")
     return folder / "purelb-audit.html"
@@ -90,7 +92,8 @@ def made_up(*, nodes, services, mark=""):
                 announcing={vip.version: (entry,) if i < services - 1 else ()},
             )
         )
-    return audit.audit(leases, made, wall_time=NOW)
+    nodes = tuple(NodeReport(name, NodeState.LIVE) for name in names)
+    return replace(audit(leases, made, wall_time=NOW), nodes=nodes)
 
 
 @pytest.mark.parametrize("width", [PHONE, DESKTOP], ids=["phone", "desktop"])

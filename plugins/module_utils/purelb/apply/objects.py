@@ -9,11 +9,12 @@ import time
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Sequence, Set
 
+from ..core.api.workloads import pod_problems
 from ..module.errors import NOT_FOUND, ApiError, ClusterError
 from ..module.kube import Cluster, Kind, Object
 from ..module.manifests import action, check, clean, difference, reference, without_managed_fields
 from ..module.polling import POLL_INTERVAL, poll
-from .readiness import conditions, pod_problems, progress
+from .readiness import conditions, progress
 
 # Pod problems in an error message.
 MAX_POD_PROBLEMS = 5

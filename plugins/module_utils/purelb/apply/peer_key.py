@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Tuple
 
 from ..audit import cluster_reader
-from ..core.audit import audit
+from ..core.audit.audit import audit
 from ..core.election.peer_keys import (
     NEXT,
     PREVIOUS,
@@ -128,7 +128,7 @@ def _write(cluster: Cluster, namespace: str, data: Data, version: str) -> str:
 
 def _agents(cluster: Cluster, namespace: str) -> _Agents:
     leases = cluster_reader.read_leases(cluster, namespace=namespace)
-    reports = audit.audit(leases, (), wall_time=time.time()).leases
+    reports = audit(leases, (), wall_time=time.time()).leases
     agents = _Agents(
         {report.lease.node: report.lease.peer_keys for report in reports if report.is_live},
         tuple(sorted(report.lease.node for report in reports if not report.is_live)),

@@ -8,7 +8,7 @@ Pure: the caller reads the object and decides when to read it again.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 Object = Dict[str, Any]
 
@@ -51,26 +51,6 @@ def conditions(obj: Object) -> List[str]:
         f"{c['type']}={c['status']}" + (f" ({c['message']})" if c.get("message") else "")
         for c in obj.get("status", {}).get("conditions") or ()
     ]
-
-
-def pod_problems(pod: Object) -> Iterator[str]:
-    """Yields why a Pod is not ready: it is not scheduled, or a container waits or is not ready."""
-    name = pod["metadata"]["name"]
-    status = pod.get("status", {})
-    for condition in status.get("conditions") or ():
-        if condition["type"] == "PodScheduled" and condition["status"] == "False":
-            yield f"Pod {name}: {condition.get('reason')}: {condition.get('message')}"
-    for container in [
-        *(status.get("initContainerStatuses") or ()),
-        *(status.get("containerStatuses") or ()),
-    ]:
-        state = container.get("state", {})
-        waiting = state.get("waiting")
-        if waiting:
-            text = ": ".join(filter(None, (waiting.get("reason"), waiting.get("message"))))
-            yield f"Pod {name}, container {container['name']}: {text}"
-        elif "running" in state and not container.get("ready"):
-            yield f"Pod {name}, container {container['name']}: runs but is not ready"
 
 
 def _definition(obj: Object) -> Progress:

@@ -15,15 +15,14 @@ from dataclasses import asdict, dataclass
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ..audit import cluster_reader
-from ..core.audit import audit
+from ..core.api.workloads import is_ready, node_of, pod_problems
+from ..core.audit.audit import audit
+from ..core.audit.report import LeaseReport
 from ..module.errors import ClusterError
 from ..module.kube import Cluster, Kind, Object
-from .readiness import pod_problems, progress
+from .readiness import progress
 
-AGENT = "lbnodeagent"
-DAEMON_SETS = Kind("apps", "v1", "daemonsets", namespaced=True)
 REVISIONS = Kind("apps", "v1", "controllerrevisions", namespaced=True)
-PODS = Kind("", "v1", "pods", namespaced=True)
 REVISION_LABEL = "controller-revision-hash"
 # Seconds between two reads; a node takes several.
 POLL_INTERVAL = 1.0
@@ -70,7 +69,7 @@ class Rollout:
 def node_state(
     daemon_set: Object,
     pods: Sequence[Object],
-    leases: Mapping[str, audit.LeaseReport],
+    leases: Mapping[str, LeaseReport],
     *,
     revision: str,
 ) -> Rollout:
@@ -86,9 +85,9 @@ def node_state(
     return Rollout(complete, whole.reason if complete else reason, states)
 
 
-def _state(pod: Object, leases: Mapping[str, audit.LeaseReport], revision: str) -> NodeState:
+def _state(pod: Object, leases: Mapping[str, LeaseReport], revision: str) -> NodeState:
     metadata, name = pod["metadata"], pod["metadata"]["name"]
-    node = _node_of(pod)
+    node = node_of(pod)
     kubectl = f"kubectl -n {metadata['namespace']}"
     logs = f"See: {kubectl} logs {name}."
 
@@ -102,7 +101,7 @@ def _state(pod: Object, leases: Mapping[str, audit.LeaseReport], revision: str) 
         return not_done(f"the previous agent has not ended (Pod {name})", remediation)
     if metadata.get("labels", {}).get(REVISION_LABEL) != revision:
         return not_done("it runs the previous agent", begun=False)
-    if not _is_ready(pod):
+    if not is_ready(pod):
         reason = "; ".join(pod_problems(pod)) or f"Pod {name} is not ready"
         events = f"See: {kubectl} describe pod {name}."
         return not_done(reason, events if pod["status"].get("phase") == "Pending" else logs)
@@ -112,7 +111,7 @@ def _state(pod: Object, leases: Mapping[str, audit.LeaseReport], revision: str) 
 def _lease_state(
     pod: Object,
     node: str,
-    report: Optional[audit.LeaseReport],
+    report: Optional[LeaseReport],
     not_done: Callable[..., NodeState],
     logs: str,
 ) -> NodeState:
@@ -128,26 +127,6 @@ def _lease_state(
             f"its Lease was renewed {age}, and lasts {report.lease.duration:g} s", remediation
         )
     return NodeState(node, name, done=True, begun=True, reason="its Lease is renewed")
-
-
-def _node_of(pod: Object) -> str:
-    """Returns the node of a Pod; before it is scheduled, the one that its node affinity names."""
-    spec = pod["spec"]
-    if spec.get("nodeName"):
-        return str(spec["nodeName"])
-    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
-    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {})
-    terms = required.get("nodeSelectorTerms")
-    fields = (field for term in terms or () for field in term.get("matchFields") or ())
-    named = (field["values"][0] for field in fields if field["key"] == "metadata.name")
-    return str(next(named, "no node yet"))
-
-
-def _is_ready(pod: Object) -> bool:
-    return any(
-        condition["type"] == "Ready" and condition["status"] == "True"
-        for condition in pod.get("status", {}).get("conditions") or ()
-    )
 
 
 def rollout_info(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Dict[str, Any]:  # noqa: FBT001 - run() calls it so
@@ -181,18 +160,18 @@ def _answer(rollout: Rollout) -> Dict[str, Any]:
 
 def look(cluster: Cluster, *, namespace: str) -> Rollout:
     """Returns the present state of the node agents of an installation."""
-    found = cluster.get(DAEMON_SETS, namespace=namespace, name=AGENT)
+    found = cluster.get(cluster_reader.DAEMON_SETS, namespace=namespace, name=cluster_reader.AGENTS)
     if found is None:
         raise ClusterError(
-            f"there is no DaemonSet {namespace}/{AGENT}: set namespace to that of PureLB, "
-            "or install PureLB with the role purelb_install"
+            f"there is no DaemonSet {namespace}/{cluster_reader.AGENTS}: set namespace to that of "
+            "PureLB, or install PureLB with the role purelb_install"
         )
     daemon_set = {**found, "kind": "DaemonSet"}
     leases = cluster_reader.read_leases(cluster, namespace=namespace)
-    reports = audit.audit(leases, (), wall_time=time.time()).leases
+    reports = audit(leases, (), wall_time=time.time()).leases
     return node_state(
         daemon_set,
-        _owned(cluster, PODS, daemon_set),
+        _owned(cluster, cluster_reader.PODS, daemon_set),
         {report.lease.node: report for report in reports},
         revision=_newest_revision(_owned(cluster, REVISIONS, daemon_set)),
     )

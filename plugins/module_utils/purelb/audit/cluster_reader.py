@@ -10,12 +10,20 @@ from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequ
 
 from ..core import model, names
 from ..core.api import codec, custom_resources, nodes
-from ..core.audit import audit, lock_findings
-from ..core.election import draining, endpoints, vips
+from ..core.api.workloads import Program, program_of, program_pod_of
+from ..core.audit.installation import (
+    GroupRecords,
+    Installation,
+    audit_installation,
+    group_records_of,
+)
+from ..core.audit.lock_findings import lock_findings
+from ..core.audit.report import Report, report_dict
+from ..core.election import endpoints, vips
 from ..core.errors import ObjectError
 from ..core.leadership import locks
 from ..core.node import configuration
-from ..module.errors import NOT_FOUND, ApiError
+from ..module.errors import NOT_FOUND, ApiError, ClusterError
 from ..module.kube import Cluster, Kind, Object
 from .parallel import parallel_map
 
@@ -27,6 +35,10 @@ NODES = Kind("", "v1", "nodes", namespaced=False)
 GROUPS = Kind(names.API_GROUP, names.API_VERSION, "servicegroups", namespaced=True)
 CONFIGS = Kind(names.API_GROUP, names.API_VERSION, "lbnodeagents", namespaced=True)
 SLICES = Kind("discovery.k8s.io", "v1", "endpointslices", namespaced=True)
+PODS = Kind("", "v1", "pods", namespaced=True)
+DAEMON_SETS = Kind("apps", "v1", "daemonsets", namespaced=True)
+DEPLOYMENTS = Kind("apps", "v1", "deployments", namespaced=True)
+AGENTS, ALLOCATORS = "lbnodeagent", "allocator"
 LOCKS = {
     "Lease": LEASES,
     "Endpoints": Kind("", "v1", "endpoints", namespaced=True),
@@ -36,39 +48,74 @@ LOCKS = {
 
 def lease_info(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> Dict[str, Any]:  # noqa: ARG001, FBT001 - reading is the same in check mode
     """The work of the module purelb_lease_info."""
-    # Leases last (in read_report): they age while thousands of Services are read.
-    services = read_services(cluster)
-    known = read_nodes(cluster)
-    groups = read_groups(cluster, namespace=params["namespace"])
-    report = read_report(cluster, services, known, groups, namespace=params["namespace"])
-    found = read_locks(cluster, params["leader_locks"], namespace=params["namespace"])
-    report = report.with_findings(lock_findings.lock_findings(found))
+    seen = read_installation(cluster, namespace=params["namespace"])
+    report = audited(seen)
+    wanted = params["leader_locks"]
+    found = [seen.lock]
+    if wanted:
+        found = [_read_lock(cluster, _lock_name(lock, params["namespace"])) for lock in wanted]
+    report = report.with_findings(lock_findings(found, allocators=seen.lock.name))
     leader_locks = [locks.lock_dict(lock) for lock in found]
-    return {"changed": False, **audit.as_dict(report), "leader_locks": leader_locks}
+    return {"changed": False, **report_dict(report), "leader_locks": leader_locks}
 
 
-def read_report(
-    cluster: Cluster,
-    services: Sequence[model.Service],
-    known: Iterable[draining.NodeInfo],
-    groups: Optional[Sequence[model.ServiceGroup]],
-    *,
-    namespace: str,
-) -> audit.Report:
-    """Returns the audit of these Services; reads the Leases last."""
-    # EndpointSlices only if needed: they are the most numerous and need another permission.
-    ready = read_endpoints(cluster) if _needs_endpoints(services, groups or ()) else None
-    leases = read_leases(cluster, namespace=namespace)
-    is_large = len(leases) * len(services) >= _PARALLEL_DIGESTS
-    return audit.audit(
-        leases,
-        services,
-        wall_time=time.time(),
-        drained=draining.drained_nodes(known),
-        endpoints=ready,
-        groups=groups,
-        parallel_map=parallel_map if is_large else map,
+def audited(seen: Installation) -> Report:
+    """Returns the audit of what was just read."""
+    is_large = len(seen.leases) * len(seen.services) >= _PARALLEL_DIGESTS
+    run = parallel_map if is_large else map
+    return audit_installation(seen, wall_time=time.time(), parallel_map=run)
+
+
+def read_installation(cluster: Cluster, *, namespace: str) -> Installation:
+    """Returns the objects of an installation; raises ClusterError if there is none."""
+    agents = _read_program(cluster, DAEMON_SETS, AGENTS, namespace=namespace)
+    allocator = _read_program(cluster, DEPLOYMENTS, ALLOCATORS, namespace=namespace)
+    is_present = agents.is_present or allocator.is_present
+    if not is_present and not read_leases(cluster, namespace=namespace):
+        raise ClusterError(
+            f"PureLB is not installed in namespace {namespace}: it has no DaemonSet {AGENTS}, no "
+            f"Deployment {ALLOCATORS} and no Lease of a node; set namespace to that of PureLB, or "
+            "install it with the role purelb_install"
+        )
+    services = cluster.read_all(
+        SERVICES, convert=codec.service_of, fieldSelector="spec.type=LoadBalancer"
     )
+    known = cluster.read_all(NODES, convert=nodes.node_view_of)
+    groups = _read_groups(cluster, namespace=namespace)
+    # EndpointSlices only if needed: they are the most numerous and need another permission.
+    ready = read_endpoints(cluster) if _needs_endpoints(services, groups.valid) else None
+    # Last, as they age while thousands of Services are read.
+    lock = _read_lock(cluster, locks.LockName("Lease", namespace, names.LEADER_LEASE))
+    leases = read_leases(cluster, namespace=namespace)
+    return Installation(lock, agents, allocator, leases, services, known, groups, ready)
+
+
+def _read_program(cluster: Cluster, kind: Kind, name: str, *, namespace: str) -> Program:
+    # As a list, so that the verb list suffices for everything.
+    selector = f"metadata.name={name}"
+    found = cluster.read_all(kind, namespace=namespace, convert=dict, fieldSelector=selector)
+    title = f"{'DaemonSet' if kind is DAEMON_SETS else 'Deployment'} {namespace}/{name}"
+    if not found:
+        return Program(title, is_present=False)
+    labels = found[0]["spec"]["selector"].get("matchLabels") or {}
+    selector = ",".join(f"{key}={value}" for key, value in labels.items())
+    pods = cluster.read_all(
+        PODS, namespace=namespace, convert=program_pod_of, labelSelector=selector
+    )
+    return program_of(found[0], pods, title=title)
+
+
+def _read_groups(cluster: Cluster, *, namespace: str) -> GroupRecords:
+    try:
+        return group_records_of(cluster.items(GROUPS, namespace=namespace))
+    except ApiError as error:
+        if error.status != NOT_FOUND:
+            raise
+        raise ClusterError(
+            f"the API server does not serve {GROUPS.plural} of {GROUPS.group}/{GROUPS.version}: "
+            "the definitions are missing or those of PureLB v1; the role purelb_install installs "
+            "them, and the role purelb_migrate moves a cluster from v1"
+        ) from error
 
 
 def _needs_endpoints(
@@ -88,16 +135,8 @@ def read_leases(cluster: Cluster, *, namespace: str) -> List[model.Lease]:
     return [lease for lease in found if lease is not None]
 
 
-def read_locks(
-    cluster: Cluster, wanted: Optional[Sequence[Mapping[str, Any]]], *, namespace: str
-) -> List[locks.LockReport]:
-    """Returns the given leader locks, by default that of the allocator."""
-    default: Mapping[str, Any] = {"kind": "Lease", "namespace": None, "name": names.LEADER_LEASE}
-    lock_names = (
-        locks.LockName(lock["kind"], lock["namespace"] or namespace, lock["name"])
-        for lock in wanted or (default,)
-    )
-    return [_read_lock(cluster, name) for name in lock_names]
+def _lock_name(lock: Mapping[str, Any], namespace: str) -> locks.LockName:
+    return locks.LockName(lock["kind"], lock["namespace"] or namespace, lock["name"])
 
 
 def _read_lock(cluster: Cluster, name: locks.LockName) -> locks.LockReport:
@@ -107,32 +146,6 @@ def _read_lock(cluster: Cluster, name: locks.LockName) -> locks.LockReport:
         LOCKS[name.kind], namespace=name.namespace, convert=dict, fieldSelector=selector
     )
     return locks.assess_lock(name, found[0] if found else None, wall_time=time.time())
-
-
-def read_services(cluster: Cluster) -> List[model.Service]:
-    """Returns every Service of type LoadBalancer; keeps the records, not the JSON."""
-    return cluster.read_all(
-        SERVICES, convert=codec.service_of, fieldSelector="spec.type=LoadBalancer"
-    )
-
-
-def read_nodes(cluster: Cluster) -> List[draining.NodeInfo]:
-    """Returns every Node."""
-    return cluster.read_all(NODES, convert=nodes.node_info_of)
-
-
-def read_groups(cluster: Cluster, *, namespace: str) -> Optional[List[model.ServiceGroup]]:
-    """Returns the valid ServiceGroups; the allocator reports invalid ones.
-
-    None if the cluster does not have that kind.
-    """
-    try:
-        found = cluster.read_all(GROUPS, namespace=namespace, convert=valid_group)
-    except ApiError as error:
-        if error.status != NOT_FOUND:
-            raise
-        return None
-    return [group for group in found if group is not None]
 
 
 def valid_group(body: Object) -> Optional[model.ServiceGroup]:

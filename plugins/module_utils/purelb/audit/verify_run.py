@@ -12,10 +12,10 @@ from ipaddress import IPv6Address
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ..core.addresses import parse_address
-from ..core.audit import audit
 from ..core.audit.evidence import Evidence, NeighborReply, format_mac
 from ..core.audit.findings import Severity, finding_dict
 from ..core.audit.lock_findings import lock_findings
+from ..core.audit.report import Report, report_dict
 from ..core.audit.verify import Verification, verify
 from ..core.election.draining import NodeInfo
 from ..core.errors import PureLBError
@@ -38,22 +38,21 @@ def verification(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> 
     observations = tuple(observation_of(node, seen) for node, seen in params["nodes"].items())
     answers = answers_of(params["answers"])
     namespace = params["namespace"]
-    services = cluster_reader.read_services(cluster)
-    groups = cluster_reader.read_groups(cluster, namespace=namespace)
+    seen = cluster_reader.read_installation(cluster, namespace=namespace)
     configs = cluster_reader.read_configs(cluster, namespace=namespace)
-    known = cluster_reader.read_nodes(cluster)
-    report = cluster_reader.read_report(cluster, services, known, groups, namespace=namespace)
-    leader_locks = cluster_reader.read_locks(cluster, None, namespace=namespace)
-    report = report.with_findings(lock_findings(leader_locks))
+    report = cluster_reader.audited(seen)
+    report = report.with_findings(lock_findings([seen.lock], allocators=seen.lock.name))
+    known = [node.info for node in seen.nodes]
     evidence = Evidence(
         observations=observations,
         answers=answers,
-        groups=tuple(groups or ()),
+        groups=seen.groups.valid,
         configs=tuple(configs),
         labels={node.name: node.labels for node in known},
         known=frozenset().union(*(node.addresses for node in known)),
         unread=params["unread"],
         silent=silent_nodes(report, known, params),
+        examined=frozenset(params["examine"]),
     )
     found = verify(report, evidence)
     options = {name: value for name, value in params.items() if name not in _LARGE_OPTIONS}
@@ -83,7 +82,7 @@ def answers_of(results: Iterable[Mapping[str, Any]]) -> Tuple[NeighborReply, ...
 
 
 def silent_nodes(
-    report: audit.Report, known: Iterable[NodeInfo], params: Mapping[str, Any]
+    report: Report, known: Iterable[NodeInfo], params: Mapping[str, Any]
 ) -> Dict[str, str]:
     """Returns why metrics cannot be read, by node with a live Lease; empty unless requested."""
     if not params["check_metrics"]:
@@ -138,11 +137,11 @@ def outcome(found: Verification, params: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def as_dict(
-    report: audit.Report, found: Verification, answers: Sequence[NeighborReply]
+    report: Report, found: Verification, answers: Sequence[NeighborReply]
 ) -> Dict[str, Any]:
     """Returns the audit's report with holders and replying MACs of each address."""
     replies = {reply.address: reply for reply in answers}
-    result = audit.as_dict(report)
+    result = report_dict(report)
     for entry, vip in zip(result["vips"], report.vips):  # noqa: B905 - equally long, and Python 3.9
         address = vip.vip.address
         entry["holders"] = [

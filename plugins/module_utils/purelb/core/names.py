@@ -87,6 +87,8 @@ DRAINING_TAINTS = (
     "node.cloudprovider.kubernetes.io/shutdown",
     SPOT_TAINT_KEY,
 )
+# On a Node: it is meant to take no traffic of load balancers. kubeadm sets it on control planes.
+EXEMPT_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
 # On a Node: the last occurrence of such an event that led to the taint.
 PREEMPTED_ANNOTATION = "purelb.io/preempted-by"
 

@@ -20,21 +20,24 @@ class TestListedDuplicates:
     def membership(self, *leases):
         return Membership().listed(leases, asked_at=0.0, now=0.0, wall_time=0.0)
 
+    def listed(self, membership, now):
+        return listed_duplicates(membership.live_with_duplicates(now))
+
     def lease(self, node, net, *addresses):
         return Lease(node, (net,), duration=10.0, renew_time=0.0, duplicates=addresses)
 
     def test_are_those_of_live_nodes_each_with_the_first(self, net):
         one, other = self.lease("n1", net, net[5], net[6]), self.lease("n2", net, net[5])
-        found = listed_duplicates(self.membership(one, other, self.lease("n3", net)), 1.0)
+        found = self.listed(self.membership(one, other, self.lease("n3", net)), 1.0)
         assert found == {net[5]: "n1", net[6]: "n1"}
 
     def test_end_with_the_lease(self, net):
         membership = self.membership(self.lease("n1", net, net[5]))
-        assert listed_duplicates(membership, 13.0) == {}
-        assert listed_duplicates(membership.forget("n1"), 1.0) == {}
+        assert self.listed(membership, 13.0) == {}
+        assert self.listed(membership.forget("n1"), 1.0) == {}
 
     def test_a_node_speaks_of_its_own_subnets_only(self, net):
         far = ip_address("203.0.113.1" if net.version == 4 else "2001:db8:ffff::1")
         lease = self.lease("n1", net, far)
-        assert listed_duplicates(self.membership(lease), 1.0) == {}
-        assert listed_duplicates(self.membership(replace(lease, subnets=())), 1.0) == {}
+        assert self.listed(self.membership(lease), 1.0) == {}
+        assert self.listed(self.membership(replace(lease, subnets=())), 1.0) == {}

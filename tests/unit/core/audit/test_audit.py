@@ -7,8 +7,9 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from purelb.core.audit.audit import LeaseState, as_dict, audit
+from purelb.core.audit.audit import audit
 from purelb.core.audit.findings import Severity
+from purelb.core.audit.report import LeaseState, report_dict
 from purelb.core.election.draining import Drained
 from purelb.core.election.election import rank
 from purelb.core.model import Announcement, Lease, Outage, PoolType
@@ -49,7 +50,7 @@ class TestAddresses:
 
     def test_of_many_candidates_five_are_named_and_all_are_counted(self, vip):
         many = [lease(f"m{number}") for number in range(30)]
-        (one,) = as_dict(audit(many, [announced(vip)], wall_time=NOW))["vips"]
+        (one,) = report_dict(audit(many, [announced(vip)], wall_time=NOW))["vips"]
         assert one["candidates"] == rank([m.node for m in many], vip)[:5]
         assert one["candidate_count"] == 30
 
@@ -93,7 +94,7 @@ class TestRemoteAddress:
     def test_of_many_nodes_names_five_and_counts_all(self):
         remote = replace(announced(VIP4), pool_type=PoolType.REMOTE)
         many = [lease(f"m{number:02}") for number in range(30)]
-        (one,) = as_dict(audit(many, [remote], wall_time=NOW))["vips"]
+        (one,) = report_dict(audit(many, [remote], wall_time=NOW))["vips"]
         assert one["candidates"] == [f"m{number:02}" for number in range(5)]
         assert one["candidate_count"] == 30
 
@@ -103,7 +104,13 @@ class TestRemoteAddress:
     def test_with_local_traffic_is_expected_only_where_an_endpoint_is_ready(self):
         near = {service().key: frozenset({"n2"})}
         assert self.found("n2", endpoints=near, is_external_local=True) == []
-        assert self.found(is_external_local=True) == []
+        assert self.found(is_external_local=True) == [("warning", "noLocalEndpoint")]
+
+    def test_that_no_node_may_have_is_found(self):
+        assert self.found(leases=[lease("n1", age=60)]) == [
+            ("error", "noEligibleNodes"),
+            ("warning", "leaseExpired"),
+        ]
 
     def test_entry_of_a_dead_node_is_found(self):
         assert self.found(*NODES, leases=LEASES[:2]) == [("warning", "staleAnnouncer")]
@@ -135,7 +142,7 @@ def test_affinity_prefers_a_node_with_a_ready_endpoint():
 
 def test_report_contains_the_outage_of_a_node():
     held = replace(LEASES[0], outage=Outage(NOW - 190, NOW - 10))
-    (first, *_rest) = as_dict(audit([held, *LEASES[1:]], [], wall_time=NOW))["leases"]
+    (first, *_rest) = report_dict(audit([held, *LEASES[1:]], [], wall_time=NOW))["leases"]
     assert first["outage"] == {
         "begin": "2023-11-14T22:10:10.000000Z",
         "end": "2023-11-14T22:13:10.000000Z",
@@ -205,7 +212,7 @@ def test_findings_about_other_things_come_in_their_order():
 
 
 def test_the_report_is_plain_data_for_ansible():
-    report = as_dict(audit(LEASES, [announced(VIP6, "n1")], wall_time=NOW))
+    report = report_dict(audit(LEASES, [announced(VIP6, "n1")], wall_time=NOW))
     assert report["leases"][0] == {
         "node": "n1",
         "holder": "n1",

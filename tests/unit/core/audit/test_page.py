@@ -7,12 +7,15 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from purelb.core.audit.audit import as_dict, audit
-from purelb.core.audit.page import LockRow, Mark, SubnetColumn, page_of
+from purelb.core.audit.audit import audit
+from purelb.core.audit.page import page_of
+from purelb.core.audit.page_rows import LockRow, Mark, SubnetColumn
+from purelb.core.audit.report import report_dict
 from purelb.core.election.draining import Drained
 from purelb.core.election.election import rank
 from purelb.core.model import Announcement, Lease, Outage, PoolType
-from purelb.core.names import DRAINING_TAINTS
+from purelb.core.names import DRAINING_TAINTS, EXEMPT_LABEL
+from tests.support.core.audited_cluster import AuditedCluster, node_view
 from tests.support.core.snapshots import NET4, NET6, VIP4, VIP6, service
 
 NOW = 1_700_000_000.0
@@ -42,8 +45,9 @@ def pool(first_to_last, subnet):
 
 
 def page(*services, leases=LEASES, groups=(), drained=None, **more):
-    seen = as_dict(audit(leases, services, wall_time=NOW, drained=drained))
-    return page_of({**seen, **more}, groups)
+    seen = report_dict(audit(leases, services, wall_time=NOW, drained=drained))
+    live = [{"node": one["node"], "state": "live", "reason": ""} for one in seen["leases"]]
+    return page_of({**seen, "nodes": live, **more}, groups)
 
 
 class TestVerdict:
@@ -254,3 +258,49 @@ def test_a_lock_has_the_findings_that_are_about_it():
     finding = {"severity": "warning", "code": "leaderExpired", "object": TITLE}
     (row,) = page(leader_locks=[LOCK], findings=[finding]).locks
     assert row.mark is Mark.WARNING
+
+
+class TestNodes:
+    def shown(self, cluster):
+        seen = {**report_dict(cluster.audit()), "leader_locks": []}
+        made = page_of(seen, ())
+        return made, {row.name: row for row in made.nodes}
+
+    def test_are_counted_by_the_nodes_of_the_cluster(self):
+        cluster = AuditedCluster()
+        cluster.fail("n3", "Pod agent-n3: Unschedulable")
+        made, shown = self.shown(cluster)
+        assert (made.live, made.expected, made.verdict) == (2, 3, "1 warning")
+        row = shown["n3"]
+        assert (row.state, row.reason) == ("no Lease", "Pod agent-n3: Unschedulable")
+        assert (row.mark, row.age, row.share, row.subnets) == (Mark.WARNING, "", 0, ())
+
+    def test_that_are_meant_to_have_no_agent_are_not_expected(self):
+        cluster = AuditedCluster()
+        cluster.nodes["control"] = node_view("control", labels={EXEMPT_LABEL: ""})
+        made, shown = self.shown(cluster)
+        assert (made.live, made.expected, made.verdict) == (3, 3, "nothing is wrong")
+        assert (shown["control"].state, shown["control"].mark) == ("exempt", Mark.OK)
+
+    def test_that_are_excluded_are_marked_though_the_finding_is_about_the_daemon_set(self):
+        cluster = AuditedCluster()
+        cluster.nodes["w"] = node_view("w", labels={})
+        made, shown = self.shown(cluster)
+        assert (made.live, made.expected) == (3, 4)
+        assert (shown["w"].state, shown["w"].mark) == ("no agent", Mark.WARNING)
+        assert shown["w"].reason == "its nodeSelector wants os=linux"
+
+    def test_that_are_gone_are_shown_with_their_lease(self):
+        cluster = AuditedCluster()
+        del cluster.nodes["n3"]
+        _made, shown = self.shown(cluster)
+        assert (shown["n3"].state, shown["n3"].reason) == ("live", "there is no such Node")
+
+
+def test_a_pool_of_a_group_that_is_not_ready_is_marked():
+    body = group(v4pool=pool("172.28.1.220-172.28.1.229", "172.28.1.0/24"))
+    cluster = AuditedCluster()
+    cluster.unready = {"default": "PoolOverlaps: m"}
+    seen = {**report_dict(cluster.audit()), "leader_locks": []}
+    (row,) = page_of(seen, [body]).pools
+    assert (row.mark, row.state) == (Mark.WARNING, "not Ready")

@@ -7,93 +7,24 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from purelb.core.audit.audit import audit
-from purelb.core.audit.evidence import Evidence, NeighborReply, Observation, format_mac
-from purelb.core.audit.verify import verify
+from purelb.core.audit.evidence import NeighborReply, format_mac
 from purelb.core.election.election import rank
-from purelb.core.model import Announcement, InterfaceAddress, Lease, Link, PoolType
-from purelb.core.names import ADDRESS_PROTOCOL
+from purelb.core.model import InterfaceAddress, PoolType
 from purelb.core.node.configuration import NodeConfig, Requirement
-from tests.support.core.snapshots import GROUP, NET4, NET6, VIP4, VIP6, service
+from tests.support.core.audited_cluster import (
+    DUMMY,
+    NODES,
+    NOW,
+    AuditedCluster,
+    eth0,
+    held,
+    mac,
+    own,
+)
+from tests.support.core.snapshots import GROUP, NET4, NET6, VIP4, VIP6
 
-NOW = 1_700_000_000.0
-NODES = ("n1", "n2", "n3")
 BOTH = pytest.mark.parametrize("vip", [VIP4, VIP6], ids=["v4", "v6"])
-DUMMY = Link(9, "kube-lb0")
 REMOTE = replace(GROUP, pool_type=PoolType.REMOTE)
-
-
-def mac(node):
-    return b"\x02\0\0\0\0" + bytes([int(node[1:])])
-
-
-def eth0(node):
-    return Link(2, "eth0", mac(node), default_metrics={4: 0, 6: 1024})
-
-
-def own(node):
-    number = 10 + int(node[1:])
-    return tuple(
-        InterfaceAddress(2, net.network_address + number, net.prefixlen) for net in (NET4, NET6)
-    )
-
-
-def held(vip, *, link=2, seconds=7.0, **more):
-    ends = None if seconds is None else NOW + seconds
-    default = {
-        "prefixlen": 24 if vip.version == 4 else 64,
-        "no_prefix_route": True,
-        "protocol": ADDRESS_PROTOCOL,
-    }
-    return InterfaceAddress(link, vip, expires_at=ends, preferred_until=ends, **(default | more))
-
-
-class Cluster:
-    """Three nodes that are as they should be, until a test says otherwise."""
-
-    def __init__(self, *vips, pool_type=PoolType.LOCAL):
-        self.leases = {n: Lease(n, (NET4, NET6), holder=n, renew_time=NOW - 2) for n in NODES}
-        self.links = {n: (eth0(n), DUMMY) for n in NODES}
-        self.held = {n: own(n) for n in NODES}
-        self.services = []
-        self.evidence = Evidence(groups=(GROUP,))
-        self.seen = list(NODES)
-        self.endpoints = {}
-        for vip in vips:
-            self.serve(vip, pool_type)
-
-    def serve(self, vip, pool_type):
-        holders = [rank(NODES, vip)[0]] if pool_type is PoolType.LOCAL else NODES
-        entries = tuple(Announcement(n, "eth0", vip) for n in holders)
-        one = service(addresses=[vip], announcing={vip.version: entries}, pool_type=pool_type)
-        self.services.append(one)
-        for node in holders:
-            is_local = pool_type is PoolType.LOCAL
-            self.put(node, held(vip) if is_local else held(vip, link=9, seconds=None))
-
-    def put(self, node, *more):
-        self.held[node] += more
-
-    def only(self, node, *what):
-        self.held[node] = own(node) + what
-
-    def verify(self):
-        report = audit(
-            self.leases.values(),
-            self.services,
-            wall_time=NOW,
-            groups=self.evidence.groups,
-            endpoints=self.endpoints,
-        )
-        observations = tuple(Observation(n, self.links[n], self.held[n]) for n in self.seen)
-        return verify(report, replace(self.evidence, observations=observations))
-
-    def found(self):
-        return [(f.severity.value, f.code) for f in self.verify().findings]
-
-    def message(self):
-        (finding,) = self.verify().findings
-        return finding.message
 
 
 @BOTH
@@ -105,38 +36,38 @@ class TestLocalAddress:
         return rank(NODES, vip)[1]
 
     def test_on_the_winner_alone_is_no_finding(self, vip):
-        cluster = Cluster(vip)
+        cluster = AuditedCluster(vip)
         assert cluster.found() == []
         (one,) = cluster.verify().holdings[vip]
         assert (one.node, one.link.name) == (self.winner(vip), "eth0")
 
     def test_on_no_node_is_an_error(self, vip):
-        cluster = Cluster(vip)
+        cluster = AuditedCluster(vip)
         cluster.only(self.winner(vip))
         assert cluster.found() == [("error", "notHeld")]
 
     def test_on_a_second_node_is_an_error_with_both_mac_addresses(self, vip):
-        cluster = Cluster(vip)
+        cluster = AuditedCluster(vip)
         cluster.put(self.other(vip), held(vip, seconds=None))
         assert cluster.found() == [("error", "wrongHolder")]
         for node in (self.winner(vip), self.other(vip)):
             assert format_mac(mac(node)) in cluster.message()
 
     def test_on_another_node_alone_is_two_errors(self, vip):
-        cluster = Cluster(vip)
+        cluster = AuditedCluster(vip)
         cluster.only(self.winner(vip))
         cluster.put(self.other(vip), held(vip))
         assert cluster.found() == [("error", "notHeld"), ("error", "wrongHolder")]
 
     def test_without_a_candidate_may_be_held_nowhere(self, vip):
-        cluster = Cluster(vip)
+        cluster = AuditedCluster(vip)
         for node in NODES:
             cluster.leases[node] = replace(cluster.leases[node], renew_time=NOW - 99)
         assert ("error", "wrongHolder") in cluster.found()
         assert "the winner is nobody" in "".join(f.message for f in cluster.verify().findings)
 
     def test_on_another_interface_is_an_error(self, vip):
-        cluster = Cluster(vip)
+        cluster = AuditedCluster(vip)
         cluster.only(self.winner(vip), held(vip, link=9))
         assert cluster.found() == [("error", "wrongInterface")]
         assert "it belongs on eth0" in cluster.message()
@@ -152,12 +83,12 @@ class TestLocalAddress:
         ],
     )
     def test_in_a_wrong_state_is_found(self, vip, change, finding):
-        cluster = Cluster(vip)
+        cluster = AuditedCluster(vip)
         cluster.only(self.winner(vip), held(vip, **change))
         assert cluster.found() == [finding]
 
     def test_that_no_agent_put_there_is_found(self, vip):
-        cluster = Cluster(vip)
+        cluster = AuditedCluster(vip)
         winner = self.winner(vip)
         link_local = InterfaceAddress(2, ip_address("fe80::1"), 64, protocol=3)
         cluster.only(winner, held(vip, seconds=None, protocol=0), link_local)
@@ -165,34 +96,34 @@ class TestLocalAddress:
         assert f"no agent put it there, so {winner} does not announce it" in cluster.message()
 
     def test_of_a_kernel_without_marks_is_taken_for_ours(self, vip):
-        cluster = Cluster(vip)
+        cluster = AuditedCluster(vip)
         cluster.only(self.winner(vip), held(vip, protocol=0))
         assert cluster.found() == []
 
     def test_may_last_as_long_as_the_lease_and_a_second_for_rounding(self, vip):
-        cluster = Cluster(vip)
+        cluster = AuditedCluster(vip)
         cluster.only(self.winner(vip), held(vip, seconds=9.0))
         assert cluster.found() == []
 
     def test_prefix_of_an_address_outside_of_all_pools_is_that_of_the_subnet(self, vip):
-        cluster = Cluster(vip)
+        cluster = AuditedCluster(vip)
         cluster.evidence = replace(cluster.evidence, groups=())
         assert cluster.found() == [("warning", "outsidePools")]
 
     def test_on_an_interface_that_is_down_is_an_error(self, vip):
-        cluster, winner = Cluster(vip), self.winner(vip)
+        cluster, winner = AuditedCluster(vip), self.winner(vip)
         config = NodeConfig("all", local_interface="none", interfaces=("eth0",))
         cluster.evidence = replace(cluster.evidence, configs=(config,))
         cluster.links[winner] = (replace(eth0(winner), is_up=False), DUMMY)
         assert cluster.found() == [("error", "interfaceDown")]
 
     def test_of_a_node_without_an_interface_in_its_subnet_is_found(self, vip):
-        cluster, winner = Cluster(vip), self.winner(vip)
+        cluster, winner = AuditedCluster(vip), self.winner(vip)
         cluster.held[winner] = ()
         assert cluster.found() == [("error", "noLocalInterface"), ("error", "subnetsDiffer")]
 
     def test_on_a_node_without_a_usable_configuration_is_misplaced(self, vip):
-        cluster, winner = Cluster(vip), self.winner(vip)
+        cluster, winner = AuditedCluster(vip), self.winner(vip)
         bad = NodeConfig("bad", selector=(Requirement("here", "Exists"),), problem="no expression")
         cluster.evidence = replace(
             cluster.evidence, configs=(bad, NodeConfig("all")), labels={winner: {"here": ""}}
@@ -200,31 +131,31 @@ class TestLocalAddress:
         assert cluster.found() == [("error", "subnetsDiffer"), ("error", "wrongInterface")]
 
     def test_that_is_a_nodes_own_is_an_error(self, vip):
-        cluster = Cluster(vip)
+        cluster = AuditedCluster(vip)
         cluster.evidence = replace(cluster.evidence, known=frozenset({vip}))
         assert cluster.found() == [("error", "nodeAddress")]
 
     def test_is_not_missed_on_a_node_that_was_not_looked_at(self, vip):
-        cluster = Cluster(vip)
+        cluster = AuditedCluster(vip)
         cluster.seen.remove(self.winner(vip))
         assert cluster.found() == [("warning", "nodeNotObserved")]
 
     def test_is_not_missed_on_a_node_that_could_not_be_read(self, vip):
-        cluster = Cluster(vip)
+        cluster = AuditedCluster(vip)
         cluster.seen.remove(self.winner(vip))
         cluster.evidence = replace(cluster.evidence, unread={self.winner(vip): "no route"})
         assert cluster.found() == [("warning", "nodeUnread")]
         assert cluster.message() == "its interfaces could not be read: no route"
 
     def test_is_looked_for_in_vain_where_no_node_could_be_read(self, vip):
-        cluster = Cluster(vip)
+        cluster = AuditedCluster(vip)
         cluster.seen = []
         cluster.evidence = replace(cluster.evidence, unread={NODES[0]: "no route"})
         others = [("warning", "nodeNotObserved")] * (len(NODES) - 1)
         assert cluster.found() == [*others, ("warning", "nodeUnread")]
 
     def test_is_not_looked_for_where_no_node_was_looked_at(self, vip):
-        cluster = Cluster(vip)
+        cluster = AuditedCluster(vip)
         cluster.seen = []
         assert cluster.found() == []
 
@@ -232,7 +163,7 @@ class TestLocalAddress:
 @BOTH
 class TestRemoteAddress:
     def cluster(self, vip):
-        cluster = Cluster(vip, pool_type=PoolType.REMOTE)
+        cluster = AuditedCluster(vip, pool_type=PoolType.REMOTE)
         cluster.evidence = replace(cluster.evidence, groups=(REMOTE,))
         return cluster
 
@@ -265,7 +196,10 @@ class TestRemoteAddress:
         cluster.leases["n3"] = replace(cluster.leases["n3"], renew_time=NOW - 99)
         assert {code for _severity, code in cluster.found()} == {"leaseExpired", "staleAnnouncer"}
         del cluster.leases["n3"]
-        assert {code for _severity, code in cluster.found()} == {"noLease", "staleAnnouncer"}
+        assert {code for _severity, code in cluster.found()} == {
+            "nodeWithoutAgent",
+            "staleAnnouncer",
+        }
 
     def test_without_any_dummy_interface_is_found(self, vip):
         cluster = self.cluster(vip)
@@ -276,31 +210,31 @@ class TestRemoteAddress:
 
 class TestNode:
     def test_lease_with_a_foreign_subnet_is_an_error(self):
-        cluster = Cluster()
+        cluster = AuditedCluster()
         more = (NET4, NET6, ip_network("10.9.0.0/16"))
         cluster.leases["n1"] = replace(cluster.leases["n1"], subnets=more)
         assert cluster.found() == [("error", "subnetsDiffer")]
         assert "names 10.9.0.0/16" in cluster.message()
 
     def test_lease_without_one_of_its_subnets_is_a_warning(self):
-        cluster = Cluster()
+        cluster = AuditedCluster()
         cluster.leases["n1"] = replace(cluster.leases["n1"], subnets=(NET4,))
         assert cluster.found() == [("warning", "subnetsDiffer")]
         assert f"lacks {NET6}" in cluster.message()
 
     def test_unreachable_metrics_are_a_warning_with_the_reason(self):
-        cluster = Cluster()
+        cluster = AuditedCluster()
         cluster.evidence = replace(cluster.evidence, silent={"n1": "refused"})
         assert cluster.found() == [("warning", "metricsUnreachable")]
         assert cluster.message() == "refused"
 
     def test_with_an_address_that_no_service_has_is_found(self):
-        cluster = Cluster()
+        cluster = AuditedCluster()
         cluster.put("n2", held(VIP4), held(VIP6, link=9, seconds=None))
         assert cluster.found() == [("warning", "noService")] * 2
 
     def test_keeps_its_own_addresses_in_a_pool(self):
-        cluster = Cluster()
+        cluster = AuditedCluster()
         cluster.put("n2", held(VIP4, seconds=None, protocol=0))
         assert cluster.found() == []
 
@@ -308,7 +242,7 @@ class TestNode:
 @BOTH
 class TestNeighborAnswer:
     def found(self, vip, *nodes, macs=(), **more):
-        cluster = Cluster(vip)
+        cluster = AuditedCluster(vip)
         heard = (*map(mac, nodes), *macs)
         cluster.evidence = replace(cluster.evidence, answers=(NeighborReply(vip, heard, **more),))
         return cluster
@@ -342,7 +276,7 @@ class TestNeighborAnswer:
 
 
 def test_the_findings_of_the_audit_are_among_them_errors_first():
-    cluster = Cluster(ip_address("203.0.113.1"))
+    cluster = AuditedCluster(ip_address("203.0.113.1"))
     cluster.leases["n1"] = replace(cluster.leases["n1"], holder="n9")
     found = cluster.found()
     assert {("error", "noEligibleNodes"), ("warning", "leaseHolder")} <= set(found)
@@ -351,3 +285,10 @@ def test_the_findings_of_the_audit_are_among_them_errors_first():
 
 def test_interface_without_a_mac_address_is_named():
     assert format_mac(b"") == "no MAC address"
+
+
+def test_a_host_that_is_called_otherwise_than_its_node_is_found():
+    cluster = AuditedCluster()
+    del cluster.leases["n3"], cluster.nodes["n3"]
+    assert cluster.found() == [("warning", "noLease")]
+    assert "neither a Node nor a Lease of this name" in cluster.message()

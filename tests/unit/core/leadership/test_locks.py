@@ -137,3 +137,11 @@ def test_written_lease_is_read_back():
 @pytest.mark.parametrize("text", ["", "{", "[]", "7", '{"leaseDurationSeconds": "x"}'])
 def test_an_annotation_that_is_no_record_is_none(text):
     assert annotated_record_of(annotated(text)) is None
+
+
+def test_whether_an_allocator_leads_is_not_said_of_its_lock_again():
+    (found,) = lock_findings(
+        [assess_lock(LEASE, lease(renewed=16, held=60, transitions=11), wall_time=NOW)],
+        allocators=LEASE,
+    )
+    assert found.code == "lockFlapping"

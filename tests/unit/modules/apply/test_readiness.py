@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from purelb.apply.readiness import conditions, pod_problems, progress
+from purelb.apply.readiness import conditions, progress
 
 
 def daemon_set(generation: int = 2, **status: Any):
@@ -93,33 +93,3 @@ def test_conditions_are_one_text_each():
     obj = definition(("Established", "False"))
     obj["status"]["conditions"][0]["message"] = "the kind is taken"
     assert conditions(obj) == ["Established=False (the kind is taken)"]
-
-
-def test_pod_problems_name_waiting_containers():
-    waiting = {"reason": "ImagePullBackOff", "message": "no such host"}
-    pod = {
-        "metadata": {"name": "agent-1"},
-        "status": {
-            "conditions": [{"type": "PodScheduled", "status": "True"}],
-            "containerStatuses": [
-                {"name": "lbnodeagent", "state": {"waiting": waiting}},
-                {"name": "slow", "ready": False, "state": {"running": {}}},
-                {"name": "good", "ready": True, "state": {"running": {}}},
-            ],
-        },
-    }
-    assert list(pod_problems(pod)) == [
-        "Pod agent-1, container lbnodeagent: ImagePullBackOff: no such host",
-        "Pod agent-1, container slow: runs but is not ready",
-    ]
-
-
-def test_pod_problems_name_the_scheduling_failure():
-    found = {
-        "type": "PodScheduled",
-        "status": "False",
-        "reason": "Unschedulable",
-        "message": "0/1 nodes are available",
-    }
-    pod = {"metadata": {"name": "allocator-1"}, "status": {"conditions": [found]}}
-    assert list(pod_problems(pod)) == ["Pod allocator-1: Unschedulable: 0/1 nodes are available"]

@@ -59,6 +59,10 @@ def objects():
 def api(objects):
     Api.lists = {
         "leases": objects.leases,
+        "nodes": objects.nodes,
+        "pods": objects.pods,
+        "daemonsets": [auditing.program("DaemonSet", "lbnodeagent")],
+        "deployments": [auditing.program("Deployment", "allocator")],
         "services": objects.services,
         "servicegroups": [objects.group],
     }

@@ -191,6 +191,13 @@ def test_paths(kind: kube.Kind, namespace: str, path: str):
 
 
 GROUPS = "GET https://api:6443/apis/purelb.io/v2/namespaces/purelb-system/servicegroups"
+APPS = "GET https://api:6443/apis/apps/v1/namespaces/purelb-system"
+PODS = "GET https://api:6443/api/v1/namespaces/purelb-system/pods"
+POD = {"metadata": {"name": "x"}, "spec": {"nodeName": "n1"}}
+HELD = {
+    "metadata": {"name": "purelb-allocator"},
+    "spec": {"holderIdentity": "a", "leaseDurationSeconds": 9, "renewTime": "2999-01-01T00:00:00Z"},
+}
 LEASES = "GET https://api:6443/apis/coordination.k8s.io/v1/namespaces/purelb-system/leases"
 
 
@@ -202,11 +209,18 @@ def test_the_audit_reads_lists_and_writes_nothing():
     node = {"metadata": {"name": "n1"}}
     lease = {"metadata": {"name": "purelb-node-n1"}, "spec": {"holderIdentity": "n1"}}
     lock = {"metadata": {"name": "purelb-allocator"}, "spec": {"holderIdentity": "allocator-1_x"}}
-    found, requests = audited([service], [node], [], [lease], [lock])
+    found, requests = audited(
+        [program("lbnodeagent")], [POD], [program("allocator")], [POD],
+        [service], [node], [], [lock], [lease],
+    )  # fmt: skip
     assert [lock["holder"] for lock in found["leader_locks"]] == ["allocator-1_x"]
     assert [lease["node"] for lease in found["leases"]] == ["n1"]
     assert not found["changed"]
     assert requests == [
+        f"{APPS}/daemonsets",
+        PODS,
+        f"{APPS}/deployments",
+        PODS,
         "GET https://api:6443/api/v1/services",
         "GET https://api:6443/api/v1/nodes",
         GROUPS,
@@ -215,12 +229,19 @@ def test_the_audit_reads_lists_and_writes_nothing():
     ]
 
 
+def program(name):
+    spec = {"containers": [{"name": name, "image": "purelb:1"}]}
+    selector = {"matchLabels": {"component": name}}
+    return {"metadata": {"name": name}, "spec": {"selector": selector, "template": {"spec": spec}}}
+
+
 def test_the_audit_reads_the_given_leader_locks():
     asks = [
         {"kind": "Endpoints", "namespace": "kube-system", "name": "old"},
         {"kind": "ConfigMap", "namespace": None, "name": "older"},
     ]
-    found, requests = audited([], [], [], [], [{"metadata": {}}], [], leader_locks=asks)
+    lists = [[program("lbnodeagent")], [], [], [], [], [], [HELD], [], [{"metadata": {}}], []]
+    found, requests = audited(*lists, leader_locks=asks)
     states = [(lock["namespace"], lock["state"]) for lock in found["leader_locks"]]
     assert states == [("kube-system", "unreadable"), ("purelb-system", "absent")]
     assert [finding["code"] for finding in found["findings"]] == ["lockAbsent", "lockUnreadable"]
@@ -261,7 +282,8 @@ def test_the_audit_reads_endpoints_if_a_service_needs_them():
         }
         for node in ("n1", "n2", "n3")
     ]
-    found, requests = audited([service], [], [], [near], leases, [])
+    programs = [program("lbnodeagent")], [], []
+    found, requests = audited(*programs, [service], [], [], [near], [], leases)
     assert found["vips"][0]["winner"] == "n2"
     assert "GET https://api:6443/apis/discovery.k8s.io/v1/endpointslices" in requests
 

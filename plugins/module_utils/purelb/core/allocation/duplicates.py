@@ -11,25 +11,22 @@ an hour after the last answer.
 
 from __future__ import annotations
 
-from typing import Dict
+from typing import Dict, Iterable
 
-from ..election.leases import Membership
-from ..model import Address
+from ..model import Address, Lease
 
 # A Service that has had its address for longer keeps it: clients know it by then.
 NEW_FOR = 60.0
 
 
-def listed_duplicates(membership: Membership, now: float) -> Dict[Address, str]:
-    """Return the addresses that live nodes list, each with one such node.
+def listed_duplicates(live: Iterable[Lease]) -> Dict[Address, str]:
+    """Return the addresses that live Leases list, each with the first of their nodes.
 
     A node speaks of its own subnets only.
     """
     found: Dict[Address, str] = {}
-    for node, observed in membership.observed.items():
-        lease = observed.lease
-        if lease.duplicates and membership.is_live(node, now):
-            for address in lease.duplicates:
-                if any(address in subnet for subnet in lease.subnets):
-                    found.setdefault(address, node)
+    for lease in live:
+        for address in lease.duplicates:
+            if any(address in subnet for subnet in lease.subnets):
+                found.setdefault(address, lease.node)
     return found

@@ -8,10 +8,39 @@ Reading is tolerant: a missing optional field never raises an error.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Optional
+
 from .. import names
 from ..election.draining import NodeInfo, PreemptEvent, Taint
 from ..times import parse_time
 from .codec import Json, node_addresses
+
+
+@dataclass(frozen=True)
+class NodeView:
+    """A Node as an audit sees it.
+
+    `is_ready`: its kubelet is up. `tainted`: when its taints changed last, in seconds since the
+    epoch; None if the API server does not know.
+    """
+
+    info: NodeInfo
+    is_ready: bool = True
+    tainted: Optional[float] = None
+
+
+def node_view_of(body: Json) -> NodeView:
+    """Return the record of a Node object for an audit."""
+    conditions = (body.get("status") or {}).get("conditions") or ()
+    is_ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+    writes = (
+        parse_time(entry.get("time"))
+        for entry in body["metadata"].get("managedFields") or ()
+        if "f:taints" in ((entry.get("fieldsV1") or {}).get("f:spec") or {})
+    )
+    tainted = max((time for time in writes if time is not None), default=None)
+    return NodeView(node_info_of(body), is_ready, tainted)
 
 
 def node_info_of(body: Json) -> NodeInfo:

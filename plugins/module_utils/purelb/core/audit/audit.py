@@ -10,11 +10,9 @@ the Lease only once; an agent uses its monotonic clock since it saw the Lease ch
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import replace
 from functools import partial
 from typing import (
-    Any,
     Callable,
     Dict,
     FrozenSet,
@@ -24,79 +22,20 @@ from typing import (
     Optional,
     Sequence,
     Set,
-    Tuple,
 )
 
+from ..allocation.duplicates import listed_duplicates
 from ..election.claims import is_served
 from ..election.draining import Drained
 from ..election.election import Decision, Member, MembershipView, elect, prefer
 from ..election.leases import taint_of
 from ..election.vips import Vip, vips_of
-from ..model import Address, Lease, Outage, PoolType, Reason, Service, ServiceGroup, ServiceKey
-from ..names import FAMILIES
-from ..times import format_time
-from .findings import Finding, Severity, finding_dict, in_order, lease_title, vip_title
+from ..model import Address, Lease, PoolType, Reason, Service, ServiceGroup, ServiceKey
+from .findings import Finding, Severity, in_order, lease_title
+from .report import MAX_CANDIDATES, LeaseReport, LeaseState, Report, VipReport
 
-# How many candidates of an address are listed by name.
-MAX_CANDIDATES = 5
 # `map`, or a replacement that uses several processors.
 ParallelMap = Callable[[Callable[[Vip], Decision], Sequence[Vip]], Iterable[Decision]]
-
-
-class LeaseState(str, Enum):
-    """Whether a Lease is live, with the reason."""
-
-    LIVE = "live"
-    EXPIRED = "expired"
-    NEVER_RENEWED = "neverRenewed"
-    FROM_THE_FUTURE = "fromTheFuture"
-
-
-@dataclass(frozen=True)
-class LeaseReport:
-    """A Lease at the time of the audit; `age` is the seconds since its renewal."""
-
-    lease: Lease
-    state: LeaseState
-    age: Optional[float]
-    # The key of the Node's draining taint; empty: none.
-    taint: str = ""
-
-    @property
-    def is_live(self) -> bool:
-        """Whether the node takes part in elections."""
-        return self.state in (LeaseState.LIVE, LeaseState.FROM_THE_FUTURE)
-
-
-@dataclass(frozen=True)
-class VipReport:
-    """A VIP: its expected holder, and in `vip.announcing` the nodes that report holding it."""
-
-    vip: Vip
-    decision: Decision
-
-    @property
-    def ranked(self) -> List[str]:
-        """The first five candidates, the winner first; sorted by name for a remote address."""
-        if self.decision.winner is None:
-            return sorted(self.decision.candidates)[:MAX_CANDIDATES]
-        return [self.decision.winner, *self.decision.runners_up]
-
-    def __str__(self) -> str:
-        return vip_title(str(self.vip.address), map(str, self.vip.services))
-
-
-@dataclass(frozen=True)
-class Report:
-    """The result of an audit."""
-
-    leases: Tuple[LeaseReport, ...]
-    vips: Tuple[VipReport, ...]
-    findings: Tuple[Finding, ...]
-
-    def with_findings(self, others: Iterable[Finding]) -> Report:
-        """Return the report with additional findings."""
-        return replace(self, findings=in_order([*self.findings, *others]))
 
 
 def audit(  # noqa: PLR0913 - all input of an audit, and how to parallelise it
@@ -131,6 +70,10 @@ def audit(  # noqa: PLR0913 - all input of an audit, and how to parallelise it
     live = frozenset(member.node for member in members)
     findings += [finding for vip in vips for finding in _vip_findings(vip, live)]
     findings += () if groups is None else map(_outside_pools, _unpooled(vips))
+    duplicates = listed_duplicates(r.lease for r in lease_reports if r.is_live)
+    findings += [
+        _conflict(v, duplicates[v.vip.address]) for v in vips if v.vip.address in duplicates
+    ]
     return Report(lease_reports, vips, in_order(findings))
 
 
@@ -144,7 +87,10 @@ def _decide(
             return decision
         return prefer(vip.address, decision, vip.endpoint_nodes(endpoints), runners_up=others)
     nodes = membership.remote_nodes(None if vip.everywhere else vip.endpoint_nodes(endpoints))
-    reason = Reason.ANNOUNCING_NON_LOCAL if nodes else Reason.NO_LOCAL_ENDPOINT
+    if nodes:
+        return Decision(None, Reason.ANNOUNCING_NON_LOCAL, nodes)
+    has_nodes = bool(membership.remote_nodes()) and not vip.everywhere
+    reason = Reason.NO_LOCAL_ENDPOINT if has_nodes else Reason.NO_ELIGIBLE_NODES
     return Decision(None, reason, nodes)
 
 
@@ -258,6 +204,17 @@ def _vip_findings(report: VipReport, live: frozenset[str]) -> Iterable[Finding]:
             )
 
 
+def _conflict(report: VipReport, node: str) -> Finding:
+    return Finding(
+        Severity.WARNING,
+        "addressConflict",
+        str(report),
+        f"{node} found within the last hour that another host has it",
+        "find that host by the MAC address in the event AddressConflict of the Service, or take "
+        "the address out of the pool",
+    )
+
+
 def _unpooled(vips: Iterable[VipReport]) -> Iterable[VipReport]:
     return (report for report in vips if not report.vip.is_in_pool)
 
@@ -278,6 +235,22 @@ def _remote_findings(
 ) -> Iterable[Finding]:
     """Yield findings about a remote address, which every expected node announces."""
     expected = report.decision.candidates
+    if report.decision.reason is Reason.NO_LOCAL_ENDPOINT:
+        yield Finding(
+            Severity.WARNING,
+            Reason.NO_LOCAL_ENDPOINT.value,
+            where,
+            "its Service takes only local traffic, and no live node has a ready endpoint of it",
+            "see the Pods of the Service",
+        )
+    elif not expected:
+        yield Finding(
+            Severity.ERROR,
+            Reason.NO_ELIGIBLE_NODES.value,
+            where,
+            "no node is live, or each has a draining taint",
+            "see the findings about Leases and Nodes",
+        )
     for node in sorted(expected - announcing):
         yield Finding(
             Severity.WARNING if expected & announcing else Severity.ERROR,
@@ -298,53 +271,3 @@ def _stale(where: str, node: str) -> Finding:
         f"the Service says that {node} announces it; that node has no live Lease",
         "another node's agent takes the entry away",
     )
-
-
-def as_dict(report: Report) -> Dict[str, Any]:
-    """Return the report as plain lists and dictionaries."""
-    return {
-        "leases": [_lease_dict(lease) for lease in report.leases],
-        "vips": [_vip_dict(vip) for vip in report.vips],
-        "findings": [finding_dict(finding) for finding in report.findings],
-    }
-
-
-def _lease_dict(report: LeaseReport) -> Dict[str, Any]:
-    lease = report.lease
-    return {
-        "node": lease.node,
-        "holder": lease.holder,
-        "instance": lease.instance,
-        "subnets": [str(subnet) for subnet in lease.subnets],
-        "duration": lease.duration,
-        "age": None if report.age is None else round(report.age, 3),
-        "live": report.is_live,
-        "reason": report.state.value,
-        "draining": bool(report.taint),
-        "outage": None if lease.outage is None else _outage_dict(lease.outage),
-    }
-
-
-def _outage_dict(outage: Outage) -> Dict[str, Any]:
-    return {
-        "begin": format_time(outage.begin_time),
-        "end": format_time(outage.end_time),
-        "seconds": round(outage.end_time - outage.begin_time, 3),
-    }
-
-
-def _vip_dict(report: VipReport) -> Dict[str, Any]:
-    vip, decision = report.vip, report.decision
-    return {
-        "address": str(vip.address),
-        "family": FAMILIES[vip.address.version],
-        "services": [str(key) for key in vip.services],
-        "pool_type": vip.pool_type.value,
-        "candidates": report.ranked,
-        "candidate_count": len(decision.candidates),
-        "winner": decision.winner,
-        "reason": decision.reason.value,
-        "announcing": [
-            {"node": entry.node, "interface": entry.interface} for entry in vip.announcing
-        ],
-    }

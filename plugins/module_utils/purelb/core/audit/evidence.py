@@ -46,6 +46,7 @@ class Evidence:
 
     `known`: the addresses in the status of Node objects. `labels`: the labels of Nodes. `unread`
     and `silent` map nodes to the reason why their interfaces or metrics could not be read.
+    `examined`: what was to be looked at, of `nodes` and `segment`.
     """
 
     observations: Tuple[Observation, ...] = ()
@@ -56,6 +57,7 @@ class Evidence:
     known: FrozenSet[Address] = frozenset()
     unread: Mapping[str, str] = field(default_factory=dict)
     silent: Mapping[str, str] = field(default_factory=dict)
+    examined: FrozenSet[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,15 @@ from ..names import lease_name
 
 # All codes of findings; docs/operate.md explains each.
 FindingCode = Literal[
+    "addressConflict",
     "addressTwice",
+    "allocatorWithoutLeader",
     "answeredTwice",
     "clockAhead",
     "dadFailed",
     "foreignAddress",
+    "forgottenTaint",
+    "groupNotReady",
     "interfaceDown",
     "leaseExpired",
     "leaseHolder",
@@ -32,18 +36,24 @@ FindingCode = Literal[
     "noAnswer",
     "noEligibleNodes",
     "noLease",
+    "noLocalEndpoint",
     "noLocalInterface",
     "noService",
     "nodeAddress",
     "nodeNotObserved",
     "nodeUnread",
+    "nodeWithoutAgent",
+    "nodesNotExamined",
     "notAnnounced",
     "notHeld",
     "outlivesLease",
     "outsidePools",
+    "segmentNotExamined",
+    "servicePending",
     "staleAnnouncer",
     "subnetsDiffer",
     "tentative",
+    "versionsDiffer",
     "wrongAnnouncer",
     "wrongAnswer",
     "wrongHolder",
@@ -75,6 +85,16 @@ def in_order(findings: Iterable[Finding]) -> Tuple[Finding, ...]:
     return tuple(
         sorted(findings, key=lambda f: (f.severity is not Severity.ERROR, f.code, f.object))
     )
+
+
+def node_title(node: str) -> str:
+    """Return the `object` of findings about a Node."""
+    return f"node {node}"
+
+
+def group_title(name: str) -> str:
+    """Return the `object` of findings about a ServiceGroup."""
+    return f"ServiceGroup {name}"
 
 
 def lease_title(node: str) -> str:

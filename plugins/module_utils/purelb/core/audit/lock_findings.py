@@ -5,40 +5,50 @@
 
 from __future__ import annotations
 
-from typing import Iterable, Iterator
+from typing import Iterable, Iterator, Optional
 
-from ..leadership.locks import LockReport, LockState
+from ..leadership.locks import LockName, LockReport, LockState
 from .findings import Finding, FindingCode, Severity
 
 # Seconds. A released lock is acquired within one if another replica is running.
-_UNTAKEN = 5.0
+UNTAKEN = 5.0
 _PODS = "look at the pods of the program that keeps it, and at their logs"
 
 
-def lock_findings(locks: Iterable[LockReport]) -> Iterator[Finding]:
-    """Yield findings about locks without a holder or with frequent transitions."""
+def lock_findings(
+    locks: Iterable[LockReport], *, allocators: Optional[LockName] = None
+) -> Iterator[Finding]:
+    """Yield findings about locks without a holder or with frequent transitions.
+
+    `allocators`: the lock of which `programs.leader_findings` says whether it has a holder.
+    """
     for lock in locks:
-        if lock.state is LockState.EXPIRED:
-            yield _warning(lock, "lockExpired", _expired(lock), _PODS)
-        elif lock.state is LockState.RELEASED and (lock.age is None or lock.age > _UNTAKEN):
-            since = "never" if lock.age is None else f"not for {lock.age:.0f} s"
-            yield _warning(lock, "lockFree", f"was {since} held: nobody leads", _PODS)
-        elif lock.state is LockState.ABSENT:
-            yield _warning(
-                lock,
-                "lockAbsent",
-                "does not exist: nobody leads, or the lock has another name",
-                f"{_PODS}, or correct leader_locks",
-            )
-        elif lock.state is LockState.UNREADABLE:
-            yield _warning(
-                lock,
-                "lockUnreadable",
-                "has no annotation that says who leads",
-                "give the object that the program keeps its lock on, or the Lease of that name",
-            )
+        if lock.name != allocators:
+            yield from _holder_findings(lock)
         if lock.is_flapping:
             yield _warning(lock, "lockFlapping", _flapping(lock), f"{_PODS}: why do they end?")
+
+
+def _holder_findings(lock: LockReport) -> Iterator[Finding]:
+    if lock.state is LockState.EXPIRED:
+        yield _warning(lock, "lockExpired", _expired(lock), _PODS)
+    elif lock.state is LockState.RELEASED and (lock.age is None or lock.age > UNTAKEN):
+        since = "never" if lock.age is None else f"not for {lock.age:.0f} s"
+        yield _warning(lock, "lockFree", f"was {since} held: nobody leads", _PODS)
+    elif lock.state is LockState.ABSENT:
+        yield _warning(
+            lock,
+            "lockAbsent",
+            "does not exist: nobody leads, or the lock has another name",
+            f"{_PODS}, or correct leader_locks",
+        )
+    elif lock.state is LockState.UNREADABLE:
+        yield _warning(
+            lock,
+            "lockUnreadable",
+            "has no annotation that says who leads",
+            "give the object that the program keeps its lock on, or the Lease of that name",
+        )
 
 
 def _warning(lock: LockReport, code: FindingCode, message: str, remediation: str) -> Finding:

@@ -10,9 +10,8 @@ findings; nothing is evaluated again here. It contains no markup, and the templa
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from enum import Enum
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ..addresses import parse_address, parse_subnets, subnet_order
@@ -20,7 +19,18 @@ from ..api.custom_resources import service_group_of
 from ..errors import ObjectError
 from ..model import Address, AddressRange, PoolType, ServiceGroup
 from ..names import FAMILIES
-from .findings import lease_title, vip_title
+from .findings import group_title, lease_title, node_title, vip_title
+from .page_rows import (
+    LockRow,
+    Mark,
+    MatrixRow,
+    NodeRow,
+    Page,
+    PoolRow,
+    SubnetColumn,
+    VipRow,
+)
+from .report import NodeState
 
 Json = Mapping[str, Any]
 
@@ -32,114 +42,9 @@ NEARLY_FULL = 90
 _READABLE = 10**7
 
 
-class Mark(str, Enum):
-    """The worst finding about a row: none, a warning or an error."""
-
-    OK = "ok"
-    WARNING = "warning"
-    ERROR = "error"
-
-
-@dataclass(frozen=True)
-class NodeRow:
-    """A node by its Lease; `share` is the elapsed percentage of the Lease."""
-
-    name: str
-    mark: Mark
-    state: str
-    age: str
-    share: int
-    subnets: Tuple[str, ...]
-    wins: int
-    holds: int
-    outage: str
-
-
-@dataclass(frozen=True)
-class SubnetColumn:
-    """A subnet, the number of its candidates and the number of its VIPs."""
-
-    subnet: str
-    candidates: int
-    addresses: int
-
-
-@dataclass(frozen=True)
-class MatrixRow:
-    """A node: each cell is `candidate`, `absent` (in the subnet, but not a candidate) or ``."""
-
-    node: str
-    mark: Mark
-    cells: Tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class VipRow:
-    """An address; `after` are the next winners."""
-
-    address: str
-    family: str
-    services: Tuple[str, ...]
-    pool: str
-    pool_type: str
-    winner: str
-    holders: Tuple[str, ...]
-    after: Tuple[str, ...]
-    mark: Mark
-    state: str
-
-
-@dataclass(frozen=True)
-class PoolRow:
-    """A range of a ServiceGroup; `problem` is the reason if a group has none."""
-
-    group: str
-    pool_type: str
-    family: str = ""
-    range: str = ""
-    subnet: str = ""
-    used: int = 0
-    size: str = ""
-    share: int = 0
-    mark: Mark = Mark.OK
-    state: str = ""
-    problem: str = ""
-
-
-@dataclass(frozen=True)
-class LockRow:
-    """A leader lock."""
-
-    name: str
-    holder: str
-    mark: Mark
-    state: str
-    age: str
-    share: int
-    held_for: str
-    transitions: int
-
-
-@dataclass(frozen=True)
-class Page:
-    """The content of the page."""
-
-    mark: Mark
-    verdict: str
-    errors: int
-    warnings: int
-    live: int
-    nodes: Tuple[NodeRow, ...]
-    subnets: Tuple[SubnetColumn, ...]
-    matrix: Tuple[MatrixRow, ...]
-    vips: Tuple[VipRow, ...]
-    pools: Tuple[PoolRow, ...]
-    locks: Tuple[LockRow, ...]
-
-
 def page_of(seen: Json, objects: Iterable[Json]) -> Page:
     """Return the page for a result of purelb_lease_info and these ServiceGroup objects."""
-    findings, vips = seen["findings"], seen["vips"]
+    findings, vips, nodes = seen["findings"], seen["vips"], seen["nodes"]
     groups = [_group(body) for body in objects]
     addresses = [parse_address(vip["address"]) for vip in vips]
     marks = _marks(findings)
@@ -150,12 +55,13 @@ def page_of(seen: Json, objects: Iterable[Json]) -> Page:
         verdict=_verdict(severities),
         errors=severities[Mark.ERROR.value],
         warnings=severities[Mark.WARNING.value],
-        live=sum(lease["live"] for lease in seen["leases"]),
-        nodes=_nodes(seen["leases"], vips, marks),
+        live=sum(node["state"] == NodeState.LIVE.value for node in nodes),
+        expected=sum(node["state"] != NodeState.EXEMPT.value for node in nodes),
+        nodes=_nodes(nodes, seen["leases"], vips, marks),
         subnets=subnets,
         matrix=_matrix(seen["leases"], subnets, marks),
         vips=tuple(_vip(vip, groups, findings) for vip in vips),
-        pools=tuple(row for group in groups for row in _pools(group, addresses)),
+        pools=tuple(row for group in groups for row in _pools(group, addresses, marks)),
         # Results of older versions have no locks.
         locks=tuple(_lock(lock, marks) for lock in seen.get("leader_locks") or ()),
     )
@@ -189,24 +95,51 @@ def _few(texts: Sequence[str], count: Optional[int] = None) -> Tuple[str, ...]:
     return (*texts[:_FEW], f"and {rest} more") if rest > 0 else tuple(texts)
 
 
+_WITHOUT_LEASE = {
+    NodeState.DOWN.value: "no Lease",
+    NodeState.EXCLUDED.value: "no agent",
+    NodeState.EXEMPT.value: "exempt",
+}
+_NO_NODE = {"state": "", "reason": "there is no such Node"}
+
+
 def _nodes(
-    leases: Iterable[Json], vips: Sequence[Json], marks: Mapping[str, Mark]
+    nodes: Iterable[Json],
+    leases: Iterable[Json],
+    vips: Sequence[Json],
+    marks: Mapping[str, Mark],
 ) -> Tuple[NodeRow, ...]:
+    """Return a row for each Node, and for each Lease of a node that is none any more."""
     wins = Counter(vip["winner"] for vip in vips)
     holds = Counter(node for vip in vips for node in {entry["node"] for entry in vip["announcing"]})
-    return tuple(
-        NodeRow(
-            name=lease["node"],
-            mark=marks[lease_title(lease["node"])],
-            state=_state(lease),
-            age=_age(lease),
-            share=_share(lease["age"] or 0, lease["duration"]),
-            subnets=tuple(lease["subnets"]),
-            wins=wins[lease["node"]],
-            holds=holds[lease["node"]],
-            outage=_outage(lease["outage"]),
+    node_of = {node["node"]: node for node in nodes}
+    lease_of = {lease["node"]: lease for lease in leases}
+
+    def row(name: str) -> NodeRow:
+        node = node_of.get(name, _NO_NODE)
+        mark = _worst(marks[title(name)].value for title in (lease_title, node_title))
+        bare = NodeRow(
+            name=name,
+            mark=mark if node["state"] != NodeState.EXCLUDED.value else Mark.WARNING,
+            state=_WITHOUT_LEASE.get(node["state"], ""),
+            wins=wins[name],
+            holds=holds[name],
+            reason=node["reason"],
         )
-        for lease in leases
+        lease = lease_of.get(name)
+        return bare if lease is None else _with_lease(bare, lease)
+
+    return tuple(map(row, sorted({*node_of, *lease_of})))
+
+
+def _with_lease(row: NodeRow, lease: Json) -> NodeRow:
+    return replace(
+        row,
+        state=_state(lease),
+        age=_age(lease),
+        share=_share(lease["age"] or 0, lease["duration"]),
+        subnets=tuple(lease["subnets"]),
+        outage=_outage(lease["outage"]),
     )
 
 
@@ -320,7 +253,10 @@ def _winner(vip: Json, *, is_local: bool) -> str:
     return f"all of {count} node{'' if count == 1 else 's'}" if count else "nobody"
 
 
-def _pools(group: _Group, addresses: Sequence[Address]) -> Iterable[PoolRow]:
+def _pools(
+    group: _Group, addresses: Sequence[Address], marks: Mapping[str, Mark]
+) -> Iterable[PoolRow]:
+    is_unready = marks[group_title(group.title.rpartition("/")[2])] is not Mark.OK
     if not group.ranges:
         problem = group.problem or "it has no ranges of its own"
         mark = Mark.WARNING if group.problem else Mark.OK
@@ -337,8 +273,10 @@ def _pools(group: _Group, addresses: Sequence[Address]) -> Iterable[PoolRow]:
             used=used,
             size=_count(pool_range.size),
             share=share,
-            mark=Mark.WARNING if share >= NEARLY_FULL else Mark.OK,
-            state="full"
+            mark=Mark.WARNING if is_unready or share >= NEARLY_FULL else Mark.OK,
+            state="not Ready"
+            if is_unready
+            else "full"
             if used == pool_range.size
             else "nearly full"
             if share >= NEARLY_FULL

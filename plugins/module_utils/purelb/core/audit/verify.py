@@ -17,9 +17,10 @@ from ..model import Address, InterfaceAddress, Network, PoolType, Reason
 from ..names import lease_name
 from ..node.interfaces import lease_subnets, place_for
 from ..node.snapshot import NodeSnapshot
-from .audit import LeaseReport, Report, VipReport
-from .evidence import Evidence, Holding, NeighborReply, format_mac, holdings_of, snapshot_of
-from .findings import Finding, FindingCode, Severity, in_order
+from .evidence import Evidence, Holding, holdings_of, snapshot_of
+from .findings import Finding, FindingCode, Severity, in_order, node_title
+from .report import LeaseReport, Report, VipReport
+from .segment import segment_findings
 
 # An address expires a second before its Lease, so this allows two seconds: more than rounding.
 _SLACK = 1.0
@@ -39,7 +40,8 @@ def verify(report: Report, evidence: Evidence) -> Verification:
     leases = {lease.lease.node: lease for lease in report.leases}
     holdings = holdings_of(evidence.observations, snapshots)
     findings = list(report.findings)
-    findings += _node_findings(snapshots, leases)
+    findings += _unexamined_findings(evidence)
+    findings += _node_findings(snapshots, leases, {node.node for node in report.nodes})
     findings += _unseen_findings(snapshots, leases, evidence.unread)
     for vip in report.vips:
         held = holdings.get(vip.vip.address, ())
@@ -50,25 +52,39 @@ def verify(report: Report, evidence: Evidence) -> Verification:
         else:
             findings += _local_findings(vip, held, snapshots, leases)
     findings += _unused_findings(holdings, snapshots, {vip.vip.address for vip in report.vips})
-    findings += _segment_findings(report.vips, evidence, holdings)
+    findings += segment_findings(report.vips, evidence, holdings)
     findings += [_silent(node, cause) for node, cause in evidence.silent.items()]
     return Verification(holdings, in_order(findings))
 
 
+def _unexamined_findings(evidence: Evidence) -> Iterator[Finding]:
+    """Yield a finding if nodes were to be looked at and none was: nothing wrong was seen there."""
+    if "nodes" in evidence.examined and not evidence.observations:
+        yield Finding(
+            Severity.ERROR,
+            "nodesNotExamined",
+            "nodes",
+            "the interfaces of no node were looked at",
+            "add the nodes to the inventory, or leave nodes out of examine",
+        )
+
+
 def _node_findings(
-    snapshots: Mapping[str, NodeSnapshot], leases: Mapping[str, LeaseReport]
+    snapshots: Mapping[str, NodeSnapshot],
+    leases: Mapping[str, LeaseReport],
+    known: AbstractSet[str],
 ) -> Iterator[Finding]:
     for node, snapshot in snapshots.items():
         lease = leases.get(node)
-        if lease is None:
+        if lease is None and node not in known:
             yield Finding(
                 Severity.WARNING,
                 "noLease",
-                f"node {node}",
-                "has no Lease: it takes part in no election",
-                "see whether an lbnodeagent pod runs there, and whether the Node has this name",
+                node_title(node),
+                "was looked at, and there is neither a Node nor a Lease of this name",
+                "set purelb_node_name of this host to the name of its Node",
             )
-        elif lease.is_live:
+        elif lease is not None and lease.is_live:
             yield from _subnet_findings(lease, snapshot)
 
 
@@ -82,7 +98,7 @@ def _unseen_findings(
         yield Finding(
             Severity.WARNING,
             "nodeUnread",
-            f"node {node}",
+            node_title(node),
             f"its interfaces could not be read: {cause}",
             "see that Ansible reaches it, with a Python of 3.9 or later, and run this again",
         )
@@ -92,7 +108,7 @@ def _unseen_findings(
                 yield Finding(
                     Severity.WARNING,
                     "nodeNotObserved",
-                    f"node {node}",
+                    node_title(node),
                     "takes part in elections, and its interfaces were not looked at",
                     "add it to the inventory, under the name of its Node",
                 )
@@ -314,65 +330,11 @@ def _unused_findings(
                 )
 
 
-def _segment_findings(
-    vips: Iterable[VipReport],
-    evidence: Evidence,
-    holdings: Mapping[Address, Tuple[Holding, ...]],
-) -> Iterator[Finding]:
-    reports = {vip.vip.address: vip for vip in vips}
-    owners = {
-        link.mac: f"{seen.node}, {link.name}"
-        for seen in evidence.observations
-        for link in seen.links
-    }
-    for answer in evidence.answers:
-        report = reports.get(answer.address)
-        if report is None or report.decision.winner is None:
-            continue
-        winner = report.decision.winner
-        places = holdings.get(answer.address, ())
-        own = {place.link.mac for place in places if place.node == winner}
-        yield from _answer_findings(report, answer, own, owners)
-
-
-def _answer_findings(
-    report: VipReport, answer: NeighborReply, own: AbstractSet[bytes], owners: Mapping[bytes, str]
-) -> Iterator[Finding]:
-    """Yield findings unless exactly the winner answers for the address."""
-    winner = report.decision.winner
-    who = ", ".join(f"{format_mac(m)} ({owners.get(m, 'no known node')})" for m in answer.macs)
-    if not answer.macs and not answer.is_own:
-        yield Finding(
-            Severity.ERROR,
-            "noAnswer",
-            str(report),
-            f"nobody answers for it on the segment; the winner is {winner}",
-            f"see on {winner} whether it is on an interface, and whether the switch passes ARP and "
-            "neighbour solicitations",
-        )
-    elif len(answer.macs) > 1:
-        yield Finding(
-            Severity.ERROR,
-            "answeredTwice",
-            str(report),
-            f"is answered for by {who}; the winner is {winner}",
-            "take it off the host that is not the winner",
-        )
-    elif answer.macs and own and answer.macs[0] not in own:
-        yield Finding(
-            Severity.ERROR,
-            "wrongAnswer",
-            str(report),
-            f"is answered for by {who}; the winner is {winner}",
-            "take it off the host that answers",
-        )
-
-
 def _silent(node: str, cause: str) -> Finding:
     return Finding(
         Severity.WARNING,
         "metricsUnreachable",
-        f"node {node}",
+        node_title(node),
         cause,
         f"look at the lbnodeagent pod on {node}, and at what filters port 7472",
     )

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Dict, Iterable, Mapping, Optional, Tuple
+from typing import Dict, Iterable, Iterator, Mapping, Optional, Tuple
 
 from ..model import Lease
 from ..settings import LeaseTiming
@@ -278,6 +278,13 @@ class Membership:
         """Whether a node's Lease is live, so that it takes part in elections."""
         observed = self.observed.get(node)
         return observed is not None and self._moment(now) < self._live_until(observed)
+
+    def live_with_duplicates(self, now: float) -> Iterator[Lease]:
+        """Yield the live Leases that list addresses of other hosts."""
+        for node, observed in self.observed.items():
+            # In this order: hardly any Lease lists one, and this is asked whenever one changes.
+            if observed.lease.duplicates and self.is_live(node, now):
+                yield observed.lease
 
     def _moment(self, now: float) -> float:
         return now if self.frozen_at is None else min(now, self.frozen_at)

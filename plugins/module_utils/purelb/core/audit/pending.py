@@ -1,0 +1,123 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Findings about Services that lack an address, and about groups that give none.
+
+The allocator's own decision, made anew from the same objects, says why a Service lacks one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import FrozenSet, Iterable, Iterator, Mapping, Sequence, Union
+
+from ..allocation.allocate import decide, rebuild
+from ..allocation.allocations import Allocations
+from ..allocation.choice import Live
+from ..allocation.groups import Groups
+from ..allocation.outcomes import Ask, Assignment, Refusal
+from ..election.claims import ALL_CLASSES, Classes, asks_us
+from ..model import Address, Service, ServiceGroup
+from ..names import FAMILIES
+from ..times import parse_time
+from .findings import Finding, Severity, group_title
+
+# Seconds. An allocator that leads serves a new Service within one, an IPAM within ten.
+_UNSERVED = 30.0
+
+
+@dataclass(frozen=True)
+class AllocatorView:
+    """What the allocator decides by, except the Services.
+
+    `classes` are those that it serves; `leads`: whether one leads. `of_nodes` and `set_aside` are
+    addresses that it gives to nobody, or only to who asks. `unready` maps each ServiceGroup that is
+    not Ready to the reason.
+    """
+
+    groups: Sequence[ServiceGroup] = ()
+    unready: Mapping[str, str] = field(default_factory=dict)
+    live: Live = field(default_factory=Live)
+    of_nodes: FrozenSet[Address] = frozenset()
+    set_aside: FrozenSet[Address] = frozenset()
+    classes: Classes = ALL_CLASSES
+    leads: bool = True
+
+
+def group_findings(unready: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield findings about ServiceGroups that are not Ready."""
+    for name, reason in sorted(unready.items()):
+        yield Finding(
+            Severity.WARNING,
+            "groupNotReady",
+            group_title(name),
+            f"gives no address: {reason}",
+            "do as it says; Services keep the addresses that they have of it",
+        )
+
+
+def pending_findings(
+    services: Sequence[Service], view: AllocatorView, *, wall_time: float
+) -> Iterator[Finding]:
+    """Yield findings about Services that lack an address.
+
+    A refusal is a warning, as it is for the Service's owner to do something. An allocator that does
+    not give what it should is an error.
+    """
+    lacking = [service for service in services if _lacks(service, view.classes)]
+    if not lacking:
+        return
+    groups, ledger = Groups(view.groups), _ledger(services, view)
+    for service in lacking:
+        outcome = decide(service, groups, ledger, view.live, classes=view.classes)
+        about, what = f"Service {service.key}", _lacks(service, view.classes)
+        if isinstance(outcome, Refusal):
+            text = f"{what}: {_refusal(outcome, view)}"
+            yield Finding(Severity.WARNING, "servicePending", about, text, "do as it says")
+        elif isinstance(outcome, (Ask, Assignment)):
+            why = _delay(service, outcome, view, wall_time)
+            if why:
+                remedy = "see its events and the log of the allocator that leads"
+                yield Finding(Severity.ERROR, "servicePending", about, f"{what}: {why}", remedy)
+
+
+def _lacks(service: Service, classes: Classes) -> str:
+    """Return what a Service of ours does not have; empty if it has all."""
+    if not asks_us(service, classes):
+        return ""
+    if not service.addresses:
+        return "has no address"
+    missing = {*service.families} - {address.version for address in service.addresses}
+    return f"has no {FAMILIES[min(missing)]} address" if missing else ""
+
+
+def _ledger(services: Iterable[Service], view: AllocatorView) -> Allocations:
+    ledger = rebuild(services, Groups(view.groups))
+    ledger.exclude_nodes(view.of_nodes)
+    ledger.set_aside(view.set_aside)
+    return ledger
+
+
+def _refusal(outcome: Refusal, view: AllocatorView) -> str:
+    texts = (
+        f"{outcome.reason.value}: {outcome.message}",
+        outcome.detail,
+        view.unready.get(outcome.group, ""),
+    )
+    return "; ".join(filter(None, texts))
+
+
+def _delay(
+    service: Service, outcome: Union[Ask, Assignment], view: AllocatorView, wall_time: float
+) -> str:
+    """Return why a Service waits for an address that it may have; empty while it is new."""
+    if not view.leads:
+        return "no allocator leads"
+    created = parse_time(service.created)
+    if created is not None and wall_time - created < _UNSERVED:
+        return ""
+    if isinstance(outcome, Ask):
+        name = outcome.group.name
+        reason = view.unready.get(name, "its events say why")
+        return f"the system that gives out the addresses of ServiceGroup {name} gave none: {reason}"
+    return "nothing is against it, and the allocator that leads has not given one"

@@ -1,0 +1,77 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Findings about the hosts that answer for addresses on a segment."""
+
+from __future__ import annotations
+
+from typing import AbstractSet, Iterable, Iterator, Mapping, Tuple
+
+from ..model import Address, PoolType
+from .evidence import Evidence, Holding, NeighborReply, format_mac
+from .findings import Finding, Severity
+from .report import VipReport
+
+
+def segment_findings(
+    vips: Iterable[VipReport],
+    evidence: Evidence,
+    holdings: Mapping[Address, Tuple[Holding, ...]],
+) -> Iterator[Finding]:
+    """Yield findings about who answers for local addresses, or that nobody was asked."""
+    reports = {vip.vip.address: vip for vip in vips}
+    owners = {
+        link.mac: f"{seen.node}, {link.name}"
+        for seen in evidence.observations
+        for link in seen.links
+    }
+    is_needed = any(vip.pool_type is PoolType.LOCAL for vip in (r.vip for r in reports.values()))
+    if "segment" in evidence.examined and is_needed and not evidence.answers:
+        yield Finding(
+            Severity.ERROR,
+            "segmentNotExamined",
+            "segment",
+            "nobody asked the segment who answers for the addresses",
+            "add a host of the segment to the inventory, or leave segment out of examine",
+        )
+    for answer in evidence.answers:
+        report = reports.get(answer.address)
+        if report is None or report.decision.winner is None:
+            continue
+        winner = report.decision.winner
+        places = holdings.get(answer.address, ())
+        own = {place.link.mac for place in places if place.node == winner}
+        yield from _answer_findings(report, answer, own, owners)
+
+
+def _answer_findings(
+    report: VipReport, answer: NeighborReply, own: AbstractSet[bytes], owners: Mapping[bytes, str]
+) -> Iterator[Finding]:
+    """Yield findings unless exactly the winner answers for the address."""
+    winner = report.decision.winner
+    who = ", ".join(f"{format_mac(m)} ({owners.get(m, 'no known node')})" for m in answer.macs)
+    if not answer.macs and not answer.is_own:
+        yield Finding(
+            Severity.ERROR,
+            "noAnswer",
+            str(report),
+            f"nobody answers for it on the segment; the winner is {winner}",
+            f"see on {winner} whether it is on an interface, and whether the switch passes ARP and "
+            "neighbour solicitations",
+        )
+    elif len(answer.macs) > 1:
+        yield Finding(
+            Severity.ERROR,
+            "answeredTwice",
+            str(report),
+            f"is answered for by {who}; the winner is {winner}",
+            "take it off the host that is not the winner",
+        )
+    elif answer.macs and own and answer.macs[0] not in own:
+        yield Finding(
+            Severity.ERROR,
+            "wrongAnswer",
+            str(report),
+            f"is answered for by {who}; the winner is {winner}",
+            "take it off the host that answers",
+        )
