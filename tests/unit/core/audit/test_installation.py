@@ -17,7 +17,14 @@ from purelb.core.election.election import rank
 from purelb.core.leadership.locks import LockState
 from purelb.core.model import ExternalSource
 from purelb.core.names import DRAINING_TAINTS, EXEMPT_LABEL
-from tests.support.core.audited_cluster import IMAGE, NODES, NOW, AuditedCluster, node_view
+from tests.support.core.audited_cluster import (
+    ALLOCATOR,
+    IMAGE,
+    NODES,
+    NOW,
+    AuditedCluster,
+    node_view,
+)
 from tests.support.core.snapshots import GROUP, VIP4, VIP6
 
 HOUR = 3600.0
@@ -158,12 +165,12 @@ class TestAllocatorWithoutLeader:
     @pytest.mark.parametrize(
         ("change", "reason"),
         [
-            ({"is_present": False}, "it does not exist"),
-            ({"pods": ()}, "it has no Pod"),
+            ({"is_present": False}, f"{ALLOCATOR.title} does not exist"),
+            ({"pods": ()}, f"{ALLOCATOR.title} has no Pod"),
             ({"pods": (ProgramPod("a", "n1", IMAGE, ("Pod a: Unschedulable",)),)}, "Pod a: Unsch"),
             (
                 {},
-                "its Pods are ready, and the lock Lease purelb-system/purelb-allocator is expired",
+                f"the Pods of {ALLOCATOR.title} are ready, and this lock is expired",
             ),
         ],
         ids=["none", "no-pod", "pod", "hanging"],
@@ -173,7 +180,7 @@ class TestAllocatorWithoutLeader:
         cluster.lock = replace(cluster.lock, state=LockState.EXPIRED)
         cluster.allocator = replace(cluster.allocator, **change)
         ((about, message),) = texts(cluster, "allocatorWithoutLeader")
-        assert about == "Deployment purelb-system/allocator"
+        assert about == "Lease purelb-system/purelb-allocator"
         assert f"no Service gets an address: {reason}" in message
 
 

@@ -13,6 +13,7 @@ from purelb.core.audit.page_rows import LockRow, Mark, SubnetColumn
 from purelb.core.audit.report import report_dict
 from purelb.core.election.draining import Drained
 from purelb.core.election.election import rank
+from purelb.core.leadership.locks import LockState, lock_dict
 from purelb.core.model import Announcement, Lease, Outage, PoolType
 from purelb.core.names import DRAINING_TAINTS, EXEMPT_LABEL
 from tests.support.core.audited_cluster import AuditedCluster, node_view
@@ -258,6 +259,14 @@ def test_a_lock_has_the_findings_that_are_about_it():
     finding = {"severity": "warning", "code": "leaderExpired", "object": TITLE}
     (row,) = page(leader_locks=[LOCK], findings=[finding]).locks
     assert row.mark is Mark.WARNING
+
+
+def test_the_allocators_lock_is_marked_if_none_leads():
+    cluster = AuditedCluster()
+    cluster.lock = replace(cluster.lock, state=LockState.EXPIRED)
+    seen = {**report_dict(cluster.audit()), "leader_locks": [lock_dict(cluster.lock)]}
+    (row,) = page_of(seen, ()).locks
+    assert (row.state, row.mark) == ("expired", Mark.ERROR)
 
 
 class TestNodes:

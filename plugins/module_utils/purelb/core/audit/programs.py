@@ -128,17 +128,17 @@ def leader_findings(lock: LockReport, allocator: Program) -> Iterator[Finding]:
     problems = [problem for pod in allocator.pods for problem in pod.problems]
     reason = "; ".join(problems)
     if not allocator.is_present:
-        reason = "it does not exist"
+        reason = f"{allocator.title} does not exist"
     elif not allocator.pods:
-        reason = "it has no Pod"
+        reason = f"{allocator.title} has no Pod"
     elif not reason:
-        reason = f"its Pods are ready, and the lock {lock.name} is {lock.state.value}"
+        reason = f"the Pods of {allocator.title} are ready, and this lock is {lock.state.value}"
     yield Finding(
         Severity.ERROR,
         "allocatorWithoutLeader",
-        allocator.title,
+        str(lock.name),
         f"no allocator leads, so no Service gets an address: {reason}",
-        "see its Pods and their logs",
+        f"see the Pods of {allocator.title} and their logs",
     )
 
 
