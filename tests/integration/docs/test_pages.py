@@ -18,10 +18,12 @@ from typing import Any
 import pytest
 
 from labkit.lab import Lab
+from purelb.core.names import SUBNETS_ANNOTATION
 from tests.support.docs.doc_runner import IMAGE, SUBNETS, Reader, is_left_out
 from tests.support.docs.pages import PAGES, Run, read, steps
 from tests.support.lab.cluster_queries import (
     DAEMON_SET,
+    LEASES,
     addresses_of,
     agents_ready,
     eventually,
@@ -230,6 +232,8 @@ def first_generation(nothing: None, installation: Installation, addressed: Lab) 
 def at_work(undone: None, addressed: Lab, tmp_path: Path) -> None:
     """The cluster that the README makes, with a volume for claims."""
     reset_lock_transitions(addressed)
+    # An agent may have listed its subnets before the pages' addresses came.
+    eventually(lambda: in_their_subnets(addressed), "Leases with the pages' subnets")
     addressed.api.apply(GROUP)
     service = addressed.api.path_of(addressed.api.create(WEB))
     folder = tmp_path / "volume"
@@ -242,6 +246,13 @@ def at_work(undone: None, addressed: Lab, tmp_path: Path) -> None:
     eventually(
         lambda: len(announced(addressed, service)) == len(SUBNETS), "both families announced"
     )
+
+
+def in_their_subnets(lab: Lab) -> bool:
+    """Whether each node's Lease lists the subnet of the pages' pools."""
+    leases = [lab.api.find(f"{LEASES}/purelb-node-{node}") or {} for node in lab.nodes]
+    listed = [lease.get("metadata", {}).get("annotations", {}) for lease in leases]
+    return all("192.168.1.0/24" in each.get(SUBNETS_ANNOTATION, "") for each in listed)
 
 
 def announced(lab: Lab, path: str) -> list[str]:

@@ -225,7 +225,8 @@ def test_services_migrate_one_by_one_and_back(lab_without_purelb, first, migrate
 # The tasks at which successive runs are killed.
 THERE = [
     "Back up the v1 installation",
-    "Apply the permissions and the allocator",
+    "Apply the namespace, the permissions and the admission policies",
+    "Apply the allocator",
     "Apply the node agents",
     "Hand the Services over to v2",
     "Let v2 serve every Service",
