@@ -13,12 +13,13 @@ import argparse
 import asyncio
 import os
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 
 from prometheus_client import CollectorRegistry
 
-from purelb.core.election.claims import Classes, claimed
+from purelb.core.election.claims import ALL_CLASSES, Classes, claimed
 from purelb.core.names import (
     API_GROUP,
     API_VERSION,
@@ -40,14 +41,15 @@ from purelb_agent.allocator.service_writer import ServiceWriter
 from purelb_agent.ipam.port import CALL_SECONDS
 from purelb_agent.ipam.queue import IpamQueue
 from purelb_agent.ipam.sources import Sources, cluster_name
-from purelb_agent.kube.client import Access, Kube
+from purelb_agent.kube.client import Kube
 from purelb_agent.kube.events import CLUSTER_NAMESPACE, Events
+from purelb_agent.kube.http import PodAccess
 from purelb_agent.kube.watch import Watcher
 from purelb_agent.leader.elector import Elector, Lock
-from purelb_agent.leader.leader_kube import LeaderKube
+from purelb_agent.leader.leader_kube import Fence, LeaderKube
 from purelb_agent.runtime import log
 from purelb_agent.runtime.probes import Probes
-from purelb_agent.runtime.program import arguments, run, stop_signal
+from purelb_agent.runtime.program import METRICS_PORT, arguments, run, stop_signal
 from purelb_agent.runtime.tasks import Tasks
 
 _CONVERT = "convert"
@@ -64,24 +66,40 @@ _ENVIRONMENT = """\
 
 
 @dataclass(frozen=True)
-class _Setting:
-    """Settings from the environment."""
+class AllocatorSettings:
+    """What the environment and the command line say; `host` is the name of the Pod."""
 
-    namespace: str
-    classes: Classes
-    has_draining: bool
-    eviction_limit: EvictionLimit
-    has_conversion: bool
+    host: str
+    port: int = METRICS_PORT
+    namespace: str = DEFAULT_NAMESPACE
+    classes: Classes = ALL_CLASSES
+    has_draining: bool = True
+    eviction_limit: EvictionLimit = field(default_factory=EvictionLimit)
+    has_conversion: bool = False
 
     @classmethod
-    def parse(cls, environ: Mapping[str, str]) -> _Setting:
+    def read(cls, environ: Mapping[str, str], *, host: str, port: int) -> AllocatorSettings:
+        """Read the settings; SettingError if one is invalid."""
         return cls(
+            host,
+            port,
             environ.get("PURELB_NAMESPACE") or DEFAULT_NAMESPACE,
             claimed(unclassed=parse_switch(environ, "PURELB_CLAIM_UNCLASSED", default=True)),
             parse_switch(environ, "PURELB_DRAINING", default=True),
             EvictionLimit.parse(environ),
             parse_switch(environ, "PURELB_CONVERSION", default=False),
         )
+
+
+@dataclass(frozen=True)
+class AllocatorOutside:
+    """How the allocator reaches what is outside of it: makers of its clients and of its servers."""
+
+    kube: Callable[[], Kube]
+    writer: Callable[[Fence], LeaderKube]
+    sources: Callable[..., Sources] = Sources
+    server: Callable[..., Probes] = Probes
+    conversion: Callable[[ConversionMetrics], Conversion] = Conversion
 
 
 class _Leading:
@@ -92,16 +110,16 @@ class _Leading:
         kube: Kube,
         writer: LeaderKube,
         elector: Elector,
-        setting: _Setting,
+        settings: AllocatorSettings,
         sources: Sources,
         metrics: AllocatorMetrics,
     ) -> None:
-        namespace = setting.namespace
+        namespace = settings.namespace
         self._kube = kube
         self._writer = writer
         self._elector = elector
-        self._setting = setting
-        self._events = Events(writer, component="allocator", instance=os.uname().nodename)
+        self._settings = settings
+        self._events = Events(writer, component="allocator", instance=settings.host)
         self._status = GroupStatus(writer, metrics, namespace=namespace)
         self._ipam_queue = IpamQueue(sources)
         self._pools = Pools(
@@ -113,7 +131,7 @@ class _Leading:
             self._pools,
             ServiceEvents(self._events),
             metrics.services,
-            classes=setting.classes,
+            classes=settings.classes,
         )
         self.controller = AllocatorController(allocator, self._ipam_queue, self._pools, metrics)
 
@@ -122,7 +140,7 @@ class _Leading:
         self._elector.record_event(self._events)
         # All namespaces: a group in the wrong one is reported by a metric.
         groups = f"/apis/{API_GROUP}/{API_VERSION}/servicegroups"
-        leases = Lock(self._setting.namespace).collection
+        leases = Lock(self._settings.namespace).collection
         controller, kube = self.controller, self._kube
         tasks.start("watch-groups", Watcher(kube, groups, self._pools).run())
         of_nodes = {"fieldSelector": f"metadata.name!={LEADER_LEASE}"}
@@ -136,11 +154,11 @@ class _Leading:
         tasks.start("group-status", self._status.run())
         tasks.start("ipam-queue", self._ipam_queue.run())
         tasks.start("events", self._events.run())
-        if self._setting.has_draining:
+        if self._settings.has_draining:
             self._start_tainter(tasks)
 
     def _start_tainter(self, tasks: Tasks) -> None:
-        nodes, limit = self.controller.nodes, self._setting.eviction_limit
+        nodes, limit = self.controller.nodes, self._settings.eviction_limit
         tainter = EvictionTainter(self._writer, self._events, nodes, limit)
         self.controller.on_nodes = tainter.nodes_changed
         about = {"fieldSelector": f"reason={PREEMPT_EVENT_REASON},involvedObject.kind=Node"}
@@ -151,33 +169,34 @@ class _Leading:
         tasks.start("preempt", tainter.run())
 
 
-async def _work(options: argparse.Namespace) -> None:
-    setting, access = _Setting.parse(os.environ), Access.in_cluster(os.environ)
-    lock, registry = Lock(setting.namespace), CollectorRegistry()
+async def run_allocator(
+    settings: AllocatorSettings, outside: AllocatorOutside, stop: asyncio.Event
+) -> None:
+    """Run the program until `stop` is set, leadership is lost or a task ends."""
+    lock, registry, tasks = Lock(settings.namespace), CollectorRegistry(), Tasks()
     metrics = AllocatorMetrics(registry)
-    stop, tasks = stop_signal(), Tasks()
     # Differs from that of a former process in the same pod, whose writes may still be pending.
-    identity = f"{os.uname().nodename}_{uuid.uuid4()}"
-    async with Kube(access) as kube:
+    identity = f"{settings.host}_{uuid.uuid4()}"
+    async with outside.kube() as kube:
         elector = Elector(kube, lock, identity, metrics=metrics.leader)
         async with (
-            LeaderKube(access, elector) as writer,
-            Sources(
+            outside.writer(elector) as writer,
+            outside.sources(
                 metrics.sidecars,
                 cluster=lambda: cluster_name(kube),
                 may_ask=lambda: elector.may_ask(takes=CALL_SECONDS),
             ) as sources,
         ):
-            leading = _Leading(kube, writer, elector, setting, sources, metrics)
+            leading = _Leading(kube, writer, elector, settings, sources, metrics)
 
             def is_ready() -> bool:
                 is_leader = elector.elected.is_set()
                 return leading.controller.is_ready if is_leader else elector.has_looked
 
-            async with Probes(registry, port=options.metrics_port, is_ready=is_ready):
+            async with outside.server(registry, port=settings.port, is_ready=is_ready):
                 log.info("started", version=__version__, identity=identity)
-                if setting.has_conversion:
-                    tasks.start(_CONVERT, Conversion(ConversionMetrics(registry)).run())
+                if settings.has_conversion:
+                    tasks.start(_CONVERT, outside.conversion(ConversionMetrics(registry)).run())
                 only = {"fieldSelector": f"metadata.name={lock.name}"}
                 follower = Watcher(kube, lock.collection, elector, params=only)
                 tasks.start("watch-lock", follower.run())
@@ -192,10 +211,18 @@ async def _work(options: argparse.Namespace) -> None:
                     await writer.settle()
                     await tasks.stop(*tasks.names - {_CONVERT})
                     await elector.release()
-                    if setting.has_conversion and stop.is_set():
+                    if settings.has_conversion and stop.is_set():
                         await asyncio.sleep(_CONVERSION_LINGER_SECONDS)
                     await tasks.stop()
     log.info("stopped")
+
+
+async def _work(options: argparse.Namespace) -> None:
+    host = os.uname().nodename
+    settings = AllocatorSettings.read(os.environ, host=host, port=options.metrics_port)
+    access = PodAccess.in_cluster(os.environ)
+    outside = AllocatorOutside(kube=partial(Kube, access), writer=partial(LeaderKube, access))
+    await run_allocator(settings, outside, stop_signal())
 
 
 def main() -> None:

@@ -47,7 +47,7 @@ class LeaderKube(Kube):
         return left
 
     def _payload(self, data: bytes) -> AsyncGenerator[bytes, None]:
-        """Return the body as a generator, which aiohttp runs when the connection is open."""
+        """Return the body as a generator, which runs when the connection is open."""
 
         async def checked() -> AsyncGenerator[bytes, None]:
             self._seconds_left()

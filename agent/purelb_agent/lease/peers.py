@@ -11,9 +11,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol, Self
+from typing import Protocol
 
-import aiohttp
 from aiohttp import web
 
 from purelb.core.election.peer_keys import PeerKeys
@@ -30,9 +29,6 @@ from purelb.core.model import Address
 from purelb.core.settings import LeaseTiming
 from purelb_agent.runtime import clock
 
-PATH = "/peer"
-_V6 = 6
-_LONGEST_REPLY = 1024
 # Limits the load in a large cluster. A peer that has to try a renewal first takes up to PATIENCE to
 # answer, a dead one never does: this many dead peers use up the second that a question has.
 _MAX_PARALLEL = 256
@@ -41,6 +37,8 @@ _MAX_PARALLEL = 256
 # joins one in progress, so any number of questions causes at most two attempts per second. It is
 # cancelled at the timeout, which must not cancel the attempt.
 CouldRenew = Callable[[], Awaitable[bool | None]]
+# Sends a question's headers to an agent and returns its reply; OSError if there is none.
+Get = Callable[[Address, Mapping[str, str]], Awaitable[bytes]]
 
 
 class Promises(Protocol):
@@ -51,7 +49,7 @@ class Promises(Protocol):
 
 
 class Peers:
-    """The other nodes' agents; used as an async context manager.
+    """The other nodes' agents.
 
     `heard` maps each peer that said directly that it can renew to when it did, on the own clock.
     `keys` returns the present keys: they may be rotated at any time.
@@ -65,30 +63,15 @@ class Peers:
         timing: LeaseTiming,
         could_renew: CouldRenew,
         promises: Promises,
-        port: int,
+        get: Get,
     ) -> None:
         self._node = node
         self._keys = keys
         self._timing = timing
         self._could_renew = could_renew
         self._promises = promises
-        self._port = port
-        self._session: aiohttp.ClientSession | None = None
+        self._get = get
         self.heard: dict[str, float] = {}
-
-    async def __aenter__(self) -> Self:
-        """Open the HTTP session."""
-        # A connection kept open from before an outage may be broken, so none is reused.
-        connector = aiohttp.TCPConnector(limit=0, force_close=True)
-        self._session = aiohttp.ClientSession(
-            connector=connector, timeout=aiohttp.ClientTimeout(total=None)
-        )
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        """Close every connection."""
-        if self._session is not None:
-            await self._session.close()
 
     async def ask(
         self, members: Mapping[str, Sequence[Address]], *, seconds: float = 1.0
@@ -135,20 +118,11 @@ class Peers:
         return PeerAnswer.SILENT
 
     async def _ask_address(self, peer: str, address: Address) -> PeerAnswer:
-        if self._session is None:
-            raise RuntimeError("Peers is not open")
         key, nonce = self._keys().signing, secrets.token_hex(16)
-        host = f"[{address}]" if address.version == _V6 else str(address)
+        question = build_question(key, asker=self._node, peer=peer, nonce=nonce)
         try:
-            async with self._session.get(
-                f"http://{host}:{self._port}{PATH}",
-                headers=build_question(key, asker=self._node, peer=peer, nonce=nonce),
-                allow_redirects=False,
-            ) as reply:
-                if not 0 < (reply.content_length or 0) <= _LONGEST_REPLY:
-                    return PeerAnswer.SILENT
-                text = await reply.read()
-        except (aiohttp.ClientError, OSError):
+            text = await self._get(address, question)
+        except OSError:
             return PeerAnswer.SILENT
         return read_reply(key, peer=peer, nonce=nonce, text=text)
 

@@ -30,11 +30,19 @@ class ConflictListener:
     """Detects other hosts that use the addresses which this node holds."""
 
     def __init__(
-        self, on_conflict: Callable[[DuplicateAddress], None], *, sender: FrameSender
+        self,
+        on_conflict: Callable[[DuplicateAddress], None],
+        *,
+        sender: FrameSender,
+        listen: Callable[[str], socket.socket] = listen_for_claims,
     ) -> None:
-        """`on_conflict` is called from the event loop, once for each conflict."""
+        """`on_conflict` is called from the event loop, once for each conflict.
+
+        `listen` opens a socket that receives the claims on an interface.
+        """
         self._on_conflict = on_conflict
         self._sender = sender
+        self._listen = listen
         self._detector = ConflictDetector()
         self._held: frozenset[Place] = frozenset()
         self._links: tuple[Link, ...] = ()
@@ -61,7 +69,7 @@ class ConflictListener:
 
     def _open(self, link: Link) -> None:
         try:
-            opened = listen_for_claims(link.name)
+            opened = self._listen(link.name)
         except OSError as error:
             log.warning("listenFailed", interface=link.name, error=str(error))
             self._lacks_socket = True

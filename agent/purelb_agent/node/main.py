@@ -7,26 +7,31 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
-from purelb.core.election.claims import Classes, claimed
+from purelb.core.election.claims import ALL_CLASSES, Classes, claimed
+from purelb.core.election.peer_keys import PeerKeys
 from purelb.core.names import API_GROUP, API_VERSION, DEFAULT_NAMESPACE, LEADER_LEASE
 from purelb.core.node.conflicts import DuplicateAddress
 from purelb.core.settings import LeaseTiming, parse_switch, required
 from purelb_agent import __version__
-from purelb_agent.kube.client import Access, Kube
+from purelb_agent.kube.client import Kube
 from purelb_agent.kube.events import Events
+from purelb_agent.kube.http import PodAccess
 from purelb_agent.kube.store import NodeStore
 from purelb_agent.kube.watch import Watcher
 from purelb_agent.lease.outage import OutageKeeper
 from purelb_agent.lease.own_lease import Identity
+from purelb_agent.lease.peer_http import PATH as PEER_PATH
+from purelb_agent.lease.peer_http import PeerHttp
 from purelb_agent.lease.peer_key_files import PeerKeyFiles
-from purelb_agent.lease.peers import PATH as PEER_PATH
-from purelb_agent.lease.peers import Peers
+from purelb_agent.lease.peers import Get, Peers
 from purelb_agent.lease.renewer import Renewer
 from purelb_agent.node.announcer import Announcer
 from purelb_agent.node.conflicts import ConflictListener
@@ -39,7 +44,7 @@ from purelb_agent.node.reporter import Reporter
 from purelb_agent.node.sockets import FrameSender
 from purelb_agent.runtime import log
 from purelb_agent.runtime.probes import Probes
-from purelb_agent.runtime.program import arguments, run, stop_signal
+from purelb_agent.runtime.program import METRICS_PORT, arguments, run, stop_signal
 from purelb_agent.runtime.tasks import Tasks
 
 # The agent keeps running this long after it deleted its Lease, so that its peers have announced the
@@ -60,13 +65,60 @@ _ENVIRONMENT = """\
 """
 
 
-def _identity() -> Identity:
+@dataclass(frozen=True)
+class AgentSettings:
+    """What the environment and the command line say.
+
+    `keys` returns the present keys of the agents; None if peers are not to be asked.
+    """
+
+    identity: Identity
+    timing: LeaseTiming = field(default_factory=LeaseTiming)
+    classes: Classes = ALL_CLASSES
+    drains: bool = True
+    keys: Callable[[], PeerKeys] | None = None
+    port: int = METRICS_PORT
+
+    @classmethod
+    def read(
+        cls, environ: Mapping[str, str], *, port: int, keys: Path = PEER_KEYS
+    ) -> AgentSettings:
+        """Read the settings; `keys` is the folder of the keys. SettingError if one is invalid."""
+        keeps_addresses = parse_switch(environ, "PURELB_OUTAGE_HOLD", default=True)
+        files = PeerKeyFiles.open(keys) if keeps_addresses else None
+        return cls(
+            _identity(environ),
+            LeaseTiming.parse(environ),
+            claimed(unclassed=parse_switch(environ, "PURELB_CLAIM_UNCLASSED", default=True)),
+            parse_switch(environ, "PURELB_DRAINING", default=True),
+            None if files is None else files.current,
+            port,
+        )
+
+    def key_ids(self) -> tuple[str, ...]:
+        """Return the ids of the keys in use at present, the one that signs first."""
+        return () if self.keys is None else self.keys().ids
+
+
+def _identity(environ: Mapping[str, str]) -> Identity:
     remediation = "set it from the pod's fields, as the role purelb_install does"
     return Identity(
-        node=required(os.environ, "PURELB_NODE_NAME", remediation),
-        instance=required(os.environ, "PURELB_POD_UID", remediation),
-        namespace=os.environ.get("PURELB_NAMESPACE") or DEFAULT_NAMESPACE,
+        node=required(environ, "PURELB_NODE_NAME", remediation),
+        instance=required(environ, "PURELB_POD_UID", remediation),
+        namespace=environ.get("PURELB_NAMESPACE") or DEFAULT_NAMESPACE,
     )
+
+
+@dataclass(frozen=True)
+class AgentOutside:
+    """How the agent reaches what is outside of it: makers of its clients and of its server."""
+
+    kube: Callable[[], Kube]
+    kernel: Callable[[], Kernel] = Kernel
+    sender: Callable[[], FrameSender] = FrameSender
+    listener: Callable[..., ConflictListener] = ConflictListener
+    peers: Callable[[int], PeerHttp] = PeerHttp
+    server: Callable[..., Probes] = Probes
 
 
 def _watchers(kube: Kube, store: NodeStore, identity: Identity) -> dict[str, Watcher]:
@@ -85,52 +137,24 @@ def _watchers(kube: Kube, store: NodeStore, identity: Identity) -> dict[str, Wat
     }
 
 
-@dataclass(frozen=True)
-class _Settings:
-    """The settings from the environment and the command line."""
-
-    identity: Identity
-    timing: LeaseTiming
-    classes: Classes
-    drains: bool
-    keys: PeerKeyFiles | None
-    port: int
-
-    @classmethod
-    def read(cls, options: argparse.Namespace) -> _Settings:
-        keeps_addresses = parse_switch(os.environ, "PURELB_OUTAGE_HOLD", default=True)
-        return cls(
-            _identity(),
-            LeaseTiming.parse(os.environ),
-            claimed(unclassed=parse_switch(os.environ, "PURELB_CLAIM_UNCLASSED", default=True)),
-            parse_switch(os.environ, "PURELB_DRAINING", default=True),
-            PeerKeyFiles.open(PEER_KEYS) if keeps_addresses else None,
-            options.metrics_port,
-        )
-
-    def key_ids(self) -> tuple[str, ...]:
-        """Return the ids of the keys in use at present, the one that signs first."""
-        return () if self.keys is None else self.keys.current().ids
-
-
 class _Agent:
     """The parts of the program."""
 
-    def __init__(self, kube: Kube, settings: _Settings) -> None:
+    def __init__(self, kube: Kube, settings: AgentSettings, outside: AgentOutside) -> None:
         self.registry = CollectorRegistry()
         identity, timing = settings.identity, settings.timing
         self.metrics = metrics = NodeMetrics(self.registry)
         self.store = store = NodeStore(
             identity.node, classes=settings.classes, drains=settings.drains
         )
-        self.kernel = Kernel()
+        self.kernel = outside.kernel()
         self.renewer = Renewer(
             kube, store, identity, timing=timing, metrics=metrics.lease, key_ids=settings.key_ids
         )
         self.events = Events(kube, component="lbnodeagent", instance=identity.node)
         self.reporter = Reporter(kube, store, self.events, identity.node)
-        self.sender = FrameSender()
-        self.conflict_listener = ConflictListener(self._on_conflict, sender=self.sender)
+        self.sender = outside.sender()
+        self.conflict_listener = outside.listener(self._on_conflict, sender=self.sender)
         self.watchers = _watchers(kube, store, identity)
         effects = Effects(
             Interfaces(self.kernel, metrics.addresses),
@@ -152,19 +176,18 @@ class _Agent:
         self.reporter.report_conflict(conflict)
         self.renewer.list_duplicate(conflict.address)
 
-    def peers(self, settings: _Settings) -> Peers | None:
-        """Returns the peers to ask during an outage of the API; None if that is switched off."""
+    def peers(self, settings: AgentSettings, get: Get) -> Peers | None:
+        """Return the peers to ask during an outage of the API; None if that is switched off."""
         if settings.keys is None:
             log.warning("peersNotAsked", reason="switched off, or no key", folder=PEER_KEYS)
             return None
-        timing = settings.timing
         return Peers(
             settings.identity.node,
-            settings.keys.current,
-            timing=timing,
+            settings.keys,
+            timing=settings.timing,
             could_renew=self.renewer.could_renew,
             promises=self.store,
-            port=settings.port,
+            get=get,
         )
 
     def start(self, tasks: Tasks) -> None:
@@ -192,15 +215,17 @@ class _Agent:
         self.kernel.close()
 
 
-async def _work(options: argparse.Namespace) -> None:
-    settings, tasks, stop = _Settings.read(options), Tasks(), stop_signal()
+async def run_agent(settings: AgentSettings, outside: AgentOutside, stop: asyncio.Event) -> None:
+    """Run the program until `stop` is set, or until one of its tasks ends."""
+    tasks = Tasks()
     async with AsyncExitStack() as stack:
-        kube = await stack.enter_async_context(Kube(Access.in_cluster(os.environ)))
-        agent = _Agent(kube, settings)
-        peers = agent.peers(settings)
+        kube = await stack.enter_async_context(outside.kube())
+        agent = _Agent(kube, settings, outside)
+        peer_http = await stack.enter_async_context(outside.peers(settings.port))
+        peers = agent.peers(settings, peer_http.get)
         routes = {} if peers is None else {PEER_PATH: peers.handle}
         await stack.enter_async_context(
-            Probes(
+            outside.server(
                 agent.registry,
                 port=settings.port,
                 is_ready=lambda: agent.reconciler.is_ready,
@@ -210,7 +235,6 @@ async def _work(options: argparse.Namespace) -> None:
         log.info("started", version=__version__, node=settings.identity.node)
         agent.start(tasks)
         if peers is not None:
-            await stack.enter_async_context(peers)
             outage_keeper = OutageKeeper(
                 peers,
                 agent.renewer,
@@ -225,6 +249,12 @@ async def _work(options: argparse.Namespace) -> None:
         finally:
             await agent.leave(tasks)
     log.info("stopped")
+
+
+async def _work(options: argparse.Namespace) -> None:
+    settings = AgentSettings.read(os.environ, port=options.metrics_port)
+    outside = AgentOutside(kube=partial(Kube, PodAccess.in_cluster(os.environ)))
+    await run_agent(settings, outside, stop_signal())
 
 
 def main() -> None:

@@ -48,22 +48,23 @@ class News:
     is_gone: bool = False
 
 
-class Kernel:
-    """The network interfaces of this network namespace."""
+def open_socket(groups: int) -> socket.socket:
+    """Return a netlink socket that also receives the notifications of these groups."""
+    opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
+    opened.bind((0, groups))
+    return opened
 
-    def __init__(self) -> None:
-        self._requests = self._open(groups=0)
+
+class Kernel:
+    """The network interfaces of the network namespace that `open_socket` leads to."""
+
+    def __init__(self, *, open_socket: Callable[[int], socket.socket] = open_socket) -> None:
+        self._requests = open_socket(0)
         self._requests.settimeout(_SECONDS)
-        self._news = self._open(groups=_GROUPS)
+        self._news = open_socket(_GROUPS)
         self._news.setblocking(False)
         self._sequence = 0
-
-    @staticmethod
-    def _open(groups: int) -> socket.socket:
-        opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
-        opened.bind((0, groups))
-        return opened
 
     def close(self) -> None:
         """Close both sockets."""

@@ -11,7 +11,7 @@ import subprocess
 import pytest
 from aiohttp import web
 
-from purelb_agent.kube.client import Access
+from purelb_agent.kube.http import PodAccess
 from tests.support.agent.plugin import (
     leak_check,
     no_leaks,
@@ -62,7 +62,7 @@ async def serve(certificate):
         await web.TCPSite(runner, host, 0, ssl_context=tls).start()
         name = f"[{host}]" if ":" in host else host
         url = f"https://{name}:{runner.addresses[0][1]}"
-        return Access(url, certificate / "crt", certificate / "token")
+        return PodAccess(url, certificate / "crt", certificate / "token")
 
     yield begin
     for runner in runners:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 
 import pytest
@@ -65,14 +64,12 @@ class Cluster(FakeApi):
         self.ends.append("settled")
 
 
-class NoProbes:
+class Server:
     """In place of the HTTP server; keeps what makes the program ready."""
 
-    made = None
-
-    def __init__(self, _registry, *, port, is_ready):
+    def make(self, _registry, *, port, is_ready):
         self.port, self.is_ready = port, is_ready
-        NoProbes.made = self
+        return self
 
     async def __aenter__(self):
         return self
@@ -90,31 +87,33 @@ class NoConversion:
 
 
 @pytest.fixture
-def cluster(monkeypatch):
-    cluster = Cluster()
-    monkeypatch.setattr(main, "Kube", lambda _access: cluster)
-    monkeypatch.setattr(main, "LeaderKube", lambda _access, _fence: cluster)
-    monkeypatch.setattr(main.Access, "in_cluster", lambda _environ: None)
-    monkeypatch.setattr(main, "Probes", NoProbes)
-    monkeypatch.setattr(main, "Conversion", NoConversion)
-    for name in ("NAMESPACE", "DRAINING", "EVICTION_LIMIT", "CONVERSION", "CLAIM_UNCLASSED"):
-        monkeypatch.delenv(f"PURELB_{name}", raising=False)
-    return cluster
+def cluster():
+    return Cluster()
 
 
 @pytest.fixture
-def stop(monkeypatch):
-    event = asyncio.Event()
-    monkeypatch.setattr(main, "stop_signal", lambda: event)
-    return event
+def server():
+    return Server()
 
 
 @pytest.fixture
-async def program(cluster, stop):
+def stop():
+    return asyncio.Event()
+
+
+@pytest.fixture
+async def program(cluster, server, stop):
     tasks = []
+    outside = main.AllocatorOutside(
+        kube=lambda: cluster,
+        writer=lambda _fence: cluster,
+        server=server.make,
+        conversion=NoConversion,
+    )
 
-    async def start():
-        tasks.append(asyncio.create_task(main._work(argparse.Namespace(metrics_port=1))))  # noqa: SLF001 - the program itself
+    async def start(**settings):
+        work = main.run_allocator(main.AllocatorSettings("host", **settings), outside, stop)
+        tasks.append(asyncio.create_task(work))
         await asyncio.sleep(1)
         return tasks[-1]
 
@@ -128,50 +127,46 @@ def watched(cluster):
     return {request.path for request in cluster.sent("WATCH")}
 
 
-async def test_a_leader_lists_everything_and_is_ready(cluster, program):
+async def test_a_leader_lists_everything_and_is_ready(cluster, server, program):
     await program()
     assert watched(cluster) == set(LISTS)
-    assert NoProbes.made.is_ready()
+    assert server.is_ready()
     (event,) = cluster.sent("POST")
     assert event.body["reason"] == "LeaderElected"
 
 
-async def test_a_standby_watches_the_lock_and_nothing_else(cluster, program):
+async def test_a_standby_watches_the_lock_and_nothing_else(cluster, server, program):
     cluster.lock = cluster.stored({"holderIdentity": "b", "leaseDurationSeconds": 15})
     await program()
     assert watched(cluster) == {LEASES}
-    assert NoProbes.made.is_ready()
+    assert server.is_ready()
     await asyncio.sleep(15)
     assert watched(cluster) == set(LISTS)
 
 
-async def test_without_an_api_server_a_replica_is_not_ready(cluster, program):
+async def test_without_an_api_server_a_replica_is_not_ready(cluster, server, program):
     cluster.answer("GET", LEASES, ApiError(0, "down"))
     await program()
-    assert not NoProbes.made.is_ready()
+    assert not server.is_ready()
 
 
-@pytest.mark.parametrize("draining", ["on", "off"])
-async def test_evictions_are_watched_only_if_draining_is_on(
-    cluster, program, monkeypatch, draining
-):
-    monkeypatch.setenv("PURELB_DRAINING", draining)
-    await program()
+@pytest.mark.parametrize("draining", [True, False])
+async def test_evictions_are_watched_only_if_draining_is_on(cluster, program, draining):
+    await program(has_draining=draining)
     events = "/api/v1/namespaces/default/events"
-    assert (events in watched(cluster)) == (draining == "on")
+    assert (events in watched(cluster)) == draining
     # In any case: no Service gets an address of a Node.
     assert "/api/v1/nodes" in watched(cluster)
 
 
 @pytest.mark.parametrize(
     ("conversion", "seconds"),
-    [("off", 0), ("on", main._CONVERSION_LINGER_SECONDS)],  # noqa: SLF001 - its value
+    [(False, 0), (True, main._CONVERSION_LINGER_SECONDS)],  # noqa: SLF001 - its value
 )
 async def test_shutdown_settles_writes_then_releases_the_lock(
-    cluster, program, stop, monkeypatch, conversion, seconds
+    cluster, program, stop, conversion, seconds
 ):
-    monkeypatch.setenv("PURELB_CONVERSION", conversion)
-    task = await program()
+    task = await program(has_conversion=conversion)
     loop = asyncio.get_running_loop()
     stop.set()
     began = loop.time()
@@ -198,11 +193,28 @@ async def test_lost_leadership_ends_the_program(cluster, program):
     assert cluster.under_way == 0
 
 
-async def test_an_invalid_switch_is_a_setting_error(cluster, program, monkeypatch):
-    monkeypatch.setenv("PURELB_DRAINING", "perhaps")
-    task = await program()
-    with pytest.raises(SettingError, match="PURELB_DRAINING"):
-        await task
+class TestSettings:
+    def read(self, **environ):
+        return main.AllocatorSettings.read(environ, host="allocator-1", port=7)
+
+    def test_the_defaults(self):
+        assert self.read() == main.AllocatorSettings("allocator-1", 7)
+
+    def test_all_that_can_be_set(self):
+        found = self.read(
+            PURELB_NAMESPACE="lb",
+            PURELB_CLAIM_UNCLASSED="off",
+            PURELB_DRAINING="off",
+            PURELB_EVICTION_LIMIT="2",
+            PURELB_CONVERSION="on",
+        )
+        assert (found.namespace, found.has_draining, found.has_conversion) == ("lb", False, True)
+        assert found.eviction_limit.nodes(100) == 2
+        assert None not in found.classes
+
+    def test_an_invalid_switch_is_an_error(self):
+        with pytest.raises(SettingError, match="PURELB_DRAINING"):
+            self.read(PURELB_DRAINING="perhaps")
 
 
 def test_the_command_line_is_that_of_both_programs(monkeypatch):

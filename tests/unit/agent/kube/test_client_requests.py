@@ -12,7 +12,8 @@ import pytest
 from aiohttp import web
 
 from purelb.core.errors import SettingError
-from purelb_agent.kube.client import Access, ApiError, Kube
+from purelb_agent.kube.client import ApiError, Kube
+from purelb_agent.kube.http import PodAccess
 
 PATH = "/api/v1/services"
 STATUS = {"kind": "Status", "message": "services is forbidden", "code": 403}
@@ -192,16 +193,16 @@ class TestAccess:
     )
     def test_a_pod_finds_the_server_in_its_environment(self, account, host, url):
         environ = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": "6443"}
-        expected = Access(url, account / "ca.crt", account / "token")
-        assert Access.in_cluster(environ, account) == expected
+        expected = PodAccess(url, account / "ca.crt", account / "token")
+        assert PodAccess.in_cluster(environ, account) == expected
 
     def test_the_port_is_443_by_default(self, account):
-        access = Access.in_cluster({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, account)
+        access = PodAccess.in_cluster({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, account)
         assert access.url == "https://10.0.0.1:443"
 
     def test_a_program_outside_of_a_pod_has_a_wrong_setting(self, account):
         with pytest.raises(SettingError, match="KUBERNETES_SERVICE_HOST"):
-            Access.in_cluster({}, account)
+            PodAccess.in_cluster({}, account)
         (account / "token").unlink()
         with pytest.raises(SettingError, match="token is missing"):
-            Access.in_cluster({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, account)
+            PodAccess.in_cluster({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, account)

@@ -16,8 +16,9 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from purelb.core.leadership.leader import LeaderTiming
-from purelb_agent.kube import client
-from purelb_agent.kube.client import Access, ApiError, Kube
+from purelb_agent.kube import http
+from purelb_agent.kube.client import ApiError, Kube
+from purelb_agent.kube.http import PodAccess
 from purelb_agent.kube.watch import Watcher
 from purelb_agent.leader import leader_kube
 from purelb_agent.leader.elector import Elector, LeadershipLostError, Lock
@@ -321,7 +322,7 @@ async def test_head_and_body_of_a_write_are_sent_together(certificate):
     tls.load_cert_chain(certificate / "crt", certificate / "key")
     server = await asyncio.start_server(take, "127.0.0.1", 0, ssl=tls)
     port = server.sockets[0].getsockname()[1]
-    access = Access(f"https://127.0.0.1:{port}", certificate / "crt", certificate / "token")
+    access = PodAccess(f"https://127.0.0.1:{port}", certificate / "crt", certificate / "token")
     async with server, LeaderKube(access, Fence(5.0)) as writer:
         sent = asyncio.create_task(writer.request("PATCH", SERVICE, {"n": 1}))
         # No timeout instead: it might end while the connection is made.
@@ -371,6 +372,6 @@ async def test_settle_waits_until_an_unanswered_write_can_no_longer_arrive(api, 
 def test_kernel_timeout_of_the_leaders_sockets_is_shorter(family):
     address = (family, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ())
     for seconds in (10.0, leader_kube.ON_THE_WIRE):
-        with client._socket_factory(seconds)(address) as made:  # noqa: SLF001 - an option of the kernel's
+        with http._socket_factory(seconds)(address) as made:  # noqa: SLF001 - an option of the kernel's
             option = made.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
         assert option == seconds * 1000

@@ -16,7 +16,8 @@ from prometheus_client import CollectorRegistry
 from purelb.core.election.peer_keys import PeerKeys
 from purelb.core.election.peers import PeerAnswer, build_question
 from purelb.core.settings import LeaseTiming
-from purelb_agent.lease.peers import PATH, Peers
+from purelb_agent.lease.peer_http import PATH, PeerHttp
+from purelb_agent.lease.peers import Peers
 from purelb_agent.runtime import clock
 from purelb_agent.runtime.probes import Probes
 
@@ -57,7 +58,7 @@ class RecordedPromises:
 @pytest.fixture
 async def agent(port):
     """Start agents that ask; those that are given an address also answer there."""
-    async with AsyncExitStack() as stack:
+    async with AsyncExitStack() as stack, PeerHttp(port) as http:
 
         async def start(
             name, *addresses, outcome=None, key=KEY, could_renew=None, may=True, also=()
@@ -69,12 +70,12 @@ async def agent(port):
                 timing=TIMING,
                 could_renew=could_renew or says(outcome),
                 promises=promises,
-                port=port,
+                get=http.get,
             )
             peers.now, peers.promised = None, promises.seconds
             for address in addresses:
                 await stack.enter_async_context(serving(peers.handle, address, port))
-            return await stack.enter_async_context(peers)
+            return peers
 
         yield start
 

@@ -27,6 +27,10 @@ async def cannot_renew():
     return False
 
 
+async def nobody(_address, _headers):
+    raise AssertionError("this node only answers")
+
+
 @pytest.fixture
 def store():
     """The store of a node that may still hold addresses, a moment before its peer's Lease ends."""
@@ -57,7 +61,7 @@ async def test_the_answer_cannot_is_never_given_without_a_promise(
         timing=TIMING,
         could_renew=cannot_renew,
         promises=store,
-        port=7472,
+        get=nobody,
     )
     headers = build_question(KEY, asker="n2", peer="n1", nonce="nonce")
     response = await peers.handle(SimpleNamespace(headers=headers))

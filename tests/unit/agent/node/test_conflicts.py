@@ -16,7 +16,6 @@ import pytest
 from purelb.core.model import Link
 from purelb.core.node.conflicts import BATCH, BATCH_EVERY, DuplicateAddress
 from purelb.core.node.packets import build_announcement, build_probe
-from purelb_agent.node import conflicts
 from purelb_agent.node.conflicts import ConflictListener
 from purelb_agent.runtime import clock
 from tests.support import fail
@@ -108,9 +107,8 @@ def claim(vip, mac=THEIRS):
 
 
 @pytest.fixture
-def segments(monkeypatch):
+def segments():
     made = Segments()
-    monkeypatch.setattr(conflicts, "listen_for_claims", made.listen)
     yield made
     made.close()
 
@@ -120,7 +118,9 @@ class Node:
 
     def __init__(self, segments):
         self.conflicts = []
-        self.listener = ConflictListener(self.conflicts.append, sender=segments)
+        self.listener = ConflictListener(
+            self.conflicts.append, sender=segments, listen=segments.listen
+        )
         self.links = (ETH0, ETH1)
         self.began = clock.now()
 

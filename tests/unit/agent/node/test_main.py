@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import errno
+from dataclasses import replace
 
 import pytest
 
@@ -41,7 +41,7 @@ COLLECTIONS = {
     "/apis/discovery.k8s.io/v1/endpointslices": [],
     "/api/v1/services": [service_object()],
 }
-OPTIONS = argparse.Namespace(metrics_port=7472)
+ENVIRONMENT = {"PURELB_NODE_NAME": "n1", "PURELB_POD_UID": "pod-n1"}
 VIPS = {(ETH0.index, VIP4), (ETH0.index, VIP6)}
 
 
@@ -59,6 +59,8 @@ class Cluster(FakeApi):
         self.answer("DELETE", LEASE, self._delete)
         self.answer("PATCH", SERVICE, self._annotate)
         self.answer("POST", "/api/v1/namespaces/default/events", {})
+        self.kernel, self.listener, self.server = Kernel(), Listener(), Server()
+        self.stop = asyncio.Event()
         self.lease = None
         self.annotations = {}
         self.deleted_at = None
@@ -117,12 +119,9 @@ class Kernel(FakeKernel):
 class Listener:
     """A conflict listener that detects no conflict."""
 
-    made = None
-
-    def __init__(self, on_conflict, *, sender):
-        Listener.made = self
+    def make(self, on_conflict, *, sender):
         self.on_conflict = on_conflict
-        self.is_closed = False
+        return self
 
     def update(self, _held, _links, *, now):
         pass
@@ -144,14 +143,12 @@ class Sender:
         pass
 
 
-class Probes:
+class Server:
     """No HTTP server; keeps what it would serve."""
 
-    made = None
-
-    def __init__(self, registry, *, port, is_ready, routes):
-        Probes.made = self
+    def make(self, registry, *, port, is_ready, routes):
         self.port, self.is_ready, self.routes = port, is_ready, routes
+        return self
 
     async def __aenter__(self):
         return self
@@ -161,54 +158,55 @@ class Probes:
 
 
 @pytest.fixture
-def environment(monkeypatch, tmp_path):
-    monkeypatch.setenv("PURELB_NODE_NAME", "n1")
-    monkeypatch.setenv("PURELB_POD_UID", "pod-n1")
+def keys(tmp_path):
     (tmp_path / "key").write_bytes(b"x" * 32)
-    monkeypatch.setattr(program, "PEER_KEYS", tmp_path)
-    return monkeypatch
+    return tmp_path
 
 
 @pytest.fixture
-def cluster(environment):
-    made, kernel, stop = Cluster(), Kernel(), asyncio.Event()
-    made.kernel, made.stop = kernel, stop
-    environment.setattr(program.Access, "in_cluster", lambda _environ: None)
-    environment.setattr(program, "Kube", lambda _access: made)
-    environment.setattr(program, "Kernel", lambda: kernel)
-    environment.setattr(program, "ConflictListener", Listener)
-    environment.setattr(program, "FrameSender", Sender)
-    environment.setattr(program, "Probes", Probes)
-    environment.setattr(program, "stop_signal", lambda: stop)
+def settings(keys):
+    return program.AgentSettings.read(ENVIRONMENT, port=7472, keys=keys)
+
+
+@pytest.fixture
+def cluster(settings):
+    made = Cluster()
+    made.settings = settings
     return made
 
 
 class TestSettings:
-    @pytest.mark.parametrize("name", ["PURELB_NODE_NAME", "PURELB_POD_UID"])
-    def test_a_missing_identity_is_an_error_with_the_remedy(self, environment, name):
-        environment.delenv(name)
+    @pytest.mark.parametrize("name", ENVIRONMENT)
+    def test_a_missing_identity_is_an_error_with_the_remedy(self, keys, name):
+        environ = {key: value for key, value in ENVIRONMENT.items() if key != name}
         with pytest.raises(SettingError, match=rf"{name}.*purelb_install"):
-            program._Settings.read(OPTIONS)  # noqa: SLF001
+            program.AgentSettings.read(environ, port=7472, keys=keys)
 
-    def test_the_defaults(self, environment):
-        made = program._Settings.read(OPTIONS)  # noqa: SLF001
-        assert made.identity == program.Identity("n1", "pod-n1", NAMESPACE)
-        assert made.drains
-        assert None in made.classes
-        assert made.keys.current() == PeerKeys(b"x" * 32)
-        assert made.key_ids() == PeerKeys(b"x" * 32).ids
+    def test_the_defaults(self, settings):
+        assert settings.identity == program.Identity("n1", "pod-n1", NAMESPACE)
+        assert settings.keys() == PeerKeys(b"x" * 32)
+        assert settings.key_ids() == PeerKeys(b"x" * 32).ids
+        assert replace(settings, keys=None) == program.AgentSettings(settings.identity)
 
-    def test_switches_that_are_off(self, environment):
-        for name in ("PURELB_OUTAGE_HOLD", "PURELB_CLAIM_UNCLASSED", "PURELB_DRAINING"):
-            environment.setenv(name, "off")
-        made = program._Settings.read(OPTIONS)  # noqa: SLF001
+    def test_switches_that_are_off(self, keys):
+        names = ("PURELB_OUTAGE_HOLD", "PURELB_CLAIM_UNCLASSED", "PURELB_DRAINING")
+        environ = {**ENVIRONMENT, **dict.fromkeys(names, "off")}
+        made = program.AgentSettings.read(environ, port=7472, keys=keys)
         assert (made.keys, made.key_ids(), made.drains) == (None, (), False)
         assert None not in made.classes
 
 
 async def run_for(cluster, seconds):
     """Run the program for a while; return its task."""
-    task = asyncio.create_task(program._work(OPTIONS))  # noqa: SLF001
+    outside = program.AgentOutside(
+        kube=lambda: cluster,
+        kernel=lambda: cluster.kernel,
+        sender=Sender,
+        listener=cluster.listener.make,
+        server=cluster.server.make,
+    )
+    work = program.run_agent(cluster.settings, outside, cluster.stop)
+    task = asyncio.create_task(work)
     await asyncio.sleep(seconds)
     return task
 
@@ -219,7 +217,7 @@ class TestRun:
         assert cluster.lease["spec"]["holderIdentity"] == "n1"
         assert cluster.kernel.vips == VIPS
         assert cluster.annotations[ANNOUNCING_ANNOTATIONS[4]] == f"n1,eth0,{VIP4}"
-        assert Probes.made.is_ready()
+        assert cluster.server.is_ready()
         cluster.stop.set()
         await task
 
@@ -232,19 +230,19 @@ class TestRun:
 
     async def test_peers_are_answered_on_the_port_of_the_probes(self, cluster):
         task = await run_for(cluster, 1)
-        assert list(Probes.made.routes) == ["/peer"]
+        assert list(cluster.server.routes) == ["/peer"]
         cluster.stop.set()
         await task
 
     async def test_a_rotation_is_followed_without_a_restart_and_shown_in_the_lease(
-        self, cluster, tmp_path
+        self, cluster, keys
     ):
         task, shown = await run_for(cluster, 15), []
         old, new = b"x" * 32, b"y" * 32
         for files in ({"next": new}, {"key": new, "previous": old}, {"key": b"short"}):
             for name, content in files.items():
-                (tmp_path / name).write_bytes(content)
-            (tmp_path / "next").unlink() if "previous" in files else None
+                (keys / name).write_bytes(content)
+            (keys / "next").unlink() if "previous" in files else None
             await asyncio.sleep(10)
             shown.append(cluster.lease["metadata"]["annotations"][PEER_KEYS_ANNOTATION])
         accepted, signed = PeerKeys(old, (new,)), PeerKeys(new, (old,))
@@ -258,7 +256,7 @@ class TestRun:
         task = await run_for(cluster, 15)
         written = len(cluster.sent("PUT"))
         for vip in (VIP4, VIP6):
-            Listener.made.on_conflict(DuplicateAddress(vip, 2, b"\2\0\0\0\0\1"))
+            cluster.listener.on_conflict(DuplicateAddress(vip, 2, b"\2\0\0\0\0\1"))
         await asyncio.sleep(1)
         annotations = cluster.lease["metadata"]["annotations"]
         assert annotations[DUPLICATES_ANNOTATION] == f"{VIP4},{VIP6}"
@@ -266,12 +264,10 @@ class TestRun:
         cluster.stop.set()
         await task
 
-    async def test_without_a_key_peers_are_neither_asked_nor_answered(
-        self, cluster, environment, caplog
-    ):
-        environment.setenv("PURELB_OUTAGE_HOLD", "off")
+    async def test_without_a_key_peers_are_neither_asked_nor_answered(self, cluster, caplog):
+        cluster.settings = replace(cluster.settings, keys=None)
         task = await run_for(cluster, 1)
-        assert Probes.made.routes == {}
+        assert cluster.server.routes == {}
         assert "peersNotAsked" in caplog.messages
         cluster.stop.set()
         await task

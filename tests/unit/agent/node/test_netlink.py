@@ -145,12 +145,8 @@ def notifications():
 
 
 @pytest.fixture
-async def kernel(monkeypatch, requests, notifications):
-    def opened(groups):
-        return notifications if groups else requests
-
-    monkeypatch.setattr(Kernel, "_open", staticmethod(opened))
-    made = Kernel()
+async def kernel(requests, notifications):
+    made = Kernel(open_socket=lambda groups: notifications if groups else requests)
     yield made
     made.close()
     assert requests.closed
