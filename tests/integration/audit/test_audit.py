@@ -12,6 +12,7 @@ import pytest
 from labkit.topology import API_PORT
 from tests.support.lab.cluster_queries import (
     AGENTS,
+    DAEMON_SET,
     addresses_of,
     eventually,
     holder,
@@ -67,14 +68,16 @@ def ghost(cluster):
     yield "ghost"
     cluster.api.delete(f"{NODES}/ghost")
 
-    def is_empty() -> bool:
-        # Nobody else ends Pods of a Node without a kubelet for a minute.
+    def is_forgotten() -> bool:
+        # Nobody else ends Pods of a Node without a kubelet for a minute. The DaemonSet makes them
+        # anew until it has seen that the Node is gone.
         pods = cluster.api.items(AGENTS, fieldSelector="spec.nodeName=ghost")
         for pod in pods:
             cluster.api.delete(f"{AGENTS}/{pod['metadata']['name']}", gracePeriodSeconds=0)
-        return not pods
+        wanted = cluster.api.get(DAEMON_SET)["status"]["desiredNumberScheduled"]
+        return not pods and wanted == len(cluster.nodes)
 
-    eventually(is_empty, "a Node without Pods")
+    eventually(is_forgotten, "a DaemonSet without the Node", seconds=60)
 
 
 @pytest.fixture
