@@ -164,6 +164,11 @@ class Cluster:
         )
         process.start(run_agent(settings, outside, node.stop))
 
+    def stop_agent(self, node: Node) -> None:
+        """Send a node's agent SIGTERM."""
+        if node.agent is not None:
+            node.agent.deliver(node.stop.set)
+
     def start_allocator(self, name: str) -> None:
         """Start an allocator on a machine of its own."""
         process = self._process(Machine(self.timeline, name), f"allocator {name}")

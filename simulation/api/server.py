@@ -246,9 +246,13 @@ class ApiServer:
         since = int(request.params["resourceVersion"])
         if since < self.oldest:
             raise RefusedError(GONE, "Expired", f"too old resource version: {since}")
-        self._watches.setdefault(watch.kind, []).append(watch)
+        self.follow(watch)
         missed = (c for c in self.objects.log if c.version > since and watch.takes(c))
         return [line for line in map(watch.line, missed) if line is not None]
+
+    def follow(self, watch: Watch) -> None:
+        """Tell a watch of all changes from now on."""
+        self._watches.setdefault(watch.kind, []).append(watch)
 
     def forget(self, watch: Watch) -> None:
         """End a watch whose client is gone."""

@@ -61,12 +61,22 @@ class Timeline:
         """Let an action happen so much later."""
         return self.at(self.now + microseconds(seconds), action)
 
-    def run(self, until: int) -> None:
-        """Let everything happen that comes before `until`, in microseconds; stop there."""
+    def step(self, until: int) -> bool:
+        """Let the next thing happen that comes before `until`; without one, stop there.
+
+        Returns whether something happened.
+        """
         coming = self._coming
         while coming and coming[0][0] < until:
             moment, _tie, _count, next_one = heapq.heappop(coming)
             if next_one.action is not None:
                 self.now = moment
                 next_one.action()
+                return True
         self.now = max(self.now, until)
+        return False
+
+    def run(self, until: int) -> None:
+        """Let everything happen that comes before `until`, in microseconds; stop there."""
+        while self.step(until):
+            pass

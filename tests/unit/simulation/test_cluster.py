@@ -4,9 +4,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from purelb.core.election.election import rank
+from simulation.api.server import Request
 from simulation.chance import stream
 from simulation.cluster import KINDS, simulated
 from simulation.time.timeline import MICROSECONDS
@@ -108,8 +111,7 @@ def test_a_node_that_leaves_hands_over_and_takes_back_what_it_wins():
     with simulated(4) as cluster:
         started(cluster, services=10)
         node = cluster.nodes["n2"]
-        node.stop.set()
-        node.agent.deliver(lambda: None)
+        cluster.stop_agent(node)
         cluster.run(5)
         assert node.agent.has_ended
         given = cluster.addresses()
@@ -138,9 +140,12 @@ def test_a_killed_agent_loses_its_addresses_by_the_kernel_before_others_take_the
         assert_in_order(cluster)
 
 
-def test_an_agent_may_not_write_the_lease_of_another_node():
+@pytest.mark.parametrize(
+    ("user", "status"), [("agent/n1", 403), ("allocator/a", 403), ("agent/n2", 200), ("jane", 200)]
+)
+def test_an_agent_may_not_write_the_lease_of_another_node(user, status):
     with simulated(6) as cluster:
         started(cluster)
-        assert ("agent/n1", KINDS["leases"]) in cluster.api.writes
-        lease = cluster.find("leases", "purelb-system", "purelb-node-n2")
-        assert lease["spec"]["holderIdentity"] == "n2"
+        path = "/apis/coordination.k8s.io/v1/namespaces/purelb-system/leases/purelb-node-n2"
+        patch = json.dumps({"spec": {"leaseDurationSeconds": 600}}).encode()
+        assert cluster.api.answer(Request(user, "PATCH", path, {}, patch))[0] == status
