@@ -77,7 +77,7 @@ test-lab: setup test-packages $(ARCHIVE) ## tests on a lab that stays up: make t
 
 lint: venv ## ruff, mypy, import-linter, ansible-lint, yamllint, documentation and changelog
 	@echo "== ruff" && ruff check . && ruff format --check .
-	@echo "== mypy" && MYPYPATH=.:agent:lab:plugins/module_utils mypy -p purelb -p purelb_agent -p labkit -p bench
+	@echo "== mypy" && MYPYPATH=.:agent:lab:plugins/module_utils mypy -p purelb -p purelb_agent -p labkit -p bench -p simulation
 	@echo "== import-linter" && lint-imports
 	@echo "== ansible-lint" && ansible-lint --offline && \
 		yamllint galaxy.yml meta roles playbooks changelogs tests extensions plugins demo

@@ -66,7 +66,10 @@ def test_every_package_has_a_docstring():
     bare = [path for path in packages if not ast.get_docstring(ast.parse(path.read_text()))]
     assert bare == []
     folders = {path.parent for path in packages}
-    subjects = ("agent/purelb_agent", "lab/labkit", "plugins/module_utils/purelb", "tests/support")
+    subjects = (
+        *("agent/purelb_agent", "lab/labkit", "plugins/module_utils/purelb"),
+        *("simulation", "tests/support"),
+    )
     inside = [p for p in python_files() if str(p.relative_to(ROOT)).startswith(subjects)]
     assert [path for path in inside if path.parent not in folders] == []
 

@@ -14,6 +14,7 @@ How to use it:
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -35,9 +36,12 @@ from purelb_agent.allocator.service_writer import ServiceWriter
 from purelb_agent.ipam.port import IpamError
 from purelb_agent.ipam.queue import IpamQueue
 from purelb_agent.kube.client import ApiError
+from simulation.api.objects import Key, merged
+from simulation.api.server import ApiServer, Watch
 from tests.support.agent.fake_api import FakeApi, Request
 
 NAMESPACE = "purelb-system"
+SERVICES = "/api/v1/services"
 FAMILIES = {
     4: ("v4pool", "10.0.0.{}-10.0.0.{}", "10.0.0.0/24"),
     6: ("v6pool", "fd00::{}-fd00::{}", "fd00::/64"),
@@ -71,19 +75,6 @@ def external_group(name: str = "default") -> dict[str, Any]:
     """A group whose addresses a sidecar gives out."""
     external = {"provider": "acme", "socket": f"/sockets/{name}", "announce": "local"}
     return group_body(name, {"external": external})
-
-
-def merged(old: Any, patch: Any) -> Any:
-    """Apply a JSON merge patch (RFC 7396)."""
-    if not isinstance(patch, dict):
-        return patch
-    new = dict(old) if isinstance(old, dict) else {}
-    for name, value in patch.items():
-        if value is None:
-            new.pop(name, None)
-        else:
-            new[name] = merged(new.get(name), value)
-    return new
 
 
 class FakeIpam:
@@ -151,7 +142,8 @@ class AllocatorWorld:
     """The parts of the allocator, and a cluster that answers its writes as the API server does."""
 
     def __init__(self, *ipam_addresses: str) -> None:
-        self.api = FakeApi()
+        self.server = ApiServer()
+        self.api = FakeApi(self.server)
         self.ipam = FakeIpam(*ipam_addresses)
         self.events = RecordedEvents()
         self.registry = CollectorRegistry()
@@ -176,10 +168,23 @@ class AllocatorWorld:
             classes=ALL_CLASSES,
         )
         self.controller = AllocatorController(allocator, self.queue, self.pools, metrics)
-        self.bodies: dict[str, dict[str, Any]] = {}
+        self.server.follow(Watch(SERVICES, "", lambda _stored: True, self._hear))
+        self._is_owner = False
         self.nodes: list[dict[str, Any]] = []
         self.leases: list[dict[str, Any]] = []
-        self._version = 0
+
+    @property
+    def bodies(self) -> dict[str, dict[str, Any]]:
+        """The Services by their names, as they are stored."""
+        found = self.server.objects.of_kind(SERVICES, "")
+        return {stored.key.name: json.loads(stored.text) for stored in found}
+
+    def _hear(self, line: bytes) -> None:
+        """Bring the programs what they have written themselves."""
+        event = json.loads(line)
+        if self.watches and not self._is_owner:
+            loop = asyncio.get_running_loop()
+            loop.call_soon(self.controller.services.put, event["object"])
 
     @asynccontextmanager
     async def running(self, *groups: dict[str, Any]) -> AsyncIterator[AllocatorWorld]:
@@ -221,9 +226,6 @@ class AllocatorWorld:
             "metadata": {**meta, "annotations": annotations or {}},
             "spec": {"type": "LoadBalancer", "ipFamilies": [IP_FAMILIES[version]], **spec},
         }
-        path = f"/api/v1/namespaces/{namespace}/services/{name}"
-        for part in ("", "/status"):
-            self.api.answer("PATCH", path + part, lambda request: self._patch(name, request))
         return self._store(name, body)
 
     def add_service(self, name: str, **more: Any) -> dict[str, Any]:
@@ -240,26 +242,18 @@ class AllocatorWorld:
 
     def delete(self, name: str, *, is_seen: bool = True) -> None:
         """Delete a Service."""
-        body = self.bodies.pop(name)
+        body = self.bodies[name]
+        self._is_owner = True
+        self.server.objects.drop(Key(SERVICES, body["metadata"]["namespace"], name))
+        self._is_owner = False
         if is_seen:
             self.controller.services.drop(body)
 
     def _store(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
-        self._version += 1
-        self.bodies[name] = merged(body, {"metadata": {"resourceVersion": str(self._version)}})
+        self._is_owner = True
+        self.api.put(SERVICES, merged(body, {}))
+        self._is_owner = False
         return self.bodies[name]
-
-    def _patch(self, name: str, request: Request) -> dict[str, Any]:
-        if name not in self.bodies:
-            raise ApiError(404, "not found")
-        stored = self.bodies[name]
-        if request.body["metadata"]["resourceVersion"] != stored["metadata"]["resourceVersion"]:
-            raise ApiError(409, "modified")
-        body = self._store(name, merged(stored, request.body))
-        if self.watches:
-            loop = asyncio.get_running_loop()
-            loop.call_soon(self.controller.services.put, body)
-        return body
 
     def refuse(self, name: str, *errors: ApiError, part: str = "/status") -> None:
         """Refuse the next writes of a Service."""

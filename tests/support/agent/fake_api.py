@@ -14,12 +14,17 @@ How to use it:
 
 `api.requests` has every request in the order in which they came, with its time and outcome. A
 request that hangs ends after its `seconds` with ApiError(0), as the real client's does. A request
-without a prepared answer is an AssertionError.
+without a prepared answer is an AssertionError; or else the simulation's model of the API server
+answers it, with all that it stores:
+
+    api = FakeApi(ApiServer())
+    api.put("/api/v1/services", service_object())
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
@@ -27,6 +32,8 @@ from typing import Any
 
 from purelb_agent.kube.client import ApiError, Json
 from purelb_agent.runtime import clock
+from simulation.api import server as model
+from simulation.api.objects import Key, field_selector
 
 
 @dataclass
@@ -76,9 +83,10 @@ class _Route:
 
 
 class FakeApi:
-    """Returns prepared answers and records every request."""
+    """Returns prepared answers, or else those of a model, and records every request."""
 
-    def __init__(self) -> None:
+    def __init__(self, server: model.ApiServer | None = None) -> None:
+        self.server = server
         self.requests: list[Request] = []
         self._routes: defaultdict[tuple[str, str], _Route] = defaultdict(_Route)
         self._news: defaultdict[str, list[asyncio.Queue[Any]]] = defaultdict(list)
@@ -124,7 +132,7 @@ class FakeApi:
             await asyncio.sleep(0)
             async with asyncio.timeout(seconds):
                 await route.running.wait()
-            answer = route.take(request)
+            answer = self._answer(route, request)
         except TimeoutError as error:
             request.outcome = "refused"
             raise ApiError(0, f"{method} {path}: no answer within {seconds:g} s") from error
@@ -145,11 +153,14 @@ class FakeApi:
         self.requests.append(request)
         route = self._routes["WATCH", path]
         news: asyncio.Queue[Any] = asyncio.Queue()
+        watched = None
         try:
             await asyncio.sleep(0)
             await route.running.wait()
             if route.prepared:
                 route.take(request)
+            elif self.server is not None:
+                watched = self._follow(self.server, request, news)
             self._news[path].append(news)
             on_open()
             while (event := await news.get()) is not None:
@@ -163,8 +174,55 @@ class FakeApi:
         finally:
             if request.outcome == "pending":
                 request.outcome = "cancelled"
+            if self.server is not None and watched is not None:
+                self.server.forget(watched)
             if news in self._news[path]:
                 self._news[path].remove(news)
+
+    def put(self, kind: str, body: Json) -> None:
+        """Store an object of a kind, for example `/api/v1/services`, in the model."""
+        if self.server is None:
+            raise AssertionError("there is no model to store it")
+        meta = body["metadata"]
+        meta.setdefault("uid", self.server.objects.next_uid())
+        self.server.objects.put(Key(kind, meta.get("namespace", ""), meta["name"]), body)
+
+    def find(self, path: str) -> Json | None:
+        """Return an object of the model as it is now, or None."""
+        if self.server is None:
+            raise AssertionError("there is no model that stores it")
+        stored = self.server.objects.find(model.target_of(path).key)
+        return None if stored is None else stored.body
+
+    def _answer(self, route: _Route, request: Request) -> Json:
+        if route.prepared or self.server is None:
+            return route.take(request)
+        body = b"" if request.body is None else json.dumps(request.body).encode()
+        status, text = self.server.answer(
+            model.Request("test", request.method, request.path, request.params, body)
+        )
+        answer: Json = json.loads(text)
+        if status >= model.FORBIDDEN:
+            raise ApiError(status, answer["message"])
+        return answer
+
+    def _follow(
+        self, server: model.ApiServer, request: Request, news: asyncio.Queue[Any]
+    ) -> model.Watch:
+        target = model.target_of(request.path)
+        watch = model.Watch(
+            target.kind,
+            target.namespace,
+            field_selector(request.params.get("fieldSelector", "")),
+            lambda line: news.put_nowait(json.loads(line)),
+        )
+        try:
+            missed = server.watch(model.Request("test", "GET", request.path, request.params), watch)
+        except model.RefusedError as error:
+            raise ApiError(error.status, str(error)) from error
+        for line in missed:
+            watch.tell(line)
+        return watch
 
     def send(self, path: str, event: Json) -> None:
         """Send an event to every open watch of this path."""

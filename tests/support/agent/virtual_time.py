@@ -39,9 +39,9 @@ import stat
 from collections.abc import Mapping
 from typing import Any
 
-# Any moments will do. They differ, so a test notices when one clock is taken for the other.
-_START = 1_000.0
-_WALL_START = 1_767_225_600.0  # 2026-01-01T00:00:00Z
+from simulation.time.machine import Machine
+from simulation.time.timeline import Timeline, microseconds
+
 # Real seconds that a test without a timer waits for a pipe or socket pair.
 _PATIENCE = 2.0
 _INTERNET = (socket.AF_INET, socket.AF_INET6)
@@ -56,24 +56,29 @@ class NeedsRealTimeError(Exception):
 
 
 class VirtualClock:
-    """Both clocks of a test: the one that only goes forward, and the wall clock."""
+    """The clocks of a test: those of one machine of a simulation, with one program."""
 
     def __init__(self) -> None:
-        self._passed = 0.0
+        self.timeline = Timeline(0)
+        self.machine = Machine(self.timeline, "test")
 
     def now(self) -> float:
-        """Replaces `purelb_agent.runtime.clock.now` and the loop's own time."""
-        return _START + self._passed
+        """Replaces `purelb_agent.runtime.clock.now`."""
+        return self.machine.boot.read()
 
     def wall_time(self) -> float:
         """Replaces `purelb_agent.runtime.clock.wall_time`."""
-        return _WALL_START + self._passed
+        return self.machine.wall.read()
 
     def advance(self, seconds: float) -> None:
         """Let time pass; timers that became due fire when the loop runs next."""
         if seconds < 0:
             raise ValueError("time goes forward only")
-        self._passed += seconds
+        self.timeline.run(self.timeline.now + microseconds(seconds))
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass, but not beyond what a model does: it may wake the program."""
+        self.timeline.step(self.timeline.now + microseconds(seconds))
 
 
 def _family(file: Any) -> int | None:
@@ -112,7 +117,7 @@ class _JumpingSelector(selectors.BaseSelector):
             # The thread wakes the loop over its self-pipe.
             return self._real.select(None)
         if timeout is not None:
-            self._clock.advance(timeout)
+            self._clock.wait(timeout)
             return []
         # The self-pipe alone is no source of news.
         ready = self._real.select(_PATIENCE) if len(self.get_map()) > 1 else []
@@ -151,7 +156,7 @@ class VirtualTimeLoop(TrackingLoop):
         super().__init__(self._jumping)
 
     def time(self) -> float:
-        return self._clock.now()
+        return self._clock.machine.monotonic.read()
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
         """Run a function in a thread; time stands still until it returns."""

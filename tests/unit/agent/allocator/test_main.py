@@ -12,10 +12,14 @@ from purelb.core.errors import SettingError
 from purelb_agent.allocator import main
 from purelb_agent.kube.client import ApiError
 from purelb_agent.leader.elector import LeadershipLostError
+from simulation.api.server import ApiServer
 from tests.support.agent.fake_api import FakeApi
 
-LEASES = "/apis/coordination.k8s.io/v1/namespaces/purelb-system/leases"
+LEASE_GROUP = "coordination.k8s.io/v1"
+LEASES = f"/apis/{LEASE_GROUP}/namespaces/purelb-system/leases"
+NAMED = {"namespace": "purelb-system", "name": "purelb-allocator"}
 LOCK = f"{LEASES}/purelb-allocator"
+OF_ANOTHER = {"holderIdentity": "b", "leaseDurationSeconds": 15}
 LISTS = (
     LEASES,
     "/apis/purelb.io/v2/servicegroups",
@@ -26,33 +30,22 @@ LISTS = (
 
 
 class Cluster(FakeApi):
-    """An API server with nothing but the lock; also takes the place of both clients."""
+    """An API server with a lock that nobody has; also takes the place of both clients."""
 
     def __init__(self):
-        super().__init__()
-        self.lock = self.stored({})
-        self.ends = []
-        for path in LISTS:
-            self.answer("GET", path, {"items": [], "metadata": {"resourceVersion": "1"}})
-        self.answer("GET", LEASES, self.list_leases)
-        self.answer("GET", LOCK, lambda _request: self.lock)
-        self.answer("PATCH", LOCK, self.write_lock)
-        self.answer("POST", "/api/v1/namespaces/purelb-system/events", {})
+        super().__init__(ApiServer())
+        self.settled = False
+        self.hold({})
 
-    def stored(self, spec, version=1):
-        meta = {"name": "purelb-allocator", "uid": "u", "resourceVersion": str(version)}
-        return {"metadata": meta, "spec": spec}
+    @property
+    def ends(self):
+        """What was done at the end, in order."""
+        freed = [r for r in self.sent("PATCH", LOCK) if not r.body["spec"].get("holderIdentity")]
+        return ["settled"] * self.settled + ["released"] * len(freed)
 
-    def list_leases(self, request):
-        is_lock = request.params.get("fieldSelector", "") == "metadata.name=purelb-allocator"
-        return {"items": [self.lock] if is_lock else [], "metadata": {"resourceVersion": "1"}}
-
-    def write_lock(self, request):
-        if not request.body["spec"].get("holderIdentity"):
-            self.ends.append("released")
-        version = int(self.lock["metadata"]["resourceVersion"]) + 1
-        self.lock = self.stored(request.body["spec"], version)
-        return self.lock
+    def hold(self, spec):
+        """Write the lock as another replica does."""
+        self.put(f"/apis/{LEASE_GROUP}/leases", {"metadata": dict(NAMED), "spec": spec})
 
     async def __aenter__(self):
         return self
@@ -61,7 +54,8 @@ class Cluster(FakeApi):
         return None
 
     async def settle(self):
-        self.ends.append("settled")
+        assert self.ends == []
+        self.settled = True
 
 
 class Server:
@@ -136,7 +130,7 @@ async def test_a_leader_lists_everything_and_is_ready(cluster, server, program):
 
 
 async def test_a_standby_watches_the_lock_and_nothing_else(cluster, server, program):
-    cluster.lock = cluster.stored({"holderIdentity": "b", "leaseDurationSeconds": 15})
+    cluster.hold(OF_ANOTHER)
     await program()
     assert watched(cluster) == {LEASES}
     assert server.is_ready()
@@ -177,12 +171,12 @@ async def test_shutdown_settles_writes_then_releases_the_lock(
 
 
 async def test_a_standby_that_is_stopped_leaves_the_lock_alone(cluster, program, stop):
-    cluster.lock = cluster.stored({"holderIdentity": "b", "leaseDurationSeconds": 15})
+    cluster.hold(OF_ANOTHER)
     task = await program()
     stop.set()
     await task
     assert cluster.ends == ["settled"]
-    assert cluster.lock["spec"]["holderIdentity"] == "b"
+    assert cluster.find(LOCK)["spec"]["holderIdentity"] == "b"
 
 
 async def test_lost_leadership_ends_the_program(cluster, program):

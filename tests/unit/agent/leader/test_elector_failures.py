@@ -16,46 +16,35 @@ from purelb_agent.leader.elector import Elector, LeadershipLostError, Lock
 from purelb_agent.leader.metrics import LeaderMetrics
 from purelb_agent.runtime import clock
 from purelb_agent.runtime.metrics import MetricFactory
+from simulation.api.server import ApiServer, target_of
 from tests.support.agent.cancellation import cancel_at_each_await
 from tests.support.agent.fake_api import FakeApi
 
 LOCK = Lock("purelb-system")
+LEASES = "/apis/coordination.k8s.io/v1/leases"
 METRIC = "purelb_allocator_is_leader"
 
 
 class LockServer:
-    """Keeps the Lease under versions; the elector under test is told of nothing but answers."""
+    """Keeps the Lease; the elector under test is told of nothing but answers."""
 
     def __init__(self):
-        self.api = FakeApi()
-        self.lease = None
-        self._version = 0
-        self.api.answer("POST", LOCK.collection, self._create)
-        self.api.answer("PATCH", LOCK.path, self._patch)
-        self.api.answer("GET", LOCK.path, self._read)
+        self.api = FakeApi(ApiServer())
+
+    @property
+    def lease(self):
+        return self.api.find(LOCK.path)
 
     def store(self, spec):
-        self._version += 1
-        meta = {"name": LOCK.name, "uid": "u", "resourceVersion": str(self._version)}
-        self.lease = {"metadata": meta, "spec": spec}
+        metadata = {"name": LOCK.name, "namespace": "purelb-system"}
+        self.api.put(LEASES, {"metadata": metadata, "spec": spec})
         return self.lease
 
-    def _create(self, request):
-        if self.lease is not None:
-            raise ApiError(409, "exists")
-        return self.store(request.body["spec"])
-
-    def _patch(self, request):
-        if self.lease is None:
-            raise ApiError(404, "not found")
-        if request.body["metadata"]["resourceVersion"] != self.lease["metadata"]["resourceVersion"]:
-            raise ApiError(409, "modified")
-        return self.store(request.body["spec"])
-
-    def _read(self, _request):
-        if self.lease is None:
-            raise ApiError(404, "not found")
-        return self.lease
+    def drop(self):
+        """Delete the Lease; return what it was."""
+        gone = self.lease
+        self.api.server.objects.drop(target_of(LOCK.path).key)
+        return gone
 
     @property
     def holder(self):
@@ -134,7 +123,7 @@ class TestAcquisition:
 
     async def test_a_deleted_lock_is_created_again(self, server, elector, running):
         await elector.elected.wait()
-        gone, server.lease = server.lease, None
+        gone = server.drop()
         elector.drop(gone)
         await asyncio.sleep(3)
         assert server.holder == "a"
@@ -278,10 +267,11 @@ class Recorder:
         self.recorded.append((about.kind, about.name, about.uid, reason, message))
 
 
-async def test_an_event_on_the_lock_names_the_leader(elector, running):
+async def test_an_event_on_the_lock_names_the_leader(server, elector, running):
     await elector.elected.wait()
     events = Recorder()
     elector.record_event(events)
     (event,) = events.recorded
-    assert event[:4] == ("Lease", LOCK.name, "u", "LeaderElected")
+    uid = server.lease["metadata"]["uid"]
+    assert event[:4] == ("Lease", LOCK.name, uid, "LeaderElected")
     assert event[4].startswith("a ")

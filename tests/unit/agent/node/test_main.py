@@ -14,11 +14,11 @@ from purelb.core.election.peer_keys import PeerKeys
 from purelb.core.errors import SettingError
 from purelb.core.names import ANNOUNCING_ANNOTATIONS, DUPLICATES_ANNOTATION, PEER_KEYS_ANNOTATION
 from purelb.core.node.conflicts import DuplicateAddress
-from purelb_agent.kube.client import ApiError
 from purelb_agent.node import main as program
 from purelb_agent.node.netlink import NetlinkError
 from purelb_agent.runtime import clock
 from purelb_agent.runtime.tasks import TaskEndedError
+from simulation.api.server import ApiServer
 from tests.support.agent.fake_api import FakeApi
 from tests.support.agent.fake_kernel import FakeKernel
 from tests.support.agent.kubernetes_objects import (
@@ -29,62 +29,30 @@ from tests.support.agent.kubernetes_objects import (
 )
 from tests.support.core.snapshots import ETH0, OWN4, OWN6, VIP4, VIP6
 
-LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
-LEASE = f"{LEASES}/purelb-node-n1"
-CUSTOM = f"/apis/purelb.io/v2/namespaces/{NAMESPACE}"
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/purelb-node-n1"
 SERVICE = "/api/v1/namespaces/default/services/web"
-COLLECTIONS = {
-    LEASES: [],
-    f"{CUSTOM}/servicegroups": [group_object()],
-    f"{CUSTOM}/lbnodeagents": [],
-    "/api/v1/nodes": [node_object("n1")],
-    "/apis/discovery.k8s.io/v1/endpointslices": [],
-    "/api/v1/services": [service_object()],
-}
 ENVIRONMENT = {"PURELB_NODE_NAME": "n1", "PURELB_POD_UID": "pod-n1"}
 VIPS = {(ETH0.index, VIP4), (ETH0.index, VIP6)}
 
 
 class Cluster(FakeApi):
-    """An API server that stores the Lease and the Service."""
+    """An API server with one node, a group and a Service."""
 
     def __init__(self):
-        super().__init__()
-        for path, items in COLLECTIONS.items():
-            self.answer("GET", path, {"items": items, "metadata": {"resourceVersion": "1"}})
-        self.answer("GET", "/api/v1/nodes/n1", node_object("n1"))
-        self.answer("GET", LEASE, lambda _request: self.lease)
-        self.answer("POST", LEASES, self._store)
-        self.answer("PUT", LEASE, self._store)
-        self.answer("DELETE", LEASE, self._delete)
-        self.answer("PATCH", SERVICE, self._annotate)
-        self.answer("POST", "/api/v1/namespaces/default/events", {})
-        self.kernel, self.listener, self.server = Kernel(), Listener(), Server()
+        super().__init__(ApiServer())
+        self.put("/api/v1/nodes", node_object("n1"))
+        self.put("/apis/purelb.io/v2/servicegroups", group_object())
+        self.put("/api/v1/services", service_object())
+        self.kernel, self.listener, self.probes = Kernel(), Listener(), Server()
         self.stop = asyncio.Event()
-        self.lease = None
-        self.annotations = {}
-        self.deleted_at = None
 
-    async def request(self, method, path, body=None, **more):
-        if (method, path) == ("GET", LEASE) and self.lease is None:
-            raise ApiError(404, "not found")
-        return await super().request(method, path, body, **more)
+    @property
+    def lease(self):
+        return self.find(LEASE)
 
-    def _store(self, request):
-        meta = {**request.body["metadata"], "uid": "uid", "resourceVersion": str(clock.now())}
-        self.lease = {**request.body, "metadata": meta}
-        return self.lease
-
-    def _delete(self, _request):
-        self.lease, self.deleted_at = None, clock.now()
-        return {}
-
-    def _annotate(self, request):
-        self.annotations |= request.body["metadata"]["annotations"]
-        changed = service_object(version=str(len(self.requests) + 10))
-        changed["metadata"]["annotations"] |= {k: v for k, v in self.annotations.items() if v}
-        self.send("/api/v1/services", {"type": "MODIFIED", "object": changed})
-        return changed
+    @property
+    def annotations(self):
+        return self.find(SERVICE)["metadata"]["annotations"]
 
     async def __aenter__(self):
         return self
@@ -203,7 +171,7 @@ async def run_for(cluster, seconds):
         kernel=lambda: cluster.kernel,
         sender=Sender,
         listener=cluster.listener.make,
-        server=cluster.server.make,
+        server=cluster.probes.make,
     )
     work = program.run_agent(cluster.settings, outside, cluster.stop)
     task = asyncio.create_task(work)
@@ -217,7 +185,7 @@ class TestRun:
         assert cluster.lease["spec"]["holderIdentity"] == "n1"
         assert cluster.kernel.vips == VIPS
         assert cluster.annotations[ANNOUNCING_ANNOTATIONS[4]] == f"n1,eth0,{VIP4}"
-        assert cluster.server.is_ready()
+        assert cluster.probes.is_ready()
         cluster.stop.set()
         await task
 
@@ -230,7 +198,7 @@ class TestRun:
 
     async def test_peers_are_answered_on_the_port_of_the_probes(self, cluster):
         task = await run_for(cluster, 1)
-        assert list(cluster.server.routes) == ["/peer"]
+        assert list(cluster.probes.routes) == ["/peer"]
         cluster.stop.set()
         await task
 
@@ -267,7 +235,7 @@ class TestRun:
     async def test_without_a_key_peers_are_neither_asked_nor_answered(self, cluster, caplog):
         cluster.settings = replace(cluster.settings, keys=None)
         task = await run_for(cluster, 1)
-        assert cluster.server.routes == {}
+        assert cluster.probes.routes == {}
         assert "peersNotAsked" in caplog.messages
         cluster.stop.set()
         await task
@@ -291,8 +259,10 @@ class TestStop:
         task = await run_for(cluster, 15)
         cluster.stop.set()
         await task
-        assert clock.now() - cluster.deleted_at == pytest.approx(program.LINGER_SECONDS, abs=0.1)
-        assert set(cluster.annotations.values()) == {None}
+        (deletion,) = cluster.sent("DELETE")
+        assert clock.now() - deletion.at == pytest.approx(program.LINGER_SECONDS, abs=0.1)
+        assert cluster.lease is None
+        assert not cluster.annotations.keys() & set(ANNOUNCING_ANNOTATIONS.values())
         assert cluster.kernel.is_closed
         assert cluster.under_way == 0
 

@@ -1,0 +1,260 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""A cluster: nodes with agents, two allocators, an API server, one segment, all on one timeline.
+
+The programs are the real ones, from their composition roots on. Whoever uses a cluster acts as its
+users and operators do, by objects in the API server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from ipaddress import ip_address, ip_network
+from typing import Any
+
+from purelb.core.election.peer_keys import PeerKeys
+from purelb.core.model import Address
+from purelb.core.names import DEFAULT_NAMESPACE, LEADER_LEASE, lease_name
+from purelb_agent.allocator.main import AllocatorOutside, AllocatorSettings, run_allocator
+from purelb_agent.kube.client import Kube
+from purelb_agent.leader.leader_kube import LeaderKube
+from purelb_agent.lease.own_lease import Identity
+from purelb_agent.lease.peer_http import PATH as PEER_PATH
+from purelb_agent.node.conflicts import ConflictListener
+from purelb_agent.node.main import AgentOutside, AgentSettings, run_agent
+from purelb_agent.node.netlink import Kernel as KernelClient
+from simulation.api.objects import Json, Key
+from simulation.api.server import ApiServer, Write
+from simulation.api.transport import ModelAccess, Wire
+from simulation.chance import stream
+from simulation.node.http import ModelPeers, ModelServer, Network
+from simulation.node.kernel import Kernel
+from simulation.node.messages import LinkState, Route
+from simulation.node.wire import Host, Segment, WireSender
+from simulation.time.machine import Machine
+from simulation.time.process import Process, simulated_clocks
+from simulation.time.timeline import MICROSECONDS, Timeline
+
+KINDS = {
+    "leases": "/apis/coordination.k8s.io/v1/leases",
+    "groups": "/apis/purelb.io/v2/servicegroups",
+    "configs": "/apis/purelb.io/v2/lbnodeagents",
+    "slices": "/apis/discovery.k8s.io/v1/endpointslices",
+    "services": "/api/v1/services",
+    "nodes": "/api/v1/nodes",
+}
+NET4, NET6 = ip_network("172.28.1.0/24"), ip_network("fd28::/64")
+POOLS = {
+    "v4pools": [{"pool": "172.28.1.200-172.28.1.250", "subnet": str(NET4)}],
+    "v6pools": [{"pool": "fd28::200-fd28::2ff", "subnet": str(NET6)}],
+}
+_KEYS = PeerKeys(b"the key of all agents of a cluster")
+_ETH0 = 2
+_BOOKMARKS = 60.0
+
+
+class Node:
+    """A machine with its kernel and its agent; `pods` counts the agents that it has had."""
+
+    def __init__(self, cluster: Cluster, name: str, number: int) -> None:
+        self.name = name
+        self.machine = Machine(cluster.timeline, name)
+        self.kernel = Kernel(self.machine, stream(cluster.seed, name, "kernel"))
+        self.eth0 = LinkState(_ETH0, "eth0", b"\x02\0\0\0\0" + bytes([number]))
+        self.addresses = tuple(net.network_address + 10 + number for net in (NET4, NET6))
+        self.pods = 0
+        self.agent: Process | None = None
+        self.stop = asyncio.Event()
+        self.kernel.add_link(LinkState(1, "lo", bytes(6)))
+        self.kernel.add_link(self.eth0)
+        for net, address in zip((NET4, NET6), self.addresses, strict=True):
+            self.kernel.add_route(Route(_ETH0, 100, net.network_address + 1))
+            self.kernel.add_address(_ETH0, address, net.prefixlen)
+
+
+class Cluster:
+    """A cluster that has just been made; nothing runs before `run`.
+
+    `seed` decides all that chance decides.
+    """
+
+    def __init__(self, seed: int, names: Sequence[str] = ("n1", "n2", "n3")) -> None:
+        self.seed = seed
+        self.timeline = Timeline(seed)
+        self.api = ApiServer([own_lease_alone])
+        self.segment = Segment(self.timeline, self._delays("wire", 0.0001, 0.0005))
+        self.network = Network(self.timeline, self._delays("peers", 0.0005, 0.002))
+        self.host = Host()
+        self.segment.hosts.append(self.host)
+        self.processes: list[Process] = []
+        self.nodes = {name: Node(self, name, i + 1) for i, name in enumerate(names)}
+        for node in self.nodes.values():
+            self.segment.attach(node.kernel, node.eth0)
+            self.put("nodes", "", node.name, _node_object(node))
+        self.put("groups", DEFAULT_NAMESPACE, "default", {"spec": {"local": POOLS}})
+        self.timeline.after(_BOOKMARKS, self._bookmarks)
+
+    # Objects
+
+    def put(self, kind: str, namespace: str, name: str, body: Json) -> None:
+        """Create or replace an object as a user does."""
+        key = Key(KINDS[kind], namespace, name)
+        stored = self.api.objects.find(key)
+        uid = self.api.objects.next_uid() if stored is None else stored.body["metadata"]["uid"]
+        metadata = {**body.get("metadata", {}), "name": name, "namespace": namespace, "uid": uid}
+        self.api.objects.put(key, {**body, "metadata": metadata})
+
+    def find(self, kind: str, namespace: str, name: str) -> Json | None:
+        """Return an object as it is now; it must not be changed."""
+        stored = self.api.objects.find(Key(KINDS[kind], namespace, name))
+        return None if stored is None else stored.body
+
+    def drop(self, kind: str, namespace: str, name: str) -> None:
+        """Delete an object as a user does."""
+        self.api.objects.drop(Key(KINDS[kind], namespace, name))
+
+    def add_service(self, name: str) -> None:
+        """Create a dual-stack Service of type LoadBalancer."""
+        families = {"ipFamilies": ["IPv4", "IPv6"], "ipFamilyPolicy": "RequireDualStack"}
+        ports = [{"port": 80, "protocol": "TCP"}]
+        self.put(
+            "services",
+            "default",
+            name,
+            {"spec": {"type": "LoadBalancer", "ports": ports, **families}},
+        )
+
+    def addresses(self) -> dict[Address, str]:
+        """Return the Services' addresses, each with the name of the Service that has it."""
+        return {
+            ip_address(entry["ip"]): stored.key.name
+            for stored in self.api.objects.of_kind(KINDS["services"], "")
+            for entry in _ingress(stored.body)
+        }
+
+    def holders(self, address: Address) -> list[str]:
+        """Return the nodes whose kernel has an address."""
+        place = (_ETH0, address)
+        return [node.name for node in self.nodes.values() if place in node.kernel.held]
+
+    # Programs
+
+    def start_agent(self, node: Node) -> None:
+        """Start a new Pod of the agent on a node."""
+        node.pods += 1
+        process = node.agent = self._process(node.machine, f"agent {node.name}")
+        node.stop = asyncio.Event()
+        identity = Identity(node.name, f"{node.name}-{node.pods}", DEFAULT_NAMESPACE)
+        settings = AgentSettings(identity, keys=lambda: _KEYS)
+        outside = AgentOutside(
+            kube=partial(Kube, self._access(process, f"agent/{node.name}")),
+            kernel=partial(KernelClient, open_socket=partial(node.kernel.open_socket, process)),  # type: ignore[arg-type]
+            sender=partial(WireSender, [self.segment], node.kernel),  # type: ignore[arg-type]
+            listener=partial(
+                ConflictListener,
+                listen=partial(self.segment.listen, node.kernel, process),  # type: ignore[arg-type]
+            ),
+            peers=partial(ModelPeers, self.network, process, PEER_PATH),  # type: ignore[arg-type]
+            server=partial(ModelServer, self.network, process, node.addresses),  # type: ignore[arg-type]
+        )
+        process.start(run_agent(settings, outside, node.stop))
+
+    def stop_agent(self, node: Node) -> None:
+        """Send a node's agent SIGTERM."""
+        if node.agent is not None:
+            node.agent.deliver(node.stop.set)
+
+    def start_allocator(self, name: str) -> None:
+        """Start an allocator on a machine of its own."""
+        process = self._process(Machine(self.timeline, name), f"allocator {name}")
+        access = self._access(process, f"allocator/{name}")
+        outside = AllocatorOutside(
+            kube=partial(Kube, access),
+            writer=partial(LeaderKube, access),
+            server=partial(ModelServer, self.network, process, ()),  # type: ignore[arg-type]
+        )
+        process.start(run_allocator(AllocatorSettings(name), outside, asyncio.Event()))
+
+    def start(self) -> None:
+        """Start all programs, the agents at moments of their own."""
+        phases = stream(self.seed, "starts")
+        for node in self.nodes.values():
+            self.timeline.after(phases.uniform(0, 6), partial(self.start_agent, node))
+        for name in ("allocator-1", "allocator-2"):
+            self.timeline.after(phases.uniform(0, 6), partial(self.start_allocator, name))
+
+    def run(self, seconds: float) -> None:
+        """Let so much time pass; raises what ended a program."""
+        self.timeline.run(self.timeline.now + int(seconds * MICROSECONDS))
+        for process in self.processes:
+            if process.error is not None:
+                raise RuntimeError(f"{process.name} ended") from process.error
+
+    def close(self) -> None:
+        """Give up all programs."""
+        for process in self.processes:
+            process.close()
+
+    def _process(self, machine: Machine, name: str) -> Process:
+        made = Process(machine, name)
+        self.processes.append(made)
+        return made
+
+    def _access(self, process: Process, user: str) -> ModelAccess:
+        wire = Wire(
+            self._delays(f"{user} requests", 0.001, 0.005),
+            self._delays(f"{user} answers", 0.004, 0.015),
+            self._delays(f"{user} events", 0.001, 0.006),
+        )
+        return ModelAccess(self.api, process, wire, user)
+
+    def _delays(self, name: str, least: float, most: float) -> Callable[[], float]:
+        draw, span = stream(self.seed, name, "delay").random, most - least
+        return lambda: least + span * draw()
+
+    def _bookmarks(self) -> None:
+        self.api.send_bookmarks()
+        self.timeline.after(_BOOKMARKS, self._bookmarks)
+
+
+def own_lease_alone(write: Write) -> str:
+    """Refuse an agent the Lease of another node; as the policy of the role purelb_install does."""
+    program, _slash, name = write.user.partition("/")
+    if write.key.kind != KINDS["leases"]:
+        return ""
+    own = {"agent": lease_name(name), "allocator": LEADER_LEASE}.get(program)
+    return "" if own in (None, write.key.name) else f"{write.user} may not write {write.key.name}"
+
+
+def _node_object(node: Node) -> dict[str, Any]:
+    addresses = [{"type": "InternalIP", "address": str(address)} for address in node.addresses]
+    return {"metadata": {"labels": {}}, "spec": {}, "status": {"addresses": addresses}}
+
+
+def _ingress(service: Json) -> Sequence[Json]:
+    found: Sequence[Json] = ((service.get("status") or {}).get("loadBalancer") or {}).get(
+        "ingress"
+    ) or ()
+    return found
+
+
+@contextmanager
+def simulated(seed: int, names: Sequence[str] = ("n1", "n2", "n3")) -> Iterator[Cluster]:
+    """Make a cluster, and end all of it afterwards."""
+    # The watchers draw from the generator of the module.
+    random.seed(seed)
+    logger = logging.getLogger("purelb")
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    with simulated_clocks():
+        cluster = Cluster(seed, names)
+        try:
+            yield cluster
+        finally:
+            cluster.close()
+            logger.setLevel(level)

@@ -1,0 +1,124 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""The HTTP endpoints of programs, and how agents reach those of other nodes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from types import MappingProxyType, SimpleNamespace
+from typing import Any, Self
+
+from aiohttp import web
+
+from purelb.core.model import Address
+from simulation.time.process import Process
+from simulation.time.timeline import Timeline
+
+# Seconds that a question or a reply takes.
+Delay = Callable[[], float]
+_OK = 200
+Handler = Callable[[Any], Awaitable[web.StreamResponse]]
+_NO_ROUTES: Mapping[str, Handler] = MappingProxyType({})
+
+
+class Network:
+    """Who listens where: servers by address and port."""
+
+    def __init__(self, timeline: Timeline, delay: Delay) -> None:
+        self.timeline = timeline
+        self.delay = delay
+        self.servers: dict[tuple[Address, int], ModelServer] = {}
+
+
+class ModelServer:
+    """The endpoints of one program; see `purelb_agent.runtime.probes.Probes`."""
+
+    def __init__(  # noqa: PLR0913 - those of the product, and where it is
+        self,
+        network: Network,
+        process: Process,
+        addresses: tuple[Address, ...],
+        registry: object,  # noqa: ARG002 - nobody scrapes it
+        *,
+        port: int,
+        is_ready: Callable[[], bool],
+        routes: Mapping[str, Handler] = _NO_ROUTES,
+    ) -> None:
+        self.process = process
+        self.routes = routes
+        self.is_ready = is_ready
+        self._servers = network.servers
+        self._places = [(address, port) for address in addresses]
+
+    async def __aenter__(self) -> Self:
+        """Listen."""
+        self._servers.update(dict.fromkeys(self._places, self))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Stop listening."""
+        for place in self._places:
+            del self._servers[place]
+
+
+class ModelPeers:
+    """Carries the questions of one agent; see `purelb_agent.lease.peer_http.PeerHttp`."""
+
+    def __init__(self, network: Network, process: Process, path: str, port: int) -> None:
+        self._network = network
+        self._process = process
+        self._path = path
+        self._port = port
+
+    async def __aenter__(self) -> Self:
+        """Nothing is kept open."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Nothing is kept open."""
+
+    async def get(self, address: Address, headers: Mapping[str, str]) -> bytes:
+        """Return the body of an agent's reply; OSError if there is none."""
+        network = self._network
+        replied: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+        def found(body: bytes | None) -> None:
+            if replied.done():
+                return
+            if body is None:
+                replied.set_exception(ConnectionRefusedError(f"{address}:{self._port}"))
+            else:
+                replied.set_result(body)
+
+        def reply(body: bytes | None) -> None:
+            network.timeline.after(network.delay(), partial(self._process.deliver, found, body))
+
+        def arrive() -> None:
+            server = network.servers.get((address, self._port))
+            if server is None or server.process.is_dead or self._path not in server.routes:
+                reply(None)
+            else:
+                server.process.deliver(_handle, server.routes[self._path], headers, reply)
+
+        network.timeline.after(network.delay(), arrive)
+        return await replied
+
+
+def _handle(handler: Handler, headers: Mapping[str, str], reply: Callable[[bytes], None]) -> None:
+    """Answer a question in a task of the program that was asked, also if nobody waits any more."""
+
+    async def handle() -> None:
+        answer = await handler(SimpleNamespace(headers=headers))
+        is_answer = isinstance(answer, web.Response) and answer.status == _OK
+        body = answer.body if is_answer and isinstance(answer, web.Response) else b"refused"
+        reply(body if isinstance(body, bytes) else b"")
+
+    task = asyncio.get_running_loop().create_task(handle(), name="answer")
+    # A loop keeps its tasks by weak references.
+    _ANSWERING.add(task)
+    task.add_done_callback(_ANSWERING.discard)
+
+
+_ANSWERING: set[asyncio.Task[None]] = set()

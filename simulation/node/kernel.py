@@ -1,0 +1,358 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""The kernel of a node: interfaces, addresses with lifetimes, and who is told of changes.
+
+Lifetimes are whole seconds of the machine's monotonic clock; what is left is reported rounded up.
+An address whose lifetime has ended is removed up to a second later, as measured on Linux.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import ceil
+
+from purelb.core.model import Address
+from purelb.core.node import rtnetlink
+from purelb.core.node.rtnetlink import (
+    IFA_F_DEPRECATED,
+    IFA_F_NODAD,
+    IFA_F_PERMANENT,
+    IFA_F_TENTATIVE,
+    NLM_F_EXCL,
+    RTMGRP_IPV4_IFADDR,
+    RTMGRP_IPV4_ROUTE,
+    RTMGRP_IPV6_IFADDR,
+    RTMGRP_IPV6_ROUTE,
+    RTMGRP_LINK,
+    Message,
+)
+from simulation.node import messages
+from simulation.node.messages import AddressHead, LinkState, Route
+from simulation.time.machine import Machine
+from simulation.time.process import Process
+
+_V6 = 6
+Place = tuple[int, Address]
+# Whether another host has an address, as duplicate address detection would find.
+IsTaken = Callable[[LinkState, Address], bool]
+
+
+@dataclass
+class HeldAddress:
+    """An address on an interface; its ends are what the monotonic clock shows then."""
+
+    place: Place
+    head: AddressHead
+    flags: int
+    valid_until: float | None
+    preferred_until: float | None
+    # For how long its removal will be late, drawn for each lifetime.
+    late: float = 0.0
+
+
+class KernelSocket:
+    """A netlink socket of a process: requests are answered at once, news can be read later."""
+
+    def __init__(self, kernel: Kernel, process: Process, groups: int) -> None:
+        self.groups = groups
+        self._kernel = kernel
+        self._process = process
+        self._received: deque[bytes] = deque()
+        self._read: Callable[[], None] | None = None
+        self._is_told = False
+
+    def settimeout(self, seconds: float) -> None:
+        """Answers come at once."""
+
+    def setblocking(self, flag: bool) -> None:  # noqa: FBT001 - as socket.socket
+        """Nothing blocks."""
+
+    def send(self, data: bytes) -> int:
+        """Carry out a request."""
+        for request in rtnetlink.parse_messages(data):
+            self._received.append(self._kernel.answer(request))
+        return len(data)
+
+    def recv(self, size: int) -> bytes:  # noqa: ARG002 - datagrams are small
+        """Return the next datagram; BlockingIOError if there is none."""
+        if not self._received:
+            self._is_told = False
+            raise BlockingIOError
+        return self._received.popleft()
+
+    def put(self, data: bytes) -> None:
+        """Receive news."""
+        self._received.append(data)
+        if self._read is not None and not self._is_told:
+            self._is_told = True
+            self._process.deliver(self._tell)
+
+    def _tell(self) -> None:
+        self._is_told = False
+        if self._read is not None:
+            self._read()
+
+    def on_readable(self, callback: Callable[[], None] | None) -> None:
+        """Call back when there is something to read."""
+        self._read = callback
+
+    def close(self) -> None:
+        """Receive nothing any more."""
+        self._read = None
+        self._kernel.forget(self)
+
+
+class Kernel:
+    """The interfaces and addresses of a machine; `held` are the addresses by their places.
+
+    `changed` is called with each place whose address came, went or became usable.
+    """
+
+    def __init__(self, machine: Machine, chance: random.Random) -> None:
+        self.machine = machine
+        self.links: dict[int, LinkState] = {}
+        self.held: dict[Place, HeldAddress] = {}
+        self.routes: list[Route] = []
+        self.is_taken: IsTaken = lambda _link, _address: False
+        self.changed: Callable[[Place], None] = lambda _place: None
+        self._chance = chance
+        self._sockets: list[KernelSocket] = []
+        # Places whose address will be looked at again when its lifetime may have ended.
+        self._ends: set[Place] = set()
+
+    def open_socket(self, process: Process, groups: int) -> KernelSocket:
+        """Return a socket; see `purelb_agent.node.netlink.open_socket`."""
+        opened = KernelSocket(self, process, groups)
+        if groups:
+            self._sockets.append(opened)
+        return opened
+
+    def forget(self, closed: KernelSocket) -> None:
+        """Send a socket nothing any more."""
+        if closed in self._sockets:
+            self._sockets.remove(closed)
+
+    # By hand
+
+    def add_link(self, link: LinkState) -> None:
+        """Add or change an interface."""
+        self.links[link.index] = link
+        self._tell(RTMGRP_LINK, messages.message(rtnetlink.RTM_NEWLINK, messages.link_body(link)))
+
+    def add_route(self, route: Route) -> None:
+        """Add a default route."""
+        self.routes.append(route)
+        group = RTMGRP_IPV6_ROUTE if route.gateway.version == _V6 else RTMGRP_IPV4_ROUTE
+        body = messages.route_body(route)
+        self._tell(group, messages.message(rtnetlink.RTM_NEWROUTE, body))
+
+    def add_address(self, link: int, address: Address, prefixlen: int) -> None:
+        """Add an address for ever, usable at once."""
+        head = messages.address_head(link, address, prefixlen, 0)
+        flags = IFA_F_PERMANENT | IFA_F_NODAD
+        self._put(HeldAddress((link, address), head, flags, None, None))
+
+    def remove_address(self, place: Place) -> None:
+        """Remove an address."""
+        held = self.held.pop(place)
+        self._tell_address(held, rtnetlink.RTM_DELADDR)
+        self.changed(place)
+
+    def usable(self, address: Address) -> LinkState | None:
+        """Return the interface on which this kernel answers for an address."""
+        for link, held in self.held.items():
+            if link[1] == address and not held.flags & IFA_F_TENTATIVE:
+                return self.links[link[0]]
+        return None
+
+    # Requests
+
+    def answer(self, request: Message) -> bytes:
+        """Carry out a request and return the datagram of its reply."""
+        sequence = request.sequence
+        if request.flags & rtnetlink.NLM_F_DUMP == rtnetlink.NLM_F_DUMP and request.kind in _DUMPS:
+            kind, bodies = _DUMPS[request.kind]
+            found = [messages.message(kind, b, sequence=sequence) for b in bodies(self)]
+            return b"".join((*found, messages.done(sequence)))
+        error = _REQUESTS[request.kind](self, request)
+        return messages.acknowledgement(sequence, error)
+
+    def _addresses(self) -> Iterator[bytes]:
+        return map(self._body, self.held.values())
+
+    def _links(self) -> Iterator[bytes]:
+        return map(messages.link_body, self.links.values())
+
+    def _routes(self) -> Iterator[bytes]:
+        return map(messages.route_body, self.routes)
+
+    def _new_address(self, request: Message) -> int:
+        wanted = messages.wanted_address(request)
+        place = (wanted.link, wanted.address)
+        if wanted.link not in self.links:
+            return errno.ENODEV
+        before = self.held.get(place)
+        if before is not None and request.flags & NLM_F_EXCL:
+            return errno.EEXIST
+        now = self.machine.monotonic.read()
+        flags = wanted.flags & ~IFA_F_DEPRECATED
+        if before is None:
+            head = messages.address_head(
+                wanted.link, wanted.address, wanted.prefixlen, wanted.protocol
+            )
+            if wanted.address.version == _V6 and not flags & IFA_F_NODAD:
+                flags |= IFA_F_TENTATIVE
+        else:
+            head = before.head
+            flags |= before.flags & IFA_F_TENTATIVE
+        if wanted.valid_lft is None:
+            flags |= IFA_F_PERMANENT
+        if wanted.preferred_lft == 0:
+            flags |= IFA_F_DEPRECATED
+        valid, preferred = wanted.valid_lft, wanted.preferred_lft
+        self._put(
+            HeldAddress(
+                place,
+                head,
+                flags,
+                None if valid is None else now + valid,
+                None if preferred is None else now + preferred,
+                self._chance.random(),
+            )
+        )
+        return 0
+
+    def _remove_address(self, request: Message) -> int:
+        wanted = messages.wanted_address(request)
+        if (wanted.link, wanted.address) not in self.held:
+            return errno.EADDRNOTAVAIL
+        self.remove_address((wanted.link, wanted.address))
+        return 0
+
+    def _new_link(self, request: Message) -> int:
+        wanted = messages.wanted_link(request)
+        known = next((k for k in self.links.values() if k.name == wanted.name), None)
+        if not wanted.kind:
+            if known is None:
+                return errno.ENODEV
+            known.alias = wanted.alias
+            self.add_link(known)
+            return 0
+        if known is not None:
+            return errno.EEXIST
+        index = max(self.links, default=0) + 1
+        mac = b"\x0e\0\0\0\0" + bytes([index])
+        self.add_link(LinkState(index, wanted.name, mac, is_dummy=True))
+        return 0
+
+    def _remove_link(self, request: Message) -> int:
+        index = messages.wanted_link(request).number
+        if index not in self.links:
+            return errno.ENODEV
+        for place in [place for place in self.held if place[0] == index]:
+            self.remove_address(place)
+        body = messages.link_body(self.links.pop(index))
+        self._tell(RTMGRP_LINK, messages.message(rtnetlink.RTM_DELLINK, body))
+        return 0
+
+    # Time
+
+    def _put(self, held: HeldAddress) -> None:
+        before = self.held.get(held.place)
+        self.held[held.place] = held
+        self._tell_address(held, rtnetlink.RTM_NEWADDR)
+        if before is None:
+            if held.flags & IFA_F_TENTATIVE:
+                seconds = 1.0 + self._chance.random()
+                self._later(seconds, lambda: self._end_detection(held.place))
+            self.changed(held.place)
+        self._watch_end(held)
+        if held.preferred_until is not None and not held.flags & IFA_F_DEPRECATED:
+            self._watch_preferred(held)
+
+    def _later(self, seconds: float, action: Callable[[], None]) -> None:
+        moment = self.machine.monotonic.moment_after(seconds)
+        if moment is not None:
+            self.machine.timeline.at(moment, action)
+
+    def _watch_end(self, held: HeldAddress) -> None:
+        """Make an appointment with the end of a lifetime, unless there is one for that place."""
+        if held.valid_until is not None and held.place not in self._ends:
+            self._ends.add(held.place)
+            left = held.valid_until + held.late - self.machine.monotonic.read()
+            self._later(left, lambda: self._end_lifetime(held.place))
+
+    def _end_lifetime(self, place: Place) -> None:
+        self._ends.discard(place)
+        held = self.held.get(place)
+        if held is None or held.valid_until is None:
+            return
+        if held.valid_until + held.late <= self.machine.monotonic.read() + 1e-9:
+            self.remove_address(place)
+        else:
+            self._watch_end(held)
+
+    def _watch_preferred(self, held: HeldAddress) -> None:
+        if held.preferred_until is None or held.preferred_until == held.valid_until:
+            return
+        left = held.preferred_until - self.machine.monotonic.read()
+        self._later(left, lambda: self._deprecate(held))
+
+    def _deprecate(self, held: HeldAddress) -> None:
+        if self.held.get(held.place) is held:
+            held.flags |= IFA_F_DEPRECATED
+            self._tell_address(held, rtnetlink.RTM_NEWADDR)
+
+    def _end_detection(self, place: Place) -> None:
+        held = self.held.get(place)
+        if held is None or not held.flags & IFA_F_TENTATIVE:
+            return
+        held.flags &= ~IFA_F_TENTATIVE
+        if self.is_taken(self.links[place[0]], place[1]):
+            # With a lifetime it is removed; only a permanent one stays and is marked.
+            self.remove_address(place)
+            return
+        self._tell_address(held, rtnetlink.RTM_NEWADDR)
+        self.changed(place)
+
+    # News
+
+    def _body(self, held: HeldAddress) -> bytes:
+        now = self.machine.monotonic.read()
+
+        def left(until: float | None) -> int | None:
+            return None if until is None else max(0, ceil(until - now - 1e-6))
+
+        return messages.address_body(
+            held.head,
+            valid=left(held.valid_until),
+            preferred=left(held.preferred_until),
+            flags=held.flags,
+        )
+
+    def _tell_address(self, held: HeldAddress, kind: int) -> None:
+        is_v6 = held.place[1].version == _V6
+        group = RTMGRP_IPV6_IFADDR if is_v6 else RTMGRP_IPV4_IFADDR
+        self._tell(group, messages.message(kind, self._body(held)))
+
+    def _tell(self, group: int, data: bytes) -> None:
+        for receiver in self._sockets:
+            if receiver.groups & group:
+                receiver.put(data)
+
+
+_DUMPS = {
+    rtnetlink.RTM_GETADDR: (rtnetlink.RTM_NEWADDR, Kernel._addresses),  # noqa: SLF001 - its own
+    rtnetlink.RTM_GETLINK: (rtnetlink.RTM_NEWLINK, Kernel._links),  # noqa: SLF001 - its own
+    rtnetlink.RTM_GETROUTE: (rtnetlink.RTM_NEWROUTE, Kernel._routes),  # noqa: SLF001 - its own
+}
+_REQUESTS = {
+    rtnetlink.RTM_NEWADDR: Kernel._new_address,  # noqa: SLF001 - its own
+    rtnetlink.RTM_DELADDR: Kernel._remove_address,  # noqa: SLF001 - its own
+    rtnetlink.RTM_NEWLINK: Kernel._new_link,  # noqa: SLF001 - its own
+    rtnetlink.RTM_DELLINK: Kernel._remove_link,  # noqa: SLF001 - its own
+}

@@ -1,0 +1,236 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""A process: a program on an event loop of its own, which runs when the timeline says so.
+
+The program's code takes no time. When it waits, its next timer becomes an appointment. What arrives
+from outside comes by `deliver`, which a dead process ignores and a frozen one finds at its thaw.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from purelb_agent.runtime import clock
+from simulation.time.machine import Machine
+from simulation.time.timeline import Appointment
+
+# Passes of one loop at one moment. A program that needs more does not wait for anything.
+_ENDLESS = 1_000
+
+
+class SpinsError(Exception):
+    """A program runs on and on without letting time pass."""
+
+
+class _Idle(selectors.BaseSelector):
+    """Has no files. Where a loop would wait, it stops the loop and keeps for how long."""
+
+    def __init__(self) -> None:
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.seconds: float | None = None
+        self.passes = 0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is not None and timeout <= 0:
+            self.passes += 1
+            if self.passes > _ENDLESS:
+                raise SpinsError
+            return []
+        self.seconds = timeout
+        if self.loop is not None:
+            self.loop.stop()
+        return []
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        raise NotImplementedError(f"{fileobj} is a real file")
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        raise NotImplementedError(f"{fileobj} is a real file")
+
+    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
+        return {}
+
+
+class SimulatedLoop(asyncio.SelectorEventLoop):
+    """An event loop without files and threads, on the monotonic clock of a machine."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._monotonic = machine.monotonic
+        self._idle = _Idle()
+        super().__init__(self._idle)
+        self._idle.loop = self
+
+    def time(self) -> float:
+        """Return what the machine's monotonic clock shows."""
+        return self._monotonic.read()
+
+    def run_until_idle(self) -> float | None:
+        """Run all that is ready; return for how many seconds nothing will be, None for ever."""
+        self._idle.passes = 0
+        self.run_forever()
+        return self._idle.seconds
+
+    # A loop on real files wakes itself from other threads by a pair of sockets.
+    def _make_self_pipe(self) -> None: ...
+
+    def _close_self_pipe(self) -> None: ...
+
+    def _write_to_self(self) -> None: ...
+
+    def add_reader(  # type: ignore[override]
+        self, fd: Any, callback: Callable[..., Any], *args: Any
+    ) -> None:
+        """Call back whenever a model's socket has something to read."""
+        fd.on_readable(lambda: callback(*args))
+
+    def remove_reader(self, fd: Any) -> bool:
+        """Do not call back any more."""
+        fd.on_readable(None)
+        return True
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Any, *args: Any
+    ) -> Any:
+        """Refuse: a thread has time of its own."""
+        raise NotImplementedError(f"{func} would run in a thread, on real time")
+
+
+class Process:
+    """A program that runs on a machine.
+
+    `error` is what ended it, None if it ended by itself or still runs.
+    """
+
+    running: Process | None = None
+    """The process whose code runs now."""
+
+    def __init__(self, machine: Machine, name: str) -> None:
+        self.machine = machine
+        self.name = name
+        self.error: BaseException | None = None
+        self.has_ended = self.is_dead = self.is_frozen = False
+        self._loop = SimulatedLoop(machine)
+        self._task: asyncio.Task[None] | None = None
+        self._next: Appointment | None = None
+        self._ended: list[Callable[[], None]] = []
+
+    def start(self, program: Coroutine[Any, Any, None]) -> None:
+        """Run a program, from now on."""
+        self._task = self._loop.create_task(program)
+        self._task.add_done_callback(self._end)
+        self._run_at(self.machine.timeline.now)
+
+    def on_end(self, callback: Callable[[], None]) -> None:
+        """Call back when the program has ended by itself or by an error, not if it is killed."""
+        self._ended.append(callback)
+
+    def deliver(self, callback: Callable[..., object], *args: Any) -> None:
+        """Call back in the program, as soon as it runs."""
+        if self.is_dead or self.has_ended:
+            return
+        self._loop.call_soon(callback, *args)
+        if not self.is_frozen and Process.running is not self:
+            self._run_at(self.machine.timeline.now)
+
+    def kill(self) -> None:
+        """End it in the middle of whatever it does; nothing of it runs any more."""
+        self.is_dead = True
+        self._cancel()
+
+    def close(self) -> None:
+        """Give up what is left of it, at the end of the simulation."""
+        self.is_dead = True
+        self._cancel()
+        self._loop.set_exception_handler(lambda _loop, _context: None)
+        before, Process.running = Process.running, self
+        try:
+            for task in asyncio.all_tasks(self._loop):
+                _give_up(task.get_coro())
+        finally:
+            Process.running = before
+        self._loop.close()
+
+    def freeze(self) -> None:
+        """Let none of its code run; time goes on."""
+        self.is_frozen = True
+        self._cancel()
+
+    def thaw(self) -> None:
+        """Let its code run again."""
+        self.is_frozen = False
+        if not (self.is_dead or self.has_ended):
+            self._run_at(self.machine.timeline.now)
+
+    def _cancel(self) -> None:
+        if self._next is not None:
+            self._next.cancel()
+            self._next = None
+
+    def _run_at(self, moment: int) -> None:
+        self._cancel()
+        self._next = self.machine.timeline.at(moment, self._run)
+
+    def _run(self) -> None:
+        self._next = None
+        before, Process.running = Process.running, self
+        try:
+            seconds = self._loop.run_until_idle()
+        except SpinsError:
+            names = ", ".join(sorted(t.get_name() for t in asyncio.all_tasks(self._loop)))
+            raise SpinsError(f"{self.name}: it spins, with the tasks {names}") from None
+        finally:
+            Process.running = before
+        if self.has_ended:
+            for callback in self._ended:
+                callback()
+        elif seconds is not None and not (self.is_dead or self.is_frozen):
+            moment = self.machine.monotonic.moment_after(seconds)
+            if moment is not None:
+                self._run_at(moment)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        self.has_ended = True
+        if not task.cancelled():
+            self.error = task.exception()
+
+
+def _give_up(work: Any) -> None:
+    """Close a coroutine, however often it waits in what it does at its end.
+
+    One that is collected while it waits would be reported, at a moment that chance decides.
+    """
+    for _wait in range(_ENDLESS):
+        try:
+            work.close()
+        except RuntimeError:
+            continue  # it has ignored that it was to end, by waiting once more
+        except (Exception, BaseExceptionGroup):  # noqa: BLE001 - nobody is left to handle it
+            return
+        return
+
+
+@contextmanager
+def simulated_clocks() -> Iterator[None]:
+    """Let the programs' clocks be those of the machine whose process runs."""
+
+    def machine() -> Machine:
+        if Process.running is None:
+            raise RuntimeError("a model reads the clock of the programs")
+        return Process.running.machine
+
+    def now() -> float:
+        return machine().boot.read()
+
+    def wall_time() -> float:
+        return machine().wall.read()
+
+    before = clock.now, clock.wall_time
+    clock.now, clock.wall_time = now, wall_time
+    try:
+        yield
+    finally:
+        clock.now, clock.wall_time = before

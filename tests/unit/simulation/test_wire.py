@@ -1,0 +1,162 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Frames on a segment, and questions between agents."""
+
+from __future__ import annotations
+
+import asyncio
+from ipaddress import ip_address
+
+import pytest
+
+from purelb.core.election.peer_keys import PeerKeys
+from purelb.core.election.peers import PeerAnswer
+from purelb.core.names import DUPLICATES_ANNOTATION
+from purelb.core.node.packets import build_announcement, build_probe
+from purelb.core.settings import LeaseTiming
+from purelb_agent.lease.peer_http import PATH
+from purelb_agent.lease.peers import Peers
+from simulation.chance import stream
+from simulation.cluster import simulated
+from simulation.node.http import ModelPeers, ModelServer, Network
+from simulation.node.kernel import Kernel
+from simulation.node.messages import LinkState
+from simulation.node.wire import Frame, Host, Segment, read_frame
+from simulation.time.machine import Machine
+from simulation.time.process import Process
+from simulation.time.timeline import MICROSECONDS
+
+V4, V6 = ip_address("172.28.1.220"), ip_address("fd28::220")
+MAC = b"\x02\0\0\0\0\1"
+BOTH = pytest.mark.parametrize("vip", [V4, V6], ids=["v4", "v6"])
+
+
+@BOTH
+class TestFrames:
+    def test_an_announcement_claims_the_address(self, vip):
+        frames = [read_frame(data) for data in build_announcement(MAC, vip)]
+        assert {(frame.mac, frame.claims) for frame in frames} == {(MAC, vip)}
+
+    def test_a_probe_asks_and_claims_nothing(self, vip):
+        assert read_frame(build_probe(MAC, vip)) == Frame(MAC, asks=vip)
+
+    def test_an_announcement_replaces_what_hosts_know_that_asked(self, timeline, vip):
+        segment, knows, other = Segment(timeline, lambda: 0.001), Host(), Host()
+        segment.hosts += [knows, other]
+        knows.neighbors[vip] = b"before"
+        with simulated(1) as cluster:
+            node = cluster.nodes["n1"]
+            segment.attach(node.kernel, node.eth0)
+            segment.send(node.kernel, "eth0", build_announcement(MAC, vip))
+        timeline.run(MICROSECONDS)
+        assert (knows.neighbors, other.neighbors) == ({vip: MAC}, {})
+
+
+def test_what_is_no_frame_of_ours_is_an_error():
+    with pytest.raises(ValueError, match="neither ARP nor"):
+        read_frame(bytes(60))
+    na = bytearray(build_announcement(MAC, V6)[0])
+    na[58] = 0
+    with pytest.raises(ValueError, match="does not replace"):
+        read_frame(bytes(na))
+
+
+@pytest.mark.parametrize("interface", ["eth1", "eth0"])
+def test_an_interface_that_is_down_or_gone_sends_nothing(timeline, interface):
+    with simulated(1) as cluster:
+        node = cluster.nodes["n1"]
+        node.eth0.is_up = False
+        with pytest.raises(OSError, match=f"{interface} is down"):
+            cluster.segment.send(node.kernel, interface, build_announcement(MAC, V4))
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_an_agent_hears_another_host_with_its_address_and_lists_it(version):
+    with simulated(3) as cluster:
+        cluster.start()
+        cluster.run(25)
+        cluster.add_service("web")
+        cluster.run(100)
+        (vip,) = (a for a in cluster.addresses() if a.version == version)
+        (holder,) = cluster.holders(vip)
+        stranger = Kernel(Machine(cluster.timeline, "stranger"), stream(3, "stranger"))
+        eth0 = LinkState(2, "eth0", b"\x06\0\0\0\0\7")
+        stranger.add_link(eth0)
+        cluster.segment.attach(stranger, eth0)
+        stranger.add_address(2, vip, 24 if version == 4 else 64)
+        cluster.run(60)
+        lease = cluster.find("leases", "purelb-system", f"purelb-node-{holder}")
+        assert lease["metadata"]["annotations"].get(DUPLICATES_ANNOTATION) == str(vip)
+
+
+class Answers:
+    """Promises all that it is asked for."""
+
+    def promise(self, _node, *, seconds):
+        return seconds > 0
+
+
+class TestPeers:
+    def peers(self, network, process, name, *, can):
+        async def could_renew():
+            return can
+
+        carrier = ModelPeers(network, process, PATH, 7472)
+        return Peers(
+            name,
+            lambda: PeerKeys(b"a key of all agents"),
+            timing=LeaseTiming(),
+            could_renew=could_renew,
+            promises=Answers(),
+            get=carrier.get,
+        )
+
+    def ask(self, timeline, process, *, can, port=7472, break_it=lambda _process: None):
+        """Let the agent n1 ask n2 and n3; n2 answers at `port`, n3 is not there."""
+        network = Network(timeline, lambda: 0.01)
+        other = Process(Machine(timeline, "n2"), "agent n2")
+        asked = self.peers(network, other, "n2", can=can)
+        answers = []
+
+        async def answering():
+            there = ModelServer(
+                network, other, (V4,), None, port=port, is_ready=bool, routes={PATH: asked.handle}
+            )
+            async with there:
+                await asyncio.sleep(60)
+
+        async def asking():
+            await asyncio.sleep(1)
+            break_it(other)
+            members = {"n1": [], "n2": [V4, V6], "n3": [V6]}
+            began = timeline.now
+            answers.append(await self.peers(network, process, "n1", can=False).ask(members))
+            answers.append((timeline.now - began) / MICROSECONDS)
+
+        other.start(answering())
+        process.start(asking())
+        timeline.run(100 * MICROSECONDS)
+        other.close()
+        assert process.error is None
+        return answers
+
+    @pytest.mark.parametrize(("can", "says"), [(True, "can"), (False, "cannot")])
+    def test_a_question_is_answered_by_the_agents_own_code(self, timeline, process, can, says):
+        answers, seconds = self.ask(timeline, process, can=can)
+        assert answers["n2"] is PeerAnswer[says.upper()]
+        assert answers["n3"] is PeerAnswer.SILENT
+        assert seconds == 0.02
+
+    @pytest.mark.parametrize(
+        ("break_it", "port", "seconds"),
+        [
+            (lambda _other: None, 7473, 0.02),
+            (lambda other: other.kill(), 7472, 0.02),
+            (lambda other: other.freeze(), 7472, 1.0),
+        ],
+        ids=["other port", "dead", "frozen"],
+    )
+    def test_one_that_does_not_answer_is_silent(self, timeline, process, break_it, port, seconds):
+        answers, took = self.ask(timeline, process, can=True, port=port, break_it=break_it)
+        assert answers == dict.fromkeys(["n2", "n3"], PeerAnswer.SILENT)
+        assert took == seconds
