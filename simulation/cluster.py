@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -161,6 +160,7 @@ class Cluster:
             ),
             peers=partial(ModelPeers, self.network, process, PEER_PATH),  # type: ignore[arg-type]
             server=partial(ModelServer, self.network, process, node.addresses),  # type: ignore[arg-type]
+            chance=stream(self.seed, process.name, str(node.pods)),
         )
         process.start(run_agent(settings, outside, node.stop))
 
@@ -177,6 +177,7 @@ class Cluster:
             kube=partial(Kube, access),
             writer=partial(LeaderKube, access),
             server=partial(ModelServer, self.network, process, ()),  # type: ignore[arg-type]
+            chance=stream(self.seed, process.name),
         )
         process.start(run_allocator(AllocatorSettings(name), outside, asyncio.Event()))
 
@@ -246,8 +247,6 @@ def _ingress(service: Json) -> Sequence[Json]:
 @contextmanager
 def simulated(seed: int, names: Sequence[str] = ("n1", "n2", "n3")) -> Iterator[Cluster]:
     """Make a cluster, and end all of it afterwards."""
-    # The watchers draw from the generator of the module.
-    random.seed(seed)
     logger = logging.getLogger("purelb")
     level = logger.level
     logger.setLevel(logging.WARNING)

@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from random import Random
 
 from prometheus_client import CollectorRegistry
 
@@ -44,7 +45,7 @@ from purelb_agent.ipam.sources import Sources, cluster_name
 from purelb_agent.kube.client import Kube
 from purelb_agent.kube.events import CLUSTER_NAMESPACE, Events
 from purelb_agent.kube.http import PodAccess
-from purelb_agent.kube.watch import Watcher
+from purelb_agent.kube.watch import CHANCE, Watcher
 from purelb_agent.leader.elector import Elector, Lock
 from purelb_agent.leader.leader_kube import Fence, LeaderKube
 from purelb_agent.runtime import log
@@ -93,13 +94,17 @@ class AllocatorSettings:
 
 @dataclass(frozen=True)
 class AllocatorOutside:
-    """How the allocator reaches what is outside of it: makers of its clients and of its servers."""
+    """How the allocator reaches what is outside of it: makers of its clients and of its servers.
+
+    `chance` spreads requests that many clients would make at the same time.
+    """
 
     kube: Callable[[], Kube]
     writer: Callable[[Fence], LeaderKube]
     sources: Callable[..., Sources] = Sources
     server: Callable[..., Probes] = Probes
     conversion: Callable[[ConversionMetrics], Conversion] = Conversion
+    chance: Random = CHANCE
 
 
 class _Leading:
@@ -107,7 +112,7 @@ class _Leading:
 
     def __init__(
         self,
-        kube: Kube,
+        watcher: Callable[..., Watcher],
         writer: LeaderKube,
         elector: Elector,
         settings: AllocatorSettings,
@@ -115,7 +120,7 @@ class _Leading:
         metrics: AllocatorMetrics,
     ) -> None:
         namespace = settings.namespace
-        self._kube = kube
+        self._watcher = watcher
         self._writer = writer
         self._elector = elector
         self._settings = settings
@@ -141,14 +146,14 @@ class _Leading:
         # All namespaces: a group in the wrong one is reported by a metric.
         groups = f"/apis/{API_GROUP}/{API_VERSION}/servicegroups"
         leases = Lock(self._settings.namespace).collection
-        controller, kube = self.controller, self._kube
-        tasks.start("watch-groups", Watcher(kube, groups, self._pools).run())
+        controller, watcher = self.controller, self._watcher
+        tasks.start("watch-groups", watcher(groups, self._pools).run())
         of_nodes = {"fieldSelector": f"metadata.name!={LEADER_LEASE}"}
-        members = Watcher(kube, leases, controller.leases, params=of_nodes)
+        members = watcher(leases, controller.leases, params=of_nodes)
         tasks.start("watch-leases", members.run())
-        services = Watcher(kube, "/api/v1/services", controller.services)
+        services = watcher("/api/v1/services", controller.services)
         tasks.start("watch-services", services.run())
-        nodes = Watcher(kube, "/api/v1/nodes", controller.nodes)
+        nodes = watcher("/api/v1/nodes", controller.nodes)
         tasks.start("watch-nodes", nodes.run())
         tasks.start("allocate", controller.run())
         tasks.start("group-status", self._status.run())
@@ -164,7 +169,7 @@ class _Leading:
         about = {"fieldSelector": f"reason={PREEMPT_EVENT_REASON},involvedObject.kind=Node"}
         # Other namespaces are tenants', and the policy lets nobody else write such an event here.
         path = f"/api/v1/namespaces/{CLUSTER_NAMESPACE}/events"
-        preemptions = Watcher(self._kube, path, tainter.preemptions, params=about)
+        preemptions = self._watcher(path, tainter.preemptions, params=about)
         tasks.start("watch-preemptions", preemptions.run())
         tasks.start("preempt", tainter.run())
 
@@ -187,7 +192,8 @@ async def run_allocator(
                 may_ask=lambda: elector.may_ask(takes=CALL_SECONDS),
             ) as sources,
         ):
-            leading = _Leading(kube, writer, elector, settings, sources, metrics)
+            watcher = partial(Watcher, kube, chance=outside.chance)
+            leading = _Leading(watcher, writer, elector, settings, sources, metrics)
 
             def is_ready() -> bool:
                 is_leader = elector.elected.is_set()
@@ -198,7 +204,7 @@ async def run_allocator(
                 if settings.has_conversion:
                     tasks.start(_CONVERT, outside.conversion(ConversionMetrics(registry)).run())
                 only = {"fieldSelector": f"metadata.name={lock.name}"}
-                follower = Watcher(kube, lock.collection, elector, params=only)
+                follower = watcher(lock.collection, elector, params=only)
                 tasks.start("watch-lock", follower.run())
                 tasks.start("elect", elector.run())
                 try:

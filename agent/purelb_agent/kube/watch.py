@@ -19,6 +19,8 @@ _RETRY_SECONDS = (0.5, 1.0)
 # Time limit of a watch, chosen at random so that the nodes do not reconnect at the same time.
 _WATCH_SECONDS = (240, 480)
 _PAGE = "500"
+# Spreads what many nodes would do at the same time.
+CHANCE = random.Random()  # noqa: S311 - no secret
 
 
 def _without_managed_fields(item: Json) -> Json:
@@ -44,9 +46,16 @@ class Watcher:
     """Feeds one sink with the objects of one collection, for example /api/v1/services."""
 
     def __init__(
-        self, kube: Kube, path: str, sink: Sink, *, params: Mapping[str, str] | None = None
+        self,
+        kube: Kube,
+        path: str,
+        sink: Sink,
+        *,
+        params: Mapping[str, str] | None = None,
+        chance: random.Random = CHANCE,
     ) -> None:
         self._kube = kube
+        self._chance = chance
         self._path = path
         self._sink = sink
         self._params = dict(params or {})
@@ -74,7 +83,7 @@ class Watcher:
                 # The resource version expired: list again at once, but at most once per second.
                 if error.status == GONE and clock.now() > self._listed_at + _RETRY_SECONDS[1]:
                     continue
-                await asyncio.sleep(random.uniform(*_RETRY_SECONDS))  # noqa: S311 - no secret
+                await asyncio.sleep(self._chance.uniform(*_RETRY_SECONDS))
 
     def refresh(self) -> None:
         """List again at once and open a new stream: the current one may have stalled."""
@@ -112,7 +121,7 @@ class Watcher:
             **self._params,
             "resourceVersion": version,
             "allowWatchBookmarks": "true",
-            "timeoutSeconds": str(random.randint(*_WATCH_SECONDS)),  # noqa: S311 - no secret
+            "timeoutSeconds": str(self._chance.randint(*_WATCH_SECONDS)),
         }
         stream = self._kube.watch(self._path, params, on_open=self._recovered)
         async with aclosing(stream) as events:

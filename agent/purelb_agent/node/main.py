@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from random import Random
 
 from prometheus_client import CollectorRegistry
 
@@ -25,7 +26,7 @@ from purelb_agent.kube.client import Kube
 from purelb_agent.kube.events import Events
 from purelb_agent.kube.http import PodAccess
 from purelb_agent.kube.store import NodeStore
-from purelb_agent.kube.watch import Watcher
+from purelb_agent.kube.watch import CHANCE, Watcher
 from purelb_agent.lease.outage import OutageKeeper
 from purelb_agent.lease.own_lease import Identity
 from purelb_agent.lease.peer_http import PATH as PEER_PATH
@@ -111,7 +112,10 @@ def _identity(environ: Mapping[str, str]) -> Identity:
 
 @dataclass(frozen=True)
 class AgentOutside:
-    """How the agent reaches what is outside of it: makers of its clients and of its server."""
+    """How the agent reaches what is outside of it: makers of its clients and of its server.
+
+    `chance` spreads requests that many nodes would make at the same time.
+    """
 
     kube: Callable[[], Kube]
     kernel: Callable[[], Kernel] = Kernel
@@ -119,21 +123,25 @@ class AgentOutside:
     listener: Callable[..., ConflictListener] = ConflictListener
     peers: Callable[[int], PeerHttp] = PeerHttp
     server: Callable[..., Probes] = Probes
+    chance: Random = CHANCE
 
 
-def _watchers(kube: Kube, store: NodeStore, identity: Identity) -> dict[str, Watcher]:
+def _watchers(
+    kube: Kube, store: NodeStore, identity: Identity, chance: Random
+) -> dict[str, Watcher]:
     leases = f"/apis/coordination.k8s.io/v1/namespaces/{identity.namespace}/leases"
     ours = f"/apis/{API_GROUP}/{API_VERSION}/namespaces/{identity.namespace}"
     # Without the allocators' lock, which changes every two seconds and belongs to no node.
     node_leases = {"fieldSelector": f"metadata.name!={LEADER_LEASE}"}
     load_balancers = {"fieldSelector": "spec.type=LoadBalancer"}
+    watcher = partial(Watcher, kube, chance=chance)
     return {
-        "leases": Watcher(kube, leases, store.leases, params=node_leases),
-        "groups": Watcher(kube, f"{ours}/servicegroups", store.groups),
-        "configs": Watcher(kube, f"{ours}/lbnodeagents", store.configs),
-        "nodes": Watcher(kube, "/api/v1/nodes", store.nodes),
-        "slices": Watcher(kube, "/apis/discovery.k8s.io/v1/endpointslices", store.slices),
-        "services": Watcher(kube, "/api/v1/services", store.services, params=load_balancers),
+        "leases": watcher(leases, store.leases, params=node_leases),
+        "groups": watcher(f"{ours}/servicegroups", store.groups),
+        "configs": watcher(f"{ours}/lbnodeagents", store.configs),
+        "nodes": watcher("/api/v1/nodes", store.nodes),
+        "slices": watcher("/apis/discovery.k8s.io/v1/endpointslices", store.slices),
+        "services": watcher("/api/v1/services", store.services, params=load_balancers),
     }
 
 
@@ -155,7 +163,7 @@ class _Agent:
         self.reporter = Reporter(kube, store, self.events, identity.node)
         self.sender = outside.sender()
         self.conflict_listener = outside.listener(self._on_conflict, sender=self.sender)
-        self.watchers = _watchers(kube, store, identity)
+        self.watchers = _watchers(kube, store, identity, outside.chance)
         effects = Effects(
             Interfaces(self.kernel, metrics.addresses),
             Announcer(metrics.announcements, sender=self.sender),
