@@ -29,7 +29,8 @@ from purelb_agent.node.main import AgentOutside, AgentSettings, run_agent
 from purelb_agent.node.netlink import Kernel as KernelClient
 from simulation.api.objects import Json, Key
 from simulation.api.server import ApiServer, Write
-from simulation.api.transport import ModelAccess, Wire
+from simulation.api.transport import ModelAccess
+from simulation.api.way import Way
 from simulation.chance import stream
 from simulation.node.http import ModelPeers, ModelServer, Network
 from simulation.node.kernel import Kernel
@@ -91,6 +92,7 @@ class Cluster:
         self.host = Host()
         self.segment.hosts.append(self.host)
         self.processes: list[Process] = []
+        self._ways: dict[str, Way] = {}
         self.nodes = {name: Node(self, name, i + 1) for i, name in enumerate(names)}
         for node in self.nodes.values():
             self.segment.attach(node.kernel, node.eth0)
@@ -169,6 +171,18 @@ class Cluster:
         if node.agent is not None:
             node.agent.deliver(node.stop.set)
 
+    def kill_agent(self, node: Node) -> None:
+        """End a node's agent at once; the kernel keeps its addresses until their lifetimes end."""
+        if node.agent is not None:
+            node.agent.kill()
+            self.way(f"agent/{node.name}").abandon()
+
+    def power_off(self, node: Node) -> None:
+        """Let a node lose its power."""
+        self.kill_agent(node)
+        node.eth0.is_up = False
+        node.kernel.lose_power()
+
     def start_allocator(self, name: str) -> None:
         """Start an allocator on a machine of its own."""
         process = self._process(Machine(self.timeline, name), f"allocator {name}")
@@ -206,13 +220,19 @@ class Cluster:
         self.processes.append(made)
         return made
 
+    def way(self, user: str) -> Way:
+        """Return the way of a program to the API server: of `agent/NODE` or `allocator/NAME`."""
+        if user not in self._ways:
+            self._ways[user] = Way(
+                self.timeline,
+                request=self._delays(f"{user} requests", 0.001, 0.005),
+                answer=self._delays(f"{user} answers", 0.004, 0.015),
+                event=self._delays(f"{user} events", 0.001, 0.006),
+            )
+        return self._ways[user]
+
     def _access(self, process: Process, user: str) -> ModelAccess:
-        wire = Wire(
-            self._delays(f"{user} requests", 0.001, 0.005),
-            self._delays(f"{user} answers", 0.004, 0.015),
-            self._delays(f"{user} events", 0.001, 0.006),
-        )
-        return ModelAccess(self.api, process, wire, user)
+        return ModelAccess(self.api, process, self.way(user), user)
 
     def _delays(self, name: str, least: float, most: float) -> Callable[[], float]:
         draw, span = stream(self.seed, name, "delay").random, most - least

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The way between a process and the API server: it takes time, in both directions.
+"""The requests of a process on their way to the API server, and the answers.
 
 It stands in for `purelb_agent.kube.http`. A request takes effect when it arrives, whatever becomes
 of its sender; the answer finds the sender if that still waits.
@@ -19,20 +19,9 @@ from typing import Any
 from purelb_agent.kube.client import Body
 from simulation.api.objects import field_selector
 from simulation.api.server import ApiServer, RefusedError, Request, Watch, status_text, target_of
+from simulation.api.way import Connection, Way
 from simulation.time.process import Process
 from simulation.time.timeline import Timeline, microseconds
-
-# Returns how many seconds the next message takes.
-Delay = Callable[[], float]
-
-
-@dataclass(frozen=True)
-class Wire:
-    """How long requests, answers and events of watches are on their way."""
-
-    request: Delay
-    answer: Delay
-    event: Delay
 
 
 class _Answer:
@@ -55,11 +44,11 @@ class _Stream:
     status = 200
 
     def __init__(self) -> None:
-        self._lines: deque[bytes | None] = deque()
+        self._lines: deque[bytes | OSError | None] = deque()
         self._news = asyncio.Event()
 
-    def put(self, line: bytes | None) -> None:
-        """Take a line as it arrives; None is the end."""
+    def put(self, line: bytes | OSError | None) -> None:
+        """Take a line as it arrives; None is the end, an error breaks the stream."""
         self._lines.append(line)
         self._news.set()
 
@@ -74,18 +63,21 @@ class _Stream:
                 line = self._lines.popleft()
                 if line is None:
                     return
+                if isinstance(line, OSError):
+                    raise line
                 yield line
 
 
 class ApiTransport:
     """Carries the requests of one process; see `purelb_agent.kube.client.Transport`."""
 
-    def __init__(self, server: ApiServer, process: Process, wire: Wire, *, user: str) -> None:
-        self._server = server
-        self._process = process
-        self._wire = wire
-        self._user = user
-        self._timeline: Timeline = process.machine.timeline
+    def __init__(self, access: ModelAccess, *, unanswered: float) -> None:
+        self._server = access.server
+        self._process = access.process
+        self._way = access.way
+        self._user = access.user
+        self._unanswered = unanswered
+        self._timeline: Timeline = access.way.timeline
 
     async def open(self) -> None:
         """Nothing is kept open."""
@@ -102,42 +94,63 @@ class ApiTransport:
         params: Mapping[str, str] | None,
         headers: Mapping[str, str],  # noqa: ARG002 - the token is that of the user
         body: Body = None,
-        connect: float | None = None,  # noqa: ARG002 - connections are made at once
+        connect: float | None = None,
     ) -> AsyncIterator[_Answer | _Stream]:
         """Send a request; see `purelb_agent.kube.client.Transport.send`."""
-        # A body that is made on the open connection is made before anything is sent.
-        text = body if isinstance(body, bytes) else b""
-        if body is not None and not isinstance(body, bytes):
-            text = b"".join([part async for part in body])
-        request = Request(self._user, method, path, params or {}, text)
-        if request.params.get("watch"):
-            async with self._watching(request) as stream:
-                yield stream
-        else:
-            yield await self._answer_to(request)
+        answer: asyncio.Future[_Answer | _Stream] = asyncio.get_running_loop().create_future()
+        stream = _Stream()
 
-    async def _answer_to(self, request: Request) -> _Answer:
-        answered: asyncio.Future[_Answer] = asyncio.get_running_loop().create_future()
+        def broken(error: OSError) -> None:
+            self._process.deliver(_fail, answer, error)
+            self._process.deliver(stream.put, error)
+
+        connection = Connection(self._unanswered, broken)
+        self._way.open(connection, connect=connect)
+        try:
+            # A body that is made on the open connection is made before anything is sent.
+            text = body if isinstance(body, bytes) else b""
+            if body is not None and not isinstance(body, bytes):
+                text = b"".join([part async for part in body])
+            request = Request(self._user, method, path, params or {}, text)
+            if request.params.get("watch"):
+                self._watch(connection, request, answer, stream)
+            else:
+                self._ask(connection, request, answer)
+            yield await answer
+        finally:
+            self._way.close(connection)
+
+    def _in(self, seconds: float) -> int:
+        return self._timeline.now + microseconds(seconds)
+
+    def _ask(self, connection: Connection, request: Request, waiting: asyncio.Future[Any]) -> None:
+        before, after = self._way.slow(request.method, target_of(request.path).kind)
 
         def arrive() -> None:
             answer = _Answer(*self._server.answer(request))
-            back = partial(self._process.deliver, _set, answered, answer)
-            self._timeline.after(self._wire.answer(), back)
+            back = partial(self._process.deliver, _set, waiting, answer)
+            self._way.carry(connection, self._in(self._way.answer() + after), back)
 
-        self._timeline.after(self._wire.request(), arrive)
-        return await answered
+        # A server that is slow before the effect has the request already.
+        def received() -> None:
+            self._timeline.after(before, arrive) if before else arrive()
 
-    @asynccontextmanager
-    async def _watching(self, request: Request) -> AsyncIterator[_Answer | _Stream]:
-        head: asyncio.Future[_Answer | _Stream] = asyncio.get_running_loop().create_future()
-        stream, is_gone = _Stream(), False
-        pipe = _Pipe(self._timeline, self._process, self._wire.event)
+        self._way.carry(connection, self._in(self._way.request()), received)
+
+    def _watch(
+        self,
+        connection: Connection,
+        request: Request,
+        head: asyncio.Future[Any],
+        stream: _Stream,
+    ) -> None:
         target = target_of(request.path)
+        pipe = _Pipe(self._way, connection, self._process, target.kind)
         selects = field_selector(request.params.get("fieldSelector", ""))
         watch = Watch(target.kind, target.namespace, selects, partial(pipe.put, stream.put))
 
         def arrive() -> None:
-            if is_gone:
+            if connection.is_closed:
                 return
             try:
                 missed = self._server.watch(request, watch)
@@ -153,12 +166,8 @@ class ApiTransport:
             self._server.forget(watch)
             pipe.put(stream.put, None)
 
-        self._timeline.after(self._wire.request(), arrive)
-        try:
-            yield await head
-        finally:
-            is_gone = True
-            self._server.forget(watch)
+        connection.forgotten = partial(self._server.forget, watch)
+        self._way.carry(connection, self._in(self._way.request()), arrive)
 
 
 def _set(future: asyncio.Future[Any], answer: object) -> None:
@@ -166,20 +175,27 @@ def _set(future: asyncio.Future[Any], answer: object) -> None:
         future.set_result(answer)
 
 
-class _Pipe:
-    """What is on its way to a process on one connection: nothing overtakes anything."""
+def _fail(future: asyncio.Future[Any], error: OSError) -> None:
+    if not future.done():
+        future.set_exception(error)
 
-    def __init__(self, timeline: Timeline, process: Process, delay: Delay) -> None:
-        self._timeline, self._process, self._delay = timeline, process, delay
+
+class _Pipe:
+    """What is on its way to a process on one watch: nothing overtakes anything."""
+
+    def __init__(self, way: Way, connection: Connection, process: Process, kind: str) -> None:
+        self._way, self._connection = way, connection
+        self._process, self._kind = process, kind
         self._last = 0
         self._under_way: deque[tuple[Any, ...]] = deque()
 
     def put(self, callback: Callable[..., None], *args: object) -> None:
         """Let the process call back when this arrives."""
-        self._last = max(self._timeline.now + microseconds(self._delay()), self._last)
+        now = self._way.timeline.now
+        self._last = max(now + microseconds(self._way.event()), self._last)
         self._under_way.append((callback, *args))
         # Two that arrive at one moment are in order, whichever of their appointments comes first.
-        self._timeline.at(self._last, self._arrive)
+        self._way.tell(self._connection, self._last, self._kind, self._arrive)
 
     def _arrive(self) -> None:
         self._process.deliver(*self._under_way.popleft())
@@ -191,12 +207,12 @@ class ModelAccess:
 
     server: ApiServer
     process: Process
-    wire: Wire
+    way: Way
     user: str
 
-    def transport(self, *, unanswered: float) -> ApiTransport:  # noqa: ARG002 - nothing breaks off
-        """Return the way there."""
-        return ApiTransport(self.server, self.process, self.wire, user=self.user)
+    def transport(self, *, unanswered: float) -> ApiTransport:
+        """Return a transport over this way."""
+        return ApiTransport(self, unanswered=unanswered)
 
     def token(self) -> str:
         """Return what stands in for the token."""

@@ -162,6 +162,13 @@ class Kernel:
         self._tell_address(held, rtnetlink.RTM_DELADDR)
         self.changed(place)
 
+    def lose_power(self) -> None:
+        """Forget all addresses and sockets at once: the machine is off."""
+        self._sockets.clear()
+        places, self.held = list(self.held), {}
+        for place in places:
+            self.changed(place)
+
     def usable(self, address: Address) -> LinkState | None:
         """Return the interface on which this kernel answers for an address."""
         for link, held in self.held.items():

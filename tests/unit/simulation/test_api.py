@@ -12,7 +12,8 @@ from purelb_agent.kube.client import ApiError, Kube
 from purelb_agent.kube.watch import Watcher
 from simulation.api.objects import Key, field_selector, merged
 from simulation.api.server import ApiServer, Target, target_of
-from simulation.api.transport import ModelAccess, Wire
+from simulation.api.transport import ModelAccess
+from simulation.api.way import Way
 from simulation.time.timeline import MICROSECONDS
 
 HOUR = 3600 * MICROSECONDS
@@ -48,8 +49,9 @@ class Client:
     def __init__(self, timeline, process):
         self.timeline, self.process, self.server = timeline, process, ApiServer()
         self.delays = {"request": 0.005, "answer": 0.005, "event": 0.003}
-        wire = Wire(*(lambda name=name: self.delays[name] for name in self.delays))
-        self.kube = Kube(ModelAccess(self.server, process, wire, user="agent/n1"))
+        delays = {name: lambda name=name: self.delays[name] for name in self.delays}
+        self.way = Way(timeline, **delays)
+        self.kube = Kube(ModelAccess(self.server, process, self.way, user="agent/n1"))
 
     def do(self, *works, seconds=3600):
         """Run these one after the other; return their results, or raise their error."""

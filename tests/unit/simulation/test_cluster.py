@@ -128,7 +128,7 @@ def test_a_killed_agent_loses_its_addresses_by_the_kernel_before_others_take_the
     with simulated(5) as cluster:
         holders = started(cluster, services=10)
         node = cluster.nodes["n2"]
-        node.agent.kill()
+        cluster.kill_agent(node)
         cluster.run(20)
         given = cluster.addresses()
         assert {a: cluster.holders(a) for a in given} == {
