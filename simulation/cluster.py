@@ -93,14 +93,25 @@ class Cluster:
         self.segment.hosts.append(self.host)
         self.processes: list[Process] = []
         self._ways: dict[str, Way] = {}
-        self.nodes = {name: Node(self, name, i + 1) for i, name in enumerate(names)}
-        for node in self.nodes.values():
-            self.segment.attach(node.kernel, node.eth0)
-            self.put("nodes", "", node.name, _node_object(node))
+        self.nodes: dict[str, Node] = {}
+        for name in names:
+            self.add_node(name)
         self.put("groups", DEFAULT_NAMESPACE, "default", {"spec": {"local": POOLS}})
         self.timeline.after(_BOOKMARKS, self._bookmarks)
 
     # Objects
+
+    def add_node(self, name: str) -> Node:
+        """Add a machine to the cluster, without an agent yet."""
+        node = self.nodes[name] = Node(self, name, len(self.nodes) + 1)
+        self.segment.attach(node.kernel, node.eth0)
+        self.put("nodes", "", name, _node_object(node))
+        return node
+
+    def taint(self, node: Node, key: str) -> None:
+        """Give a Node a taint, as an operator does."""
+        body = {**_node_object(node), "spec": {"taints": [{"key": key, "effect": "NoSchedule"}]}}
+        self.put("nodes", "", node.name, body)
 
     def put(self, kind: str, namespace: str, name: str, body: Json) -> None:
         """Create or replace an object as a user does."""

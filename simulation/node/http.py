@@ -24,12 +24,20 @@ _NO_ROUTES: Mapping[str, Handler] = MappingProxyType({})
 
 
 class Network:
-    """Who listens where: servers by address and port."""
+    """Who listens where: servers by address and port.
+
+    `cut`: pairs of machines, by name, between which nothing arrives.
+    """
 
     def __init__(self, timeline: Timeline, delay: Delay) -> None:
         self.timeline = timeline
         self.delay = delay
         self.servers: dict[tuple[Address, int], ModelServer] = {}
+        self.cut: set[frozenset[str]] = set()
+
+    def is_cut(self, one: Process, other: Process) -> bool:
+        """Whether nothing arrives between the machines of two processes."""
+        return frozenset({one.machine.name, other.machine.name}) in self.cut
 
 
 class ModelServer:
@@ -97,6 +105,8 @@ class ModelPeers:
 
         def arrive() -> None:
             server = network.servers.get((address, self._port))
+            if server is not None and network.is_cut(self._process, server.process):
+                return
             if server is None or server.process.is_dead or self._path not in server.routes:
                 reply(None)
             else:

@@ -50,4 +50,4 @@ class Machine:
         self.timeline = timeline
         self.boot = Clock(timeline, 2_000.0)
         self.monotonic = Clock(timeline, 1_000.0)
-        self.wall = Clock(timeline, _EPOCH)
+        self.wall = Clock(timeline, _EPOCH + timeline.now / MICROSECONDS)

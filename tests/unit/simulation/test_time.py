@@ -114,6 +114,12 @@ class TestClock:
         assert clock.read() == 61.0
 
 
+def test_a_machine_that_comes_later_shows_the_time_of_the_others(timeline):
+    first = Machine(timeline, "n1")
+    timeline.run(100 * MICROSECONDS)
+    assert Machine(timeline, "n2").wall.read() == first.wall.read()
+
+
 class TestProcess:
     def test_a_program_sleeps_on_simulated_time(self, timeline, process):
         seen = []

@@ -1,0 +1,66 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Who had each address when: the kernels' view, complete, from a moment on."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from purelb.core.model import Address
+from simulation.cluster import Cluster, Node
+from simulation.node.kernel import Place
+from simulation.time.timeline import MICROSECONDS
+
+Holders = frozenset[str]
+
+
+class History:
+    """The holders of each address at each moment since the history began."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.began = cluster.timeline.now
+        self._cluster = cluster
+        self._changes: dict[Address, list[tuple[int, Holders]]] = {}
+        for node in cluster.nodes.values():
+            self.follow(node)
+        for address in cluster.addresses():
+            self._note(address)
+
+    def follow(self, node: Node) -> None:
+        """Follow the kernel of a node, also of one that joins later."""
+        node.kernel.changed = partial(self._changed, node)
+
+    def _changed(self, _node: Node, place: Place) -> None:
+        self._note(place[1])
+
+    def _note(self, address: Address) -> None:
+        now = self._cluster.timeline.now
+        holders = frozenset(self._cluster.holders(address))
+        self._changes.setdefault(address, []).append((now, holders))
+
+    def spans(self, address: Address, since: float = 0.0) -> list[tuple[float, Holders]]:
+        """Return how many seconds each set of holders lasted, in order, from `since` on.
+
+        `since`: in seconds after the history began.
+        """
+        first = self.began + int(since * MICROSECONDS)
+        changes = self._changes.get(address, [])
+        ends = [moment for moment, _holders in changes[1:]] + [self._cluster.timeline.now]
+        return [
+            ((end - max(moment, first)) / MICROSECONDS, holders)
+            for (moment, holders), end in zip(changes, ends, strict=True)
+            if end > max(moment, first)
+        ]
+
+    def twice(self, since: float = 0.0) -> float:
+        """Return for how many seconds an address was on several nodes: the worst address."""
+        return max((self._sum(a, since, many=True) for a in self._changes), default=0.0)
+
+    def unheld(self, since: float = 0.0) -> float:
+        """Return for how many seconds an address of a Service was on no node: the worst address."""
+        given = self._cluster.addresses()
+        return max((self._sum(a, since, many=False) for a in given), default=0.0)
+
+    def _sum(self, address: Address, since: float, *, many: bool) -> float:
+        spans = self.spans(address, since)
+        return sum(seconds for seconds, h in spans if (len(h) > 1 if many else not h))
