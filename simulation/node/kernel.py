@@ -62,6 +62,7 @@ class KernelSocket:
         self._kernel = kernel
         self._process = process
         self._received: deque[bytes] = deque()
+        self._late: list[bytes] = []
         self._read: Callable[[], None] | None = None
         self._is_told = False
 
@@ -73,12 +74,22 @@ class KernelSocket:
 
     def send(self, data: bytes) -> int:
         """Carry out a request."""
+        # What came after its time limit is read before the next answer.
+        self._received.extend(self._late)
+        self._late.clear()
         for request in rtnetlink.parse_messages(data):
-            self._received.append(self._kernel.answer(request))
+            answer = self._kernel.answer(request)
+            if self._kernel.late_answers:
+                self._kernel.late_answers -= 1
+                self._late.append(answer)
+            else:
+                self._received.append(answer)
         return len(data)
 
     def recv(self, size: int) -> bytes:  # noqa: ARG002 - datagrams are small
-        """Return the next datagram; BlockingIOError if there is none."""
+        """Return a datagram; BlockingIOError without news, TimeoutError without an answer."""
+        if not self._received and not self.groups:
+            raise TimeoutError("timed out")
         if not self._received:
             self._is_told = False
             raise BlockingIOError
@@ -109,7 +120,8 @@ class KernelSocket:
 class Kernel:
     """The interfaces and addresses of a machine; `held` are the addresses by their places.
 
-    `changed` is called with each place whose address came, went or became usable.
+    `changed` is called with each place whose address came, went or became usable. Of `late_answers`
+    requests the answer comes too late; `is_unreadable`: all dumps fail.
     """
 
     def __init__(self, machine: Machine, chance: random.Random) -> None:
@@ -119,6 +131,8 @@ class Kernel:
         self.routes: list[Route] = []
         self.is_taken: IsTaken = lambda _link, _address: False
         self.changed: Callable[[Place], None] = lambda _place: None
+        self.late_answers = 0
+        self.is_unreadable = False
         self._chance = chance
         self._sockets: list[KernelSocket] = []
         # Places whose address will be looked at again when its lifetime may have ended.
@@ -182,6 +196,8 @@ class Kernel:
         """Carry out a request and return the datagram of its reply."""
         sequence = request.sequence
         if request.flags & rtnetlink.NLM_F_DUMP == rtnetlink.NLM_F_DUMP and request.kind in _DUMPS:
+            if self.is_unreadable:
+                return messages.acknowledgement(sequence, errno.ENOBUFS)
             kind, bodies = _DUMPS[request.kind]
             found = [messages.message(kind, b, sequence=sequence) for b in bodies(self)]
             return b"".join((*found, messages.done(sequence)))

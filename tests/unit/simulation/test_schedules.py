@@ -267,3 +267,108 @@ def test_a_link_without_carrier_is_no_place_for_addresses():
         cluster.run(60)
         left = [a for a in cluster.addresses() if "n1" in cluster.holders(a)]
         must(not left, f"{len(left)} addresses are still on the node")
+
+
+@breaks("nobody announces again: hosts keep the MAC address of who had to give an address up")
+def test_hosts_know_the_holder_after_a_double_holding_has_healed():
+    with at_work() as (cluster, history):
+        for address in cluster.addresses():
+            cluster.segment.ask(cluster.host, address)
+        for way in ways(cluster):
+            way.set_reach(Reach.REFUSED)
+        cluster.run(2)
+        join(cluster, history, "new")
+        cluster.run(58)
+        for way in ways(cluster):
+            way.set_reach(Reach.WHOLE)
+        cluster.run(60)
+        known = {
+            address: [n.name for n in cluster.nodes.values() if n.eth0.mac == mac]
+            for address, mac in cluster.host.neighbors.items()
+        }
+        wrong = [a for a, names in known.items() if names != cluster.holders(a)]
+        must(not wrong, f"{len(wrong)} addresses are looked for at another node")
+
+
+@pytest.mark.parametrize(
+    "seconds",
+    [
+        1.5,
+        pytest.param(4.0, marks=breaks("an end that no list confirms in time is believed")),
+        pytest.param(8.0, marks=breaks("an end that no list confirms in time is believed")),
+    ],
+)
+def test_a_node_whose_watch_stands_still_takes_nothing_while_its_lists_are_slow(seconds):
+    with at_work() as (cluster, history):
+        way = cluster.way("agent/n1")
+        way.stall(KINDS["leases"])
+        way.slow = lambda method, kind: (
+            (seconds, 0.0) if method == "GET" and kind == KINDS["leases"] else (0.0, 0.0)
+        )
+        cluster.run(60)
+        must(history.twice() < DELIVERY, f"on two nodes for {history.twice():.1f} s")
+
+
+def thawed(seed):
+    """n4 is frozen until it is lost, returns first after an outage, and n1 is frozen then."""
+    with at_work(seed, ("n1", "n2", "n3", "n4")) as (cluster, history):
+        cluster.nodes["n4"].agent.freeze()
+        cluster.run(2)
+        for way in ways(cluster):
+            way.set_reach(Reach.REFUSED)
+        cluster.run(15)
+        cluster.nodes["n4"].agent.thaw()
+        cluster.run(16)
+        cluster.way("agent/n4").set_reach(Reach.WHOLE)
+        cluster.run(0.01)
+        cluster.nodes["n1"].agent.freeze()
+        cluster.run(10)
+        for name in ("n2", "n3"):
+            cluster.way(f"agent/{name}").set_reach(Reach.WHOLE)
+        cluster.run(30)
+        return history.twice()
+
+
+@breaks("who was frozen until it was lost has promised nothing, and waits too short")
+def test_a_node_that_was_frozen_until_it_was_lost_waits_for_those_that_hold():
+    worst = max(map(thawed, range(1, 5)))
+    must(worst < DELIVERY, f"on two nodes for {worst:.1f} s")
+
+
+@breaks("the clock is read once a cycle: stopped in it, the agent goes on without a right")
+def test_an_agent_that_is_stopped_while_it_adds_addresses_adds_no_more_after_its_right():
+    with at_work(names=("n1",), services=0) as (cluster, _history):
+        came, timeline = [], cluster.timeline
+
+        def stop_once(_place):
+            came.append(timeline.now)
+            if len(came) == 1:
+                timeline.now += 30_000_000
+
+        cluster.nodes["n1"].kernel.changed = stop_once
+        cluster.add_service("web")
+        cluster.run(1)
+        assert came
+        late = [moment for moment in came[1:] if moment == came[0] + 30_000_000]
+        must(not late, f"{len(late)} addresses were added 20 s after the end of the Lease")
+
+
+@breaks("an answer of the kernel that is 2 s late ends the agent")
+def test_a_late_answer_of_the_kernel_does_not_end_the_agent():
+    with at_work() as (cluster, _history):
+        node = cluster.nodes["n1"]
+        node.kernel.late_answers = 1
+        cluster.timeline.run(cluster.timeline.now + 20_000_000)
+        assert node.kernel.late_answers == 0
+        must(not node.agent.has_ended, "the agent has ended")
+
+
+@breaks("leaving fails where the kernel cannot be read, so the Lease stays")
+def test_an_agent_that_cannot_read_the_kernel_deletes_its_lease():
+    with at_work() as (cluster, _history):
+        node = cluster.nodes["n1"]
+        node.kernel.is_unreadable = True
+        cluster.timeline.run(cluster.timeline.now + 20_000_000)
+        assert node.agent.has_ended
+        lease = cluster.find("leases", "purelb-system", "purelb-node-n1")
+        must(lease is None, "the Lease stays until its end")
