@@ -53,7 +53,7 @@ POOLS = {
     "v4pools": [{"pool": "172.28.1.200-172.28.1.250", "subnet": str(NET4)}],
     "v6pools": [{"pool": "fd28::200-fd28::2ff", "subnet": str(NET6)}],
 }
-_KEYS = PeerKeys(b"the key of all agents of a cluster")
+KEYS = PeerKeys(b"the key of all agents of a cluster")
 _ETH0 = 2
 _BOOKMARKS = 60.0
 
@@ -162,7 +162,7 @@ class Cluster:
         process = node.agent = self._process(node.machine, f"agent {node.name}")
         node.stop = asyncio.Event()
         identity = Identity(node.name, f"{node.name}-{node.pods}", DEFAULT_NAMESPACE)
-        settings = AgentSettings(identity, keys=lambda: _KEYS)
+        settings = AgentSettings(identity, keys=lambda: KEYS)
         outside = AgentOutside(
             kube=partial(Kube, self._access(process, f"agent/{node.name}")),
             kernel=partial(KernelClient, open_socket=partial(node.kernel.open_socket, process)),  # type: ignore[arg-type]

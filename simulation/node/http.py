@@ -13,6 +13,7 @@ from typing import Any, Self
 from aiohttp import web
 
 from purelb.core.model import Address
+from purelb_agent.runtime.probes import BACKLOG
 from simulation.time.process import Process
 from simulation.time.timeline import Timeline
 
@@ -41,7 +42,10 @@ class Network:
 
 
 class ModelServer:
-    """The endpoints of one program; see `purelb_agent.runtime.probes.Probes`."""
+    """The endpoints of one program; see `purelb_agent.runtime.probes.Probes`.
+
+    `waiting`: connections that the program has not accepted yet.
+    """
 
     def __init__(  # noqa: PLR0913 - those of the product, and where it is
         self,
@@ -57,6 +61,7 @@ class ModelServer:
         self.process = process
         self.routes = routes
         self.is_ready = is_ready
+        self.waiting = 0
         self._servers = network.servers
         self._places = [(address, port) for address in addresses]
 
@@ -109,15 +114,20 @@ class ModelPeers:
                 return
             if server is None or server.process.is_dead or self._path not in server.routes:
                 reply(None)
-            else:
-                server.process.deliver(_handle, server.routes[self._path], headers, reply)
+            elif server.waiting < BACKLOG:
+                server.waiting += 1
+                server.process.deliver(_handle, server, self._path, headers, reply)
 
         network.timeline.after(network.delay(), arrive)
         return await replied
 
 
-def _handle(handler: Handler, headers: Mapping[str, str], reply: Callable[[bytes], None]) -> None:
+def _handle(
+    server: ModelServer, path: str, headers: Mapping[str, str], reply: Callable[[bytes], None]
+) -> None:
     """Answer a question in a task of the program that was asked, also if nobody waits any more."""
+    server.waiting -= 1
+    handler = server.routes[path]
 
     async def handle() -> None:
         answer = await handler(SimpleNamespace(headers=headers))

@@ -15,6 +15,9 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from purelb.core.errors import SettingError
 
+# How many connections the kernel keeps until the program accepts them.
+BACKLOG = 128
+
 
 class Probes:
     """HTTP server on all addresses of the host; an async context manager."""
@@ -57,7 +60,7 @@ class Probes:
         await self._runner.setup()
         try:
             # No address means every address of both families.
-            await web.TCPSite(self._runner, None, self._port).start()
+            await web.TCPSite(self._runner, None, self._port, backlog=BACKLOG).start()
         except OSError as error:
             await self._runner.cleanup()
             raise SettingError(

@@ -1,0 +1,79 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""What schedules share: a cluster at work, invariants, and marks for what breaks today.
+
+What still breaks is a strict expected failure. Only an invariant that does not hold counts as one:
+a schedule whose fault was not met fails.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import pytest
+
+from purelb.core.election.election import rank
+from simulation.chance import stream
+from simulation.cluster import simulated
+from simulation.history import History
+
+# Seconds, the contract's: a crash, at worst.
+TAKEOVER = 20.0
+# Addresses overlap for as long as two nodes hear of one change at different moments.
+DELIVERY = 0.05
+THREE = ("n1", "n2", "n3")
+
+
+class BrokenInvariantError(AssertionError):
+    """What must always be so, or soon, is not."""
+
+
+def must(holds, text):
+    if not holds:
+        raise BrokenInvariantError(text)
+
+
+def breaks(reason):
+    """Mark a schedule that breaks today."""
+    return pytest.mark.xfail(strict=True, raises=BrokenInvariantError, reason=reason)
+
+
+@contextmanager
+def at_work(seed=1, names=THREE, services=10):
+    """A cluster whose Services have had their addresses for longer than a minute."""
+    with simulated(seed, names) as cluster:
+        cluster.start()
+        cluster.run(30)
+        for number in range(services):
+            cluster.add_service(f"s{number}")
+        cluster.run(100)
+        yield cluster, History(cluster)
+
+
+def ways(cluster):
+    return [cluster.way(f"agent/{name}") for name in cluster.nodes]
+
+
+def won_by(cluster, name, names):
+    found = [address for address in cluster.addresses() if rank(names, address)[0] == name]
+    assert found, "nothing is to be seen here"
+    return found
+
+
+def join(cluster, history, name, *, clock_ahead=0.0):
+    node = cluster.add_node(name)
+    node.machine.wall.step(clock_ahead)
+    history.follow(node)
+    cluster.start_agent(node)
+    return node
+
+
+def slow_writes(cluster, seconds):
+    draw = stream(1, "slow writes")
+
+    def slow(method, _kind):
+        is_write = method in ("POST", "PUT")
+        return (seconds * draw.uniform(0.9, 1.1) if is_write else 0.0), 0.0
+
+    for way in ways(cluster):
+        way.slow = slow

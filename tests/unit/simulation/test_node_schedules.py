@@ -1,0 +1,178 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Named schedules: clocks, kernels, links, stopped programs and crowds."""
+
+from __future__ import annotations
+
+import asyncio
+
+from purelb.core.election.peers import build_question
+from purelb.core.node.rtnetlink import IFA_F_DEPRECATED
+from purelb_agent.lease.peer_http import PATH
+from purelb_agent.runtime.program import METRICS_PORT
+from simulation.api.way import Reach
+from simulation.cluster import KEYS
+from simulation.node.http import ModelPeers
+from simulation.time.machine import Machine
+from simulation.time.process import Process
+from tests.unit.simulation.schedules import (
+    DELIVERY,
+    THREE,
+    at_work,
+    breaks,
+    join,
+    must,
+    ways,
+    won_by,
+)
+
+
+@breaks("an IPv6 VIP has a preferred lifetime, so it becomes the source of the node's own traffic")
+def test_an_ipv6_address_is_never_a_source():
+    with at_work() as (cluster, _history):
+        held = [
+            found
+            for address in cluster.addresses()
+            if address.version == 6
+            for name in cluster.holders(address)
+            for place, found in cluster.nodes[name].kernel.held.items()
+            if place[1] == address
+        ]
+        assert held
+        must(all(found.flags & IFA_F_DEPRECATED for found in held), "an address is preferred")
+
+
+@breaks("the wall clock decides: a Lease that is 300 s old at first sight is dead")
+def test_a_node_whose_clock_is_ahead_takes_nothing_from_healthy_nodes():
+    worst = 0.0
+    for seed in range(1, 5):
+        with at_work(seed) as (cluster, history):
+            join(cluster, history, "n4", clock_ahead=310.0)
+            cluster.run(60)
+            worst = max(worst, history.twice())
+    must(worst < DELIVERY, f"on two nodes for {worst:.1f} s")
+
+
+@breaks("only IFF_UP is read: the addresses of a node whose cable is out answer nowhere")
+def test_a_link_without_carrier_is_no_place_for_addresses():
+    with at_work() as (cluster, _history):
+        node = cluster.nodes["n1"]
+        won_by(cluster, "n1", THREE)
+        node.eth0.has_carrier = False
+        node.kernel.add_link(node.eth0)
+        cluster.run(60)
+        left = [a for a in cluster.addresses() if "n1" in cluster.holders(a)]
+        must(not left, f"{len(left)} addresses are still on the node")
+
+
+@breaks("nobody announces again: hosts keep the MAC address of who had to give an address up")
+def test_hosts_know_the_holder_after_a_double_holding_has_healed():
+    with at_work() as (cluster, history):
+        for address in cluster.addresses():
+            cluster.segment.ask(cluster.host, address)
+        for way in ways(cluster):
+            way.set_reach(Reach.REFUSED)
+        cluster.run(2)
+        join(cluster, history, "new")
+        cluster.run(58)
+        for way in ways(cluster):
+            way.set_reach(Reach.WHOLE)
+        cluster.run(60)
+        known = {
+            address: [n.name for n in cluster.nodes.values() if n.eth0.mac == mac]
+            for address, mac in cluster.host.neighbors.items()
+        }
+        wrong = [a for a, names in known.items() if names != cluster.holders(a)]
+        must(not wrong, f"{len(wrong)} addresses are looked for at another node")
+
+
+def thawed(seed):
+    """n4 is frozen until it is lost, returns first after an outage, and n1 is frozen then."""
+    with at_work(seed, ("n1", "n2", "n3", "n4")) as (cluster, history):
+        cluster.nodes["n4"].agent.freeze()
+        cluster.run(2)
+        for way in ways(cluster):
+            way.set_reach(Reach.REFUSED)
+        cluster.run(15)
+        cluster.nodes["n4"].agent.thaw()
+        cluster.run(16)
+        cluster.way("agent/n4").set_reach(Reach.WHOLE)
+        cluster.run(0.01)
+        cluster.nodes["n1"].agent.freeze()
+        cluster.run(10)
+        for name in ("n2", "n3"):
+            cluster.way(f"agent/{name}").set_reach(Reach.WHOLE)
+        cluster.run(30)
+        return history.twice()
+
+
+@breaks("who was frozen until it was lost has promised nothing, and waits too short")
+def test_a_node_that_was_frozen_until_it_was_lost_waits_for_those_that_hold():
+    worst = max(map(thawed, range(1, 5)))
+    must(worst < DELIVERY, f"on two nodes for {worst:.1f} s")
+
+
+@breaks("the clock is read once a cycle: stopped in it, the agent goes on without a right")
+def test_an_agent_that_is_stopped_while_it_adds_addresses_adds_no_more_after_its_right():
+    with at_work(names=("n1",), services=0) as (cluster, _history):
+        came, timeline = [], cluster.timeline
+
+        def stop_once(_place):
+            came.append(timeline.now)
+            if len(came) == 1:
+                timeline.now += 30_000_000
+
+        cluster.nodes["n1"].kernel.changed = stop_once
+        cluster.add_service("web")
+        cluster.run(1)
+        assert came
+        late = [moment for moment in came[1:] if moment == came[0] + 30_000_000]
+        must(not late, f"{len(late)} addresses were added 20 s after the end of the Lease")
+
+
+@breaks("an answer of the kernel that is 2 s late ends the agent")
+def test_a_late_answer_of_the_kernel_does_not_end_the_agent():
+    with at_work() as (cluster, _history):
+        node = cluster.nodes["n1"]
+        node.kernel.late_answers = 1
+        cluster.timeline.run(cluster.timeline.now + 20_000_000)
+        assert node.kernel.late_answers == 0
+        must(not node.agent.has_ended, "the agent has ended")
+
+
+@breaks("leaving fails where the kernel cannot be read, so the Lease stays")
+def test_an_agent_that_cannot_read_the_kernel_deletes_its_lease():
+    with at_work() as (cluster, _history):
+        node = cluster.nodes["n1"]
+        node.kernel.is_unreadable = True
+        cluster.timeline.run(cluster.timeline.now + 20_000_000)
+        assert node.agent.has_ended
+        lease = cluster.find("leases", "purelb-system", "purelb-node-n1")
+        must(lease is None, "the Lease stays until its end")
+
+
+@breaks("a backlog of 128 connections: of 249 that ask at once 121 are silent")
+def test_an_agent_that_249_nodes_ask_at_once_answers_all():
+    with at_work(services=0) as (cluster, _history):
+        asked, answers = cluster.nodes["n1"], []
+        crowd = Process(Machine(cluster.timeline, "crowd"), "crowd")
+        cluster.processes.append(crowd)
+        carrier = ModelPeers(cluster.network, crowd, PATH, METRICS_PORT)
+
+        async def ask(number):
+            question = build_question(
+                KEYS.signing, asker=f"node-{number}", peer="n1", nonce=str(number)
+            )
+            answers.append(await carrier.get(asked.addresses[0], question))
+
+        async def ask_all():
+            await asyncio.wait([asyncio.create_task(ask(number)) for number in range(249)])
+
+        # For some milliseconds it is busy with something else.
+        asked.agent.freeze()
+        crowd.start(ask_all())
+        cluster.run(0.05)
+        asked.agent.thaw()
+        cluster.run(2)
+        assert len(answers) >= 128
+        must(len(answers) == 249, f"{249 - len(answers)} are silent")
