@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Sequence, Set
 
 from ..core.api.workloads import pod_problems
+from ..core.names import API_GROUP
 from ..module.errors import NOT_FOUND, ApiError, ClusterError
 from ..module.kube import Cluster, Kind, Object
 from ..module.manifests import action, check, clean, difference, reference, without_managed_fields
@@ -169,7 +170,15 @@ class ObjectApplier:
         before = self._find(body, kind)
         if before is not None:
             namespace, name = body["metadata"].get("namespace"), body["metadata"]["name"]
-            self._cluster.delete(kind, namespace=namespace, name=name, dry_run=self.check_mode)
+            self._cluster.delete(
+                kind,
+                namespace=namespace,
+                name=name,
+                dry_run=self.check_mode,
+                # Objects of our kinds own nothing. In the foreground they would stay until the
+                # garbage collector has heard of the kind, half a minute after its definition.
+                with_owned=kind.group != API_GROUP,
+            )
         return ObjectResult(before, None, obj)
 
     def _kind(self, obj: Object) -> Optional[Kind]:
