@@ -10,6 +10,7 @@ import json
 import pytest
 
 from labkit.topology import API_PORT
+from purelb.core.api.workloads import node_of
 from tests.support.lab.cluster_queries import (
     AGENTS,
     DAEMON_SET,
@@ -69,13 +70,14 @@ def ghost(cluster):
     cluster.api.delete(f"{NODES}/ghost")
 
     def is_forgotten() -> bool:
-        # Nobody else ends Pods of a Node without a kubelet for a minute. The DaemonSet makes them
-        # anew until it has seen that the Node is gone.
-        pods = cluster.api.items(AGENTS, fieldSelector="spec.nodeName=ghost")
-        for pod in pods:
-            cluster.api.delete(f"{AGENTS}/{pod['metadata']['name']}", gracePeriodSeconds=0)
+        # The DaemonSet looks at its nodes again when one of its Pods ends, and only then. That of
+        # this Node was never scheduled, so no kubelet and no collector ends it.
+        pods = cluster.api.items(AGENTS, labelSelector="component=lbnodeagent")
+        left = [pod["metadata"]["name"] for pod in pods if node_of(pod) == "ghost"]
+        for name in left:
+            cluster.api.delete(f"{AGENTS}/{name}", gracePeriodSeconds=0)
         wanted = cluster.api.get(DAEMON_SET)["status"]["desiredNumberScheduled"]
-        return not pods and wanted == len(cluster.nodes)
+        return not left and wanted == len(cluster.nodes)
 
     eventually(is_forgotten, "a DaemonSet without the Node", seconds=60)
 
