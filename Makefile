@@ -37,7 +37,7 @@ export ANSIBLE_INVENTORY_UNPARSED_WARNING := false
 # The import path; pytest and mypy have the same (pyproject.toml).
 export PYTHONPATH := $(CURDIR):$(CURDIR)/agent:$(CURDIR)/lab:$(CURDIR)/plugins/module_utils
 
-.PHONY: help setup packages programs images test-packages machine demo bench test summary checks test-all test-lab lint sanity molecule coverage shells unit integration netbox lab-up lab-down clean
+.PHONY: help setup packages programs images test-packages machine demo bench test summary checks test-all test-lab lint sanity molecule coverage shells unit simulate integration netbox lab-up lab-down clean
 
 help: ## show this help
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -112,6 +112,11 @@ shells: venv test-packages ## unit tests of all but core and agent
 
 unit: venv test-packages ## unit tests alone
 	@$(GATE) run unit --workers 2 --options="$(UNIT)" tests/unit
+
+# OPTIONS: make simulate OPTIONS=--help
+simulate: venv ## random faults on simulated time: make simulate SEEDS=4000 FIRST=1
+	@PYTHONHASHSEED=0 $(PYTHON) -m simulation \
+		--first $(or $(FIRST),1) --seeds $(or $(SEEDS),1000) $(OPTIONS)
 
 integration: setup test-packages $(ARCHIVE) ## the gate's tests on labs alone; brings the labs up if need be
 	@$(GATE) run integration --workers $(words $(LABS)) tests/integration \

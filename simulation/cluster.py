@@ -72,8 +72,13 @@ class Node:
         self.stop = asyncio.Event()
         self.kernel.add_link(LinkState(1, "lo", bytes(6)))
         self.kernel.add_link(self.eth0)
-        for net, address in zip((NET4, NET6), self.addresses, strict=True):
+        for net in (NET4, NET6):
             self.kernel.add_route(Route(_ETH0, 100, net.network_address + 1))
+        self.add_addresses()
+
+    def add_addresses(self) -> None:
+        """Give the node its own addresses, as at each boot."""
+        for net, address in zip((NET4, NET6), self.addresses, strict=True):
             self.kernel.add_address(_ETH0, address, net.prefixlen)
 
 
@@ -108,9 +113,10 @@ class Cluster:
         self.put("nodes", "", name, _node_object(node))
         return node
 
-    def taint(self, node: Node, key: str) -> None:
-        """Give a Node a taint, as an operator does."""
-        body = {**_node_object(node), "spec": {"taints": [{"key": key, "effect": "NoSchedule"}]}}
+    def taint(self, node: Node, *keys: str) -> None:
+        """Let a Node have these taints alone, as an operator does."""
+        taints = [{"key": key, "effect": "NoSchedule"} for key in keys]
+        body = {**_node_object(node), "spec": {"taints": taints}}
         self.put("nodes", "", node.name, body)
 
     def put(self, kind: str, namespace: str, name: str, body: Json) -> None:
@@ -193,6 +199,11 @@ class Cluster:
         self.kill_agent(node)
         node.eth0.is_up = False
         node.kernel.lose_power()
+
+    def power_on(self, node: Node) -> None:
+        """Boot a node, without an agent yet."""
+        node.eth0.is_up = True
+        node.add_addresses()
 
     def start_allocator(self, name: str) -> None:
         """Start an allocator on a machine of its own."""

@@ -105,7 +105,11 @@ class ApiTransport:
             self._process.deliver(stream.put, error)
 
         connection = Connection(self._unanswered, broken)
-        self._way.open(connection, connect=connect)
+        try:
+            self._way.open(connection, connect=connect)
+        except ConnectionRefusedError:
+            await asyncio.sleep(self._way.request())
+            raise
         try:
             # A body that is made on the open connection is made before anything is sent.
             text = body if isinstance(body, bytes) else b""

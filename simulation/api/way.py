@@ -43,7 +43,7 @@ class Connection:
 
 
 class Way:
-    """Carries messages; `slow` says how slow writes are, `stalled` kinds have watches without news.
+    """Carries messages; `slow` says how slow writes are. `asked` counts connections.
 
     Delays: `request` and `answer` of a request's two ways, `event` of a line of a watch.
     """
@@ -52,6 +52,7 @@ class Way:
         self.timeline = timeline
         self.request, self.answer, self.event = request, answer, event
         self.slow: Slowness = lambda _method, _kind: (0.0, 0.0)
+        self.asked = 0
         self._reach = Reach.WHOLE
         self._changes = 0
         self._open: list[Connection] = []
@@ -88,6 +89,7 @@ class Way:
 
     def open(self, connection: Connection, *, connect: float | None) -> None:
         """Begin a connection; OSError if it is refused."""
+        self.asked += 1
         if self._reach is Reach.REFUSED:
             raise ConnectionRefusedError("connection refused")
         self._open.append(connection)

@@ -27,7 +27,8 @@ _NO_ROUTES: Mapping[str, Handler] = MappingProxyType({})
 class Network:
     """Who listens where: servers by address and port.
 
-    `cut`: pairs of machines, by name, between which nothing arrives.
+    `cut`: pairs of machines, by name, between which nothing arrives. `heard` is called with the
+    name of a machine whenever a reply has reached it.
     """
 
     def __init__(self, timeline: Timeline, delay: Delay) -> None:
@@ -35,6 +36,7 @@ class Network:
         self.delay = delay
         self.servers: dict[tuple[Address, int], ModelServer] = {}
         self.cut: set[frozenset[str]] = set()
+        self.heard: Callable[[str], None] = lambda _machine: None
 
     def is_cut(self, one: Process, other: Process) -> bool:
         """Whether nothing arrives between the machines of two processes."""
@@ -103,6 +105,7 @@ class ModelPeers:
             if body is None:
                 replied.set_exception(ConnectionRefusedError(f"{address}:{self._port}"))
             else:
+                network.heard(self._process.machine.name)
                 replied.set_result(body)
 
         def reply(body: bytes | None) -> None:

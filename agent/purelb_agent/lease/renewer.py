@@ -103,12 +103,18 @@ class Renewer:
         while self._renewal.state is not RenewalState.RELEASED:
             self._renewal = self._renewal.at(clock.now())
             self._publish()
-            if clock.now() >= min(self._renewal.next_attempt, self._write_due):
+            if clock.now() >= self._next_write:
                 if self._renewal.state is not RenewalState.LOST or await self._rejoin():
                     await self._attempt()
             else:
                 await self._rest()
         await asyncio.Event().wait()  # a task that ends would end the process
+
+    @property
+    def _next_write(self) -> float:
+        """When to write the Lease: a change of it is no reason to hurry where writes fail."""
+        is_lost = self._renewal.state is RenewalState.LOST
+        return min(self._renewal.next_attempt, math.inf if is_lost else self._write_due)
 
     async def _wait_until_ready(self) -> None:
         """Wait until all tables are listed and every other Lease is known to be live or expired.
@@ -127,7 +133,7 @@ class Renewer:
         return others.settles_at(clock.now())
 
     async def _rest(self) -> None:
-        wake = [self._renewal.next_attempt, self._write_due]
+        wake = [self._next_write]
         deadline = self._renewal.hold_deadline
         if deadline is not None:
             wake.append(deadline.announce_until)

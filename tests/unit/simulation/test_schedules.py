@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address
+
 import pytest
 
 from purelb.core.election.election import rank
@@ -110,6 +112,23 @@ def test_a_node_that_is_cut_off_from_the_api_is_replaced_and_returns(reach):
         must(history.twice() < DELIVERY, f"on two nodes for {history.twice():.2f} s")
         given = cluster.addresses()
         assert {a: cluster.holders(a) for a in given} == {a: [rank(THREE, a)[0]] for a in given}
+
+
+def test_a_lease_that_is_lost_while_a_change_of_it_waits_is_not_asked_for_without_a_pause():
+    with at_work() as (cluster, _history):
+        node, way = cluster.nodes["n1"], cluster.way("agent/n1")
+        way.set_reach(Reach.REFUSED)
+        cluster.run(15)
+        assert not any("n1" in cluster.holders(a) for a in cluster.addresses())
+        node.kernel.add_address(2, ip_address("172.28.9.1"), 24)
+        before = way.asked
+        cluster.run(30)
+        # Six watches are begun anew every 0.75 s, and events and annotations are tried again.
+        must(way.asked - before < 30 * 20, f"{way.asked - before} requests in 30 s")
+        way.set_reach(Reach.WHOLE)
+        cluster.run(10)
+        lease = cluster.find("leases", "purelb-system", "purelb-node-n1")
+        assert "172.28.9.0/24" in lease["metadata"]["annotations"]["purelb.io/subnets"]
 
 
 def relayed(seed):

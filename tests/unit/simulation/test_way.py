@@ -47,9 +47,9 @@ def is_written(client):
 
 
 class TestRequests:
-    def test_refused_ones_fail_at_once(self, client):
+    def test_refused_ones_fail_as_soon_as_the_server_can_say_so(self, client):
         client.way.set_reach(Reach.REFUSED)
-        assert attempt(client) == (0.0, "connection refused")
+        assert attempt(client) == (0.005, "connection refused")
         assert not is_written(client)
 
     def test_a_pending_one_breaks_when_connections_are_refused(self, client, timeline):

@@ -1,0 +1,255 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""What must hold in every schedule: always, or within bounds that are written down here.
+
+Each invariant is a method that yields what broke it, as text. docs/simulation.md lists them.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from ipaddress import ip_address
+from itertools import pairwise
+
+from purelb.core.election.election import rank
+from purelb.core.model import Address
+from purelb.core.names import LEADER_LEASE, lease_name
+from purelb.core.node.rtnetlink import IFA_F_DEPRECATED
+from simulation.api.objects import field_selector
+from simulation.api.server import Watch
+from simulation.cluster import KINDS, Cluster
+from simulation.explore.troubles import Troubles
+from simulation.history import History
+from simulation.time.timeline import MICROSECONDS
+
+# Seconds. Two nodes hear of one change at different moments.
+DELIVERY = 0.05
+# A crash, at worst (the contract); counted from the last change of what is wrong.
+TAKEOVER = 20.0
+# From the end of the last fault on: then everything is in order again.
+SETTLED = 40.0
+# A right lasts for a Lease's duration. The kernel may end what it held a moment later.
+DURATION = 10.0
+# Renewals a second of one agent, and how much more of them is too much.
+RENEWALS, TIMES = 0.2, 2.0
+# A change may cause so many writes of each node at once.
+EXTRA = 5
+# The same of all requests of one agent. While it is refused, it begins six watches every 0.75 s.
+REQUESTS, BURST = 10.0, 10
+
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """An invariant that was broken, and how."""
+
+    invariant: str
+    text: str
+
+
+class Judge:
+    """Watches a cluster from now on."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.history = History(cluster)
+        self.troubles = Troubles(cluster, self.history)
+        self.began = cluster.timeline.now
+        self._rights: dict[str, list[int]] = {n: [self.began] for n in cluster.nodes}
+        self._writes = 0
+        self._asked = {name: cluster.way(f"agent/{name}").asked for name in cluster.nodes}
+        # All addresses that a Service has had.
+        self._given: dict[Address, None] = dict.fromkeys(cluster.addresses())
+        self._given_twice: list[str] = []
+        cluster.network.heard = self._heard
+        every = field_selector("")
+        cluster.api.follow(Watch(KINDS["leases"], "", every, self._renewed))
+        cluster.api.follow(Watch(KINDS["services"], "", every, self._service_changed))
+        for address in cluster.addresses():
+            cluster.segment.ask(cluster.host, address)
+
+    def breaches(self) -> list[Breach]:
+        """Return what was broken until now; the last fault has ended SETTLED ago."""
+        return [
+            Breach(name, text)
+            for name, invariant in INVARIANTS.items()
+            for text in sorted(invariant(self))
+        ]
+
+    # What it hears
+
+    def _heard(self, node: str) -> None:
+        self._rights.setdefault(node, []).append(self.cluster.timeline.now)
+
+    def _renewed(self, line: bytes) -> None:
+        event = json.loads(line)
+        name = event["object"]["metadata"].get("name", LEADER_LEASE)
+        if event["type"] not in ("ADDED", "MODIFIED") or name == LEADER_LEASE:
+            return
+        self._writes += 1
+        for node in self.cluster.nodes:
+            if lease_name(node) == name:
+                self._heard(node)
+
+    def _service_changed(self, _line: bytes) -> None:
+        services: dict[str, list[str]] = defaultdict(list)
+        for stored in self.cluster.api.objects.of_kind(KINDS["services"], ""):
+            ingress = (stored.body.get("status") or {}).get("loadBalancer", {}).get("ingress", ())
+            for entry in ingress:
+                services[entry["ip"]].append(stored.key.name)
+        for address, names in services.items():
+            self._given[ip_address(address)] = None
+            if len(names) > 1:
+                self._given_twice.append(f"{address} was given to {' and '.join(names)}")
+
+    # Always
+
+    def twice(self) -> Iterator[str]:
+        """Yield addresses that were on two nodes for longer than a delivery takes."""
+        for address in self._given:
+            for seconds, holders, since in self._spans(address):
+                if len(holders) > 1 and seconds > DELIVERY:
+                    names = " and ".join(sorted(holders))
+                    yield f"{address} was on {names} for {seconds:.2f} s, from {since:.2f} s on"
+
+    def rightless(self) -> Iterator[str]:
+        """Yield addresses that a node had longer than any right: by its Lease or by its peers.
+
+        A node that is alone needs none.
+        """
+        if len(self.troubles.nodes) == 1:
+            return
+        for address in self._given:
+            for seconds, holders, since in self._spans(address):
+                for node in sorted(holders):
+                    late = self._without_right(node, since, since + seconds)
+                    if late > DELIVERY:
+                        yield f"{address} was on {node} for {late:.2f} s without a right"
+
+    def _without_right(self, node: str, since: float, until: float) -> float:
+        moments = self._rights.get(node, [])
+        first = max(0, bisect_right(moments, self.began + int(since * MICROSECONDS)) - 1)
+        ends = [since] + [
+            (m - self.began) / MICROSECONDS + DURATION
+            for m in moments[first:]
+            if (m - self.began) / MICROSECONDS <= until
+        ]
+        starts = [e - DURATION for e in ends[1:]] + [until]
+        return max(
+            (min(start, until) - max(end, since) for end, start in zip(ends, starts, strict=True)),
+            default=0.0,
+        )
+
+    def given_twice(self) -> Iterator[str]:
+        """Yield addresses that two Services had."""
+        yield from dict.fromkeys(self._given_twice)
+
+    # Within bounds
+
+    def unheld(self) -> Iterator[str]:
+        """Yield addresses that no node had for too long, although one could and nothing changed."""
+        moments = [*self.troubles.moments, (self.cluster.timeline.now, False)]
+        quiet = [
+            (self._after(first), self._after(last))
+            for (first, is_excused), (last, _) in pairwise(moments)
+            if not is_excused
+        ]
+        for address in self.cluster.addresses():
+            for seconds, holders, since in self._spans(address):
+                longest = max(
+                    (min(since + seconds, last) - max(since, first) for first, last in quiet),
+                    default=0.0,
+                )
+                if not holders and longest > TAKEOVER:
+                    yield f"{address} was on no node for {longest:.1f} s, from {since:.1f} s on"
+
+    def settled(self) -> Iterator[str]:
+        """Yield addresses that are not on their winner alone at the end."""
+        live = [node.name for node in self.troubles.nodes if self.troubles.serves(node)]
+        for address in self.cluster.addresses() if live else ():
+            winner, holders = rank(live, address)[0], self.cluster.holders(address)
+            if holders != [winner]:
+                where = " and ".join(holders) or "no node"
+                yield f"{address} is on {where} at the end, not on {winner}"
+
+    def leaked(self) -> Iterator[str]:
+        """Yield addresses in kernels that are neither a Service's nor the node's own."""
+        given = self.cluster.addresses()
+        for node in self.troubles.nodes:
+            for _link, address in node.kernel.held:
+                if address not in given and address not in node.addresses:
+                    yield f"{address} of no Service is on {node.name}"
+
+    def known(self) -> Iterator[str]:
+        """Yield addresses for which a host of the segment has another node than the holder."""
+        macs = {node.eth0.mac: node.name for node in self.troubles.nodes}
+        for address in self.cluster.addresses():
+            known = self.cluster.host.neighbors.get(address)
+            holders = self.cluster.holders(address)
+            if known is not None and len(holders) == 1 and holders != [macs.get(known)]:
+                yield f"hosts look for {address} at {macs.get(known)}, not at {holders[0]}"
+
+    def sources(self) -> Iterator[str]:
+        """Yield nodes that would use an address of a Service as their own."""
+        given = self.cluster.addresses()
+        for node in self.troubles.nodes:
+            if any(
+                place[1] in given and place[1].version == 6 and not held.flags & IFA_F_DEPRECATED  # noqa: PLR2004 - the version of IP
+                for place, held in node.kernel.held.items()
+            ):
+                yield f"{node.name} uses the address of a Service as its own"
+
+    def written(self) -> Iterator[str]:
+        """Yield by how much the agents wrote more Leases than they should."""
+        seconds = self._after(self.cluster.timeline.now)
+        nodes = len(self.troubles.nodes)
+        limit = TIMES * RENEWALS * seconds * nodes + EXTRA * nodes * len(self.troubles.moments)
+        if self._writes > limit:
+            yield f"{self._writes} Leases were written in {seconds:.0f} s by {nodes} nodes"
+
+    def asked(self) -> Iterator[str]:
+        """Yield agents that sent more requests than they should."""
+        seconds = self._after(self.cluster.timeline.now)
+        limit = REQUESTS * seconds + BURST * len(self.troubles.moments)
+        for node in self.troubles.nodes:
+            count = self.cluster.way(f"agent/{node.name}").asked - self._asked.get(node.name, 0)
+            if count > limit:
+                yield f"{node.name} sent {count} requests in {seconds:.0f} s"
+
+    def run_on(self) -> Iterator[str]:
+        """Yield programs that ended although nobody ended them."""
+        for process in self.cluster.processes:
+            if process.error is not None:
+                yield f"{process.name} ended: {process.error!r}"
+
+    # Time
+
+    def _after(self, moment: int) -> float:
+        return (moment - self.began) / MICROSECONDS
+
+    def _spans(self, address: Address) -> Iterator[tuple[float, frozenset[str], float]]:
+        """Yield seconds, holders, and since when, after the begin."""
+        spans = self.history.spans(address)
+        # Those of an address follow each other, up to now.
+        since = self._after(self.cluster.timeline.now) - sum(seconds for seconds, _h in spans)
+        for seconds, holders in spans:
+            yield seconds, holders, since
+            since += seconds
+
+
+INVARIANTS: dict[str, Callable[[Judge], Iterator[str]]] = {
+    "twice": Judge.twice,
+    "rightless": Judge.rightless,
+    "given twice": Judge.given_twice,
+    "unheld": Judge.unheld,
+    "settled": Judge.settled,
+    "leaked": Judge.leaked,
+    "known": Judge.known,
+    "source": Judge.sources,
+    "writes": Judge.written,
+    "requests": Judge.asked,
+    "ended": Judge.run_on,
+}

@@ -1,0 +1,199 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""A cluster and what is wrong with it now.
+
+Faults may overlap. What is wrong with one thing is a list, and the thing is set anew whenever that
+list changes, so a fault that ends does not mend what another one still breaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from functools import partial
+from typing import Any, TypeVar
+
+from simulation.api.way import Reach, Slowness, Way
+from simulation.cluster import Cluster, Node
+from simulation.history import History
+from simulation.time.process import Process
+from simulation.time.timeline import Action
+
+T = TypeVar("T")
+# The worst of several is what counts.
+_WORSE = (Reach.WHOLE, Reach.STOPPED, Reach.DROPPED, Reach.REFUSED)
+
+
+class Down(IntEnum):
+    """Why a node has no agent."""
+
+    STOPPED = 1
+    KILLED = 2
+    OFF = 3
+
+
+class Troubles:
+    """What is wrong, by what it is wrong with.
+
+    `moments`: when something changed, in microseconds, each with whether from then on no node at
+    all can serve addresses.
+    """
+
+    def __init__(self, cluster: Cluster, history: History) -> None:
+        self.cluster = cluster
+        self.history = history
+        self.moments: list[tuple[int, bool]] = [(cluster.timeline.now, False)]
+        self.tainted: set[str] = set()
+        self._wrong: dict[tuple[str, ...], list[Any]] = {}
+
+    def begin(
+        self, thing: tuple[str, ...], value: T, show: Callable[[Sequence[T]], None]
+    ) -> Action:
+        """Add what is wrong with a thing; returns how to end it. `show` is told all that is."""
+        wrong: list[T] = self._wrong.setdefault(thing, [])
+        wrong.append(value)
+        show(wrong)
+
+        def end() -> None:
+            wrong.remove(value)
+            show(wrong)
+
+        return end
+
+    def later(self, after: float, seconds: float, begin: Callable[[], Action]) -> None:
+        """Let something begin so much later, and end after so many seconds, unless that is 0."""
+
+        def now() -> None:
+            end = begin()
+            self.note()
+            if seconds:
+                self.cluster.timeline.after(seconds, partial(over, end))
+
+        def over(end: Action) -> None:
+            end()
+            self.note()
+
+        self.cluster.timeline.after(after, now)
+
+    def note(self) -> None:
+        """Note that something has changed."""
+        self.moments.append((self.cluster.timeline.now, not any(map(self.serves, self.nodes))))
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """All nodes that have joined."""
+        return tuple(self.cluster.nodes.values())
+
+    def serves(self, node: Node) -> bool:
+        """Whether a node's agent runs, reaches the API and has a place for addresses."""
+        agent, way = node.agent, self.cluster.way(f"agent/{node.name}")
+        return (
+            agent is not None
+            and not (agent.is_dead or agent.has_ended or agent.is_frozen)
+            and way.reach is Reach.WHOLE
+            and node.eth0.is_up
+            and node.eth0.has_carrier
+            and node.name not in self.tainted
+        )
+
+    # Things that can be wrong
+
+    def reach(self, user: str, reach: Reach) -> Action:
+        """Break a program's way to the API."""
+        way = self.cluster.way(user)
+
+        def show(wrong: Sequence[Reach]) -> None:
+            worst = max(wrong, key=_WORSE.index, default=Reach.WHOLE)
+            if worst is not way.reach:
+                way.set_reach(worst)
+
+        return self.begin(("reach", user), reach, show)
+
+    def slow(self, user: str, slowness: Slowness) -> Action:
+        """Make a program's requests slow."""
+        return self.begin(("slow", user), slowness, partial(_slow_down, self.cluster.way(user)))
+
+    def stall(self, user: str, kinds: Sequence[str]) -> Action:
+        """Let watches of these kinds stand still."""
+        way = self.cluster.way(user)
+
+        def show(wrong: Sequence[Sequence[str]]) -> None:
+            way.resume()
+            way.stall(*(kind for each in wrong for kind in each))
+
+        return self.begin(("stall", user), tuple(kinds), show)
+
+    def freeze(self, node: Node) -> Action:
+        """Let none of an agent's code run; another agent that replaces it is not frozen."""
+        agent = node.agent
+
+        def show(wrong: Sequence[Process]) -> None:
+            if wrong and not wrong[0].is_frozen:
+                wrong[0].freeze()
+            elif not wrong and agent is not None:
+                agent.thaw()
+
+        if agent is None or agent.is_dead:
+            return _nothing
+        return self.begin(("freeze", agent.name, str(node.pods)), agent, show)
+
+    def take_down(self, node: Node, why: Down) -> Action:
+        """Leave a node without its agent; when all of that has ended, a new Pod starts."""
+        if why is Down.OFF:
+            self.cluster.power_off(node)
+        elif why is Down.KILLED:
+            self.cluster.kill_agent(node)
+        else:
+            self.cluster.stop_agent(node)
+
+        def show(wrong: Sequence[Down]) -> None:
+            if wrong:
+                return
+            # One that was to stop has had its time.
+            self.cluster.kill_agent(node)
+            if not node.eth0.is_up:
+                self.cluster.power_on(node)
+            self.cluster.start_agent(node)
+
+        return self.begin(("down", node.name), why, show)
+
+    def cut_pair(self, one: str, other: str) -> Action:
+        """Let no question between two nodes arrive."""
+        pair = frozenset({one, other})
+
+        def show(wrong: Sequence[bool]) -> None:
+            (self.cluster.network.cut.add if wrong else self.cluster.network.cut.discard)(pair)
+
+        return self.begin(("pair", *sorted(pair)), True, show)
+
+    def unplug(self, node: Node) -> Action:
+        """Take a node's cable out."""
+
+        def show(wrong: Sequence[bool]) -> None:
+            node.eth0.has_carrier = not wrong
+            node.kernel.add_link(node.eth0)
+
+        return self.begin(("carrier", node.name), True, show)
+
+    def taint(self, node: Node, key: str) -> Action:
+        """Give a node a taint."""
+
+        def show(wrong: Sequence[str]) -> None:
+            self.cluster.taint(node, *wrong)
+            (self.tainted.add if wrong else self.tainted.discard)(node.name)
+
+        return self.begin(("taint", node.name), key, show)
+
+
+def _nothing() -> None:
+    """End what has not begun."""
+
+
+def _slow_down(way: Way, wrong: Sequence[Slowness]) -> None:
+    slownesses = tuple(wrong)
+
+    def slow(method: str, kind: str) -> tuple[float, float]:
+        found = [each(method, kind) for each in slownesses]
+        return max((f[0] for f in found), default=0.0), max((f[1] for f in found), default=0.0)
+
+    way.slow = slow

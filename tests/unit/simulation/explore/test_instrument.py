@@ -1,0 +1,83 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""The command: it runs seeds on all cores, tells what it found, and fails if it found anything."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+from contextlib import suppress
+
+import pytest
+
+from simulation.__main__ import main
+from simulation.explore.instrument import explored
+from simulation.explore.judge import Breach
+from simulation.explore.schedule import draw
+from simulation.explore.trial import forked
+
+IGNORED = frozenset({"source"})
+
+
+def test_a_schedule_that_breaks_something_is_found_and_shrunk():
+    told = []
+    schedules = [draw(seed, ["late-answer", "wall"], count=2) for seed in (3, 5)]
+    assert any(f.kind == "late-answer" for s in schedules for f in s.faults)
+    found = explored(schedules, IGNORED, progress=told.append)
+    assert all("ended" in each.invariants for each in found)
+    for each in found:
+        assert [fault.kind for fault in each.smallest.faults] == ["late-answer"]
+    assert told[-1].startswith("2 of 2 seeds in ")
+
+
+def test_what_it_tells_can_be_run_again(capsys):
+    drawn = ["--kinds", "late-answer,wall", "--count", "3", "--ignore", "source"]
+    assert main(["--first", "4", "--seeds", "1", *drawn])
+    told = capsys.readouterr().out
+    assert "at work: " in told
+    assert "=> ended: agent " in told
+    assert "ended 1" in told.splitlines()[-1]
+    command = next(line for line in told.splitlines() if "make simulate" in line)
+    first, _seeds, options = shlex.split(command.split("make simulate ")[1])
+    again = [f"--first={first.removeprefix('FIRST=')}", "--seeds=1"]
+    assert main([*again, *options.removeprefix("OPTIONS=").split()])
+    assert "ended 1" in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_without_a_find_it_succeeds(capsys):
+    assert not main(["--seeds", "2", "--kinds", "service", "--ignore", "source"])
+    assert capsys.readouterr().out.splitlines()[-1].endswith(" broke nothing")
+
+
+def test_what_a_copy_raises_is_a_find():
+    def work():
+        raise ValueError("odd")
+
+    (found,) = forked(work)
+    assert found.invariant == "simulation"
+    assert "ValueError: odd" in found.text
+
+
+def test_a_copy_that_does_not_end_is_given_up():
+    def work():
+        while True:
+            # As a program may, it goes on after any error.
+            with suppress(Exception):
+                sum(range(1000))
+
+    (found,) = forked(work, limit=0.2)
+    assert "EndlessError" in found.text
+
+
+def test_a_copy_that_is_killed_is_a_find():
+    assert forked(lambda: os.kill(os.getpid(), signal.SIGKILL)) == [
+        Breach("simulation", "the copy ended with status 9")
+    ]
+
+
+@pytest.mark.parametrize("arguments", ["--seeds=x", "--first=1.5", "--what"])
+def test_an_unknown_option_ends_the_command(arguments, capsys):
+    with pytest.raises(SystemExit):
+        main([arguments])
+    assert "usage: " in capsys.readouterr().err

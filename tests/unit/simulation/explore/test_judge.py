@@ -1,0 +1,160 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Each invariant is seen to be broken, on a cluster in which it is broken by hand."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+
+import pytest
+
+from purelb.core.election.election import rank
+from simulation.explore.judge import INVARIANTS, SETTLED, TAKEOVER, Judge
+
+# Known to be broken: an IPv6 address of a Service is preferred.
+KNOWN = {"source"}
+_ETH0 = 2
+
+
+def broken(judge):
+    return {breach.invariant for breach in judge.breaches()} - KNOWN
+
+
+def a_vip(cluster, version=4):
+    return next(a for a in cluster.addresses() if a.version == version)
+
+
+def other_than(cluster, address):
+    return next(n for n in cluster.nodes.values() if n.name not in cluster.holders(address))
+
+
+def test_a_cluster_at_work_breaks_nothing(cluster, in_a_copy):
+    def work():
+        judge = Judge(cluster)
+        cluster.run(SETTLED)
+        assert broken(judge) == set()
+        assert set(INVARIANTS) >= KNOWN
+
+    in_a_copy(work)
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_an_address_on_two_nodes(cluster, in_a_copy, version):
+    def work():
+        judge = Judge(cluster)
+        address = a_vip(cluster, version)
+        other = other_than(cluster, address)
+        cluster.kill_agent(other)
+        other.kernel.add_address(_ETH0, address, 32)
+        cluster.run(1)
+        assert broken(judge) >= {"twice", "settled"}
+
+    in_a_copy(work)
+
+
+def test_an_address_without_a_right(cluster, in_a_copy):
+    def work():
+        judge = Judge(cluster)
+        address = a_vip(cluster)
+        (name,) = cluster.holders(address)
+        cluster.kill_agent(cluster.nodes[name])
+        place = (_ETH0, address)
+        cluster.run(1)
+        cluster.nodes[name].kernel.held[place].valid_until = None
+        cluster.run(10.5)
+        assert "rightless" in broken(judge)
+
+    in_a_copy(work)
+
+
+def test_an_address_that_two_services_have(cluster, in_a_copy):
+    def work():
+        judge = Judge(cluster)
+        first, second = (cluster.find("services", "default", name) for name in ("s0", "s1"))
+        cluster.put("services", "default", "s1", {**second, "status": first["status"]})
+        # What the second one had belongs to nobody now.
+        assert broken(judge) == {"given twice", "leaked"}
+
+    in_a_copy(work)
+
+
+def test_an_address_that_nobody_has(cluster, in_a_copy):
+    def work():
+        judge = Judge(cluster)
+        for node in cluster.nodes.values():
+            cluster.kill_agent(node)
+        cluster.run(12 + TAKEOVER)
+        assert "unheld" in broken(judge)
+
+    in_a_copy(work)
+
+
+def test_while_nobody_can_nobody_has_to_hold_an_address(cluster, in_a_copy):
+    def work():
+        judge = Judge(cluster)
+        for node in cluster.nodes.values():
+            cluster.kill_agent(node)
+        judge.troubles.note()
+        cluster.run(12 + TAKEOVER)
+        assert "unheld" not in broken(judge)
+
+    in_a_copy(work)
+
+
+def test_an_address_that_is_on_another_node_than_its_winner(cluster, in_a_copy):
+    def work():
+        judge = Judge(cluster)
+        address = a_vip(cluster)
+        (winner,) = cluster.holders(address)
+        cluster.nodes[winner].kernel.remove_address((_ETH0, address))
+        second = cluster.nodes[rank(list(cluster.nodes), address)[1]]
+        second.kernel.add_address(_ETH0, address, 32)
+        assert broken(judge) == {"settled", "known"}
+
+    in_a_copy(work)
+
+
+def test_an_address_that_belongs_to_no_service(cluster, in_a_copy):
+    def work():
+        judge = Judge(cluster)
+        node = cluster.nodes["n1"]
+        node.kernel.add_address(_ETH0, ip_address("172.28.1.240"), 32)
+        assert broken(judge) == {"leaked"}
+
+    in_a_copy(work)
+
+
+def test_too_many_writes_and_requests(cluster, in_a_copy):
+    def work():
+        judge = Judge(cluster)
+        lease = cluster.find("leases", "purelb-system", "purelb-node-n1")
+        for number in range(40):
+            labels = {**lease["metadata"], "labels": {"n": str(number)}}
+            cluster.put("leases", "purelb-system", "purelb-node-n1", {**lease, "metadata": labels})
+        cluster.way("agent/n2").asked += 100
+        assert broken(judge) == {"writes", "requests"}
+
+    in_a_copy(work)
+
+
+def test_an_address_that_is_used_as_a_source(cluster, in_a_copy):
+    def work():
+        judge = Judge(cluster)
+        assert {b.invariant for b in judge.breaches()} == KNOWN
+        for node in cluster.nodes.values():
+            for held in node.kernel.held.values():
+                held.flags |= 0x20
+        assert judge.breaches() == []
+
+    in_a_copy(work)
+
+
+def test_a_program_that_ended(cluster, in_a_copy):
+    def work():
+        judge = Judge(cluster)
+        cluster.nodes["n1"].kernel.is_unreadable = True
+        cluster.put("nodes", "", "n1", {**cluster.find("nodes", "", "n1"), "spec": {"x": 1}})
+        cluster.timeline.run(cluster.timeline.now + 40_000_000)
+        assert "ended" in broken(judge)
+
+    in_a_copy(work)

@@ -1,0 +1,82 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Schedules are drawn from a seed, told as a story, and shrunk to what breaks something."""
+
+from __future__ import annotations
+
+import pytest
+
+from simulation.explore.faults import KINDS
+from simulation.explore.schedule import CLUSTERS, draw, shrunk, smaller
+
+# A seed of three nodes and of four faults.
+SEED = next(s for s in range(100) if len(draw(s).faults) == 4 and len(draw(s).names) == 3)
+
+
+def test_a_seed_draws_the_same_schedule_again_and_another_one_differs():
+    assert draw(SEED) == draw(SEED)
+    assert draw(SEED).faults != draw(SEED + CLUSTERS).faults
+    assert draw(SEED).cluster == draw(SEED + CLUSTERS).cluster
+
+
+def test_every_kind_and_every_size_is_drawn():
+    drawn = [draw(seed) for seed in range(500)]
+    assert {fault.kind for schedule in drawn for fault in schedule.faults} == set(KINDS)
+    assert {len(schedule.names) for schedule in drawn} == {2, 3, 4, 5}
+    assert {len(schedule.faults) for schedule in drawn} == {1, 2, 3, 4}
+
+
+def test_kinds_and_their_number_can_be_chosen():
+    schedule = draw(SEED, ["frozen"], count=2)
+    assert [fault.kind for fault in schedule.faults] == ["frozen", "frozen"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_fault_is_told_with_its_moment_its_nodes_and_its_end(kind):
+    (fault,) = draw(SEED, [kind], count=1).faults
+    text = str(fault)
+    assert text.startswith(f"at {fault.at:6.2f} s")
+    assert bool(fault.seconds) is (" for " in text.split(":", maxsplit=1)[0])
+    if "{nodes}" in KINDS[kind].story:
+        assert all(name in text for name in fault.nodes)
+
+
+def test_a_story_has_its_nodes_and_a_line_for_each_fault():
+    lines = str(draw(SEED)).splitlines()
+    assert lines[0] == "at work: n1, n2, n3"
+    assert len(lines) == 5
+
+
+def test_a_fault_less_leaves_the_others_as_they_were():
+    whole = draw(SEED)
+    left = whole.without(1)
+    assert left.kept == (0, 2, 3)
+    assert left.faults == (whole.faults[0], *whole.faults[2:])
+    assert whole.only([0, 2, 3]) == left
+
+
+def test_a_node_less_is_in_no_fault_of_all_nodes():
+    schedule = draw(SEED, ["outage"], count=1).of(["n1", "n3"])
+    assert schedule.names == ("n1", "n3")
+    assert schedule.faults[0].nodes == ("n1", "n3")
+
+
+def test_no_node_that_a_fault_names_goes():
+    schedule = draw(SEED, ["lost"], count=1)
+    named = schedule.faults[0].nodes[0]
+    assert all(named in less.names for less in smaller(schedule))
+
+
+def test_what_is_shrunk_has_only_what_it_takes_to_fail():
+    whole = draw(SEED, ["frozen", "outage", "wall"], count=6)
+    outage = next(n for n, f in enumerate(whole.faults) if f.kind == "outage")
+    tried = []
+
+    def fails(schedule):
+        tried.append(schedule)
+        return outage in schedule.kept and len(schedule.names) > 1
+
+    smallest = shrunk(whole, fails)
+    assert smallest.kept == (outage,)
+    assert len(smallest.names) == 2
+    assert len(tried) < 30

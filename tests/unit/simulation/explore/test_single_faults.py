@@ -1,0 +1,42 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""One fault breaks nothing: each kind, at many moments, in clusters of two to five nodes."""
+
+from __future__ import annotations
+
+import pytest
+
+from simulation.explore.faults import KINDS
+from simulation.explore.schedule import draw
+from tests.unit.simulation.schedules import breaks, must
+
+# Clusters of three, two, four and five nodes.
+CLUSTERS = (0, 1, 3, 5)
+EACH = 5
+# Known to be broken whatever happens: an IPv6 address of a Service is preferred.
+KNOWN = {"source"}
+BREAKS = {
+    "joins-astray": "the wall clock decides whether a Lease is dead at first sight",
+    "late-answer": "an answer of the kernel that is 2 s late ends the agent",
+    "unreadable": "a kernel that cannot be read ends the agent",
+    "slow-writes": "slow is taken for down: all write because they are asked",
+    "slow-answers": "slow is taken for down: all write because they are asked",
+}
+
+
+def single(kind):
+    return [
+        draw(48 * number + cluster, [kind], count=1)
+        for cluster in CLUSTERS
+        for number in range(EACH)
+    ]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=breaks(BREAKS[kind]) if kind in BREAKS else ()) for kind in KINDS],
+)
+def test_one_fault_breaks_nothing(kind, clusters):
+    for schedule in single(kind):
+        found = [b for b in clusters(schedule) if b.invariant not in KNOWN]
+        must(not found, f"{schedule}\n{found[:3]}")
