@@ -185,9 +185,11 @@ def test_a_lost_node_is_replaced_by_nodes_without_processor_time(seed, seconds):
         must(history.twice() == 0, f"on two nodes for {history.twice():.1f} s")
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
-@breaks("the clock is read once a cycle: stopped in it, the agent adds what others have by now")
-def test_an_agent_that_is_stopped_while_it_refreshes_adds_nothing_that_others_have(seed):
+def stopped(seed, kind):
+    """n1 is stopped for 30 s after a request; return how many addresses it adds that others have.
+
+    They go in its next cycle: here at the same moment, as code takes no time.
+    """
     with at_work(seed) as (cluster, history):
         node, doubles = cluster.nodes["n1"], []
         note = node.kernel.changed
@@ -199,11 +201,18 @@ def test_an_agent_that_is_stopped_while_it_refreshes_adds_nothing_that_others_ha
 
         node.kernel.changed = changed
         assert len(won_by(cluster, "n1", THREE)) > 1
-        node.kernel.stop = Stop(1, rtnetlink.RTM_NEWADDR, 30)
+        node.kernel.stop = Stop(1, kind, 30)
         cluster.run(10)
         assert node.kernel.stop is None
         assert cluster.timeline.now > history.began + 30_000_000
-        must(not doubles, f"{len(doubles)} addresses were added that other nodes have")
+        return len(doubles)
+
+
+@pytest.mark.parametrize("kind", [rtnetlink.RTM_GETADDR, rtnetlink.RTM_NEWADDR])
+@breaks("the clock is read once a cycle: stopped in it, the agent adds what others have by now")
+def test_an_agent_that_is_stopped_while_it_refreshes_adds_nothing_that_others_have(kind):
+    worst = max(stopped(seed, kind) for seed in SEEDS)
+    must(worst == 0, f"{worst} addresses were added that other nodes have")
 
 
 @pytest.mark.parametrize("version", [4, 6])
