@@ -156,9 +156,13 @@ class Cluster:
         }
 
     def holders(self, address: Address) -> list[str]:
-        """Return the nodes whose kernel has an address."""
-        place = (_ETH0, address)
-        return [node.name for node in self.nodes.values() if place in node.kernel.held]
+        """Return the nodes whose kernel has an address.
+
+        Without those that are paused or suspended: they answer nobody, so another one may have it.
+        The moment that such a node goes on, it is a holder again.
+        """
+        place, nodes = (_ETH0, address), self.nodes.values()
+        return [n.name for n in nodes if place in n.kernel.held and n.machine.runs]
 
     # Programs
 
@@ -204,6 +208,22 @@ class Cluster:
         """Boot a node, without an agent yet."""
         node.eth0.is_up = True
         node.add_addresses()
+
+    def pause(self, node: Node) -> None:
+        """Stop a node with all its clocks, as a hypervisor does."""
+        node.machine.pause()
+
+    def suspend(self, node: Node) -> None:
+        """Let a node sleep: its clocks go on, but no program and no timer does.
+
+        It hears no frame and no question. What the API server sends is found when it goes on; who
+        wants that to be later, as TCP repeats it, drops its way meanwhile.
+        """
+        node.machine.suspend()
+
+    def resume(self, node: Node, *, sets_wall_clock: bool = False) -> None:
+        """Let a node go on; what came meanwhile is there."""
+        node.machine.resume(sets_wall_clock=sets_wall_clock)
 
     def start_allocator(self, name: str) -> None:
         """Start an allocator on a machine of its own."""

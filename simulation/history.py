@@ -1,6 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Who had each address when: the kernels' view, complete, from a moment on."""
+"""Who had each address when: the kernels' view, complete, from a moment on.
+
+A node that is paused or suspended is no holder meanwhile: it answers nobody. Of an address that no
+other node has, that is time without a holder.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +33,15 @@ class History:
     def follow(self, node: Node) -> None:
         """Follow the kernel of a node, also of one that joins later."""
         node.kernel.changed = partial(self._changed, node)
+        # It stands while the machine answers nobody.
+        node.machine.monotonic.follow(self._note_all)
 
     def _changed(self, _node: Node, place: Place) -> None:
         self._note(place[1])
+
+    def _note_all(self) -> None:
+        for address in self._changes:
+            self._note(address)
 
     def _note(self, address: Address) -> None:
         now = self._cluster.timeline.now

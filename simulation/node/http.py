@@ -38,9 +38,10 @@ class Network:
         self.cut: set[frozenset[str]] = set()
         self.heard: Callable[[str], None] = lambda _machine: None
 
-    def is_cut(self, one: Process, other: Process) -> bool:
-        """Whether nothing arrives between the machines of two processes."""
-        return frozenset({one.machine.name, other.machine.name}) in self.cut
+    def is_lost(self, asker: Process, asked: Process) -> bool:
+        """Whether a question does not arrive at the machine of another process."""
+        is_cut = frozenset({asker.machine.name, asked.machine.name}) in self.cut
+        return is_cut or not asked.machine.hears
 
 
 class ModelServer:
@@ -113,7 +114,7 @@ class ModelPeers:
 
         def arrive() -> None:
             server = network.servers.get((address, self._port))
-            if server is not None and network.is_cut(self._process, server.process):
+            if server is not None and network.is_lost(self._process, server.process):
                 return
             if server is None or server.process.is_dead or self._path not in server.routes:
                 reply(None)

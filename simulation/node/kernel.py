@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import random
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import ceil
@@ -30,10 +29,13 @@ from purelb.core.node.rtnetlink import (
     RTMGRP_LINK,
     Message,
 )
+from simulation.chance import stream
 from simulation.node import messages
 from simulation.node.messages import AddressHead, LinkState, Route
+from simulation.node.netlink import KernelSocket, Stop
 from simulation.time.machine import Machine
 from simulation.time.process import Process
+from simulation.time.timers import Timers
 
 _V6 = 6
 Place = tuple[int, Address]
@@ -54,74 +56,14 @@ class HeldAddress:
     late: float = 0.0
 
 
-class KernelSocket:
-    """A netlink socket of a process: requests are answered at once, news can be read later."""
-
-    def __init__(self, kernel: Kernel, process: Process, groups: int) -> None:
-        self.groups = groups
-        self._kernel = kernel
-        self._process = process
-        self._received: deque[bytes] = deque()
-        self._late: list[bytes] = []
-        self._read: Callable[[], None] | None = None
-        self._is_told = False
-
-    def settimeout(self, seconds: float) -> None:
-        """Answers come at once."""
-
-    def setblocking(self, flag: bool) -> None:  # noqa: FBT001 - as socket.socket
-        """Nothing blocks."""
-
-    def send(self, data: bytes) -> int:
-        """Carry out a request."""
-        # What came after its time limit is read before the next answer.
-        self._received.extend(self._late)
-        self._late.clear()
-        for request in rtnetlink.parse_messages(data):
-            answer = self._kernel.answer(request)
-            if self._kernel.late_answers:
-                self._kernel.late_answers -= 1
-                self._late.append(answer)
-            else:
-                self._received.append(answer)
-        return len(data)
-
-    def recv(self, size: int) -> bytes:  # noqa: ARG002 - datagrams are small
-        """Return a datagram; BlockingIOError without news, TimeoutError without an answer."""
-        if not self._received and not self.groups:
-            raise TimeoutError("timed out")
-        if not self._received:
-            self._is_told = False
-            raise BlockingIOError
-        return self._received.popleft()
-
-    def put(self, data: bytes) -> None:
-        """Receive news."""
-        self._received.append(data)
-        if self._read is not None and not self._is_told:
-            self._is_told = True
-            self._process.deliver(self._tell)
-
-    def _tell(self) -> None:
-        self._is_told = False
-        if self._read is not None:
-            self._read()
-
-    def on_readable(self, callback: Callable[[], None] | None) -> None:
-        """Call back when there is something to read."""
-        self._read = callback
-
-    def close(self) -> None:
-        """Receive nothing any more."""
-        self._read = None
-        self._kernel.forget(self)
-
-
 class Kernel:
     """The interfaces and addresses of a machine; `held` are the addresses by their places.
 
     `changed` is called with each place whose address came, went or became usable. Of `late_answers`
-    requests the answer comes too late; `is_unreadable`: all dumps fail.
+    requests the answer comes too late; `is_unreadable`: all dumps fail. Of `lost_news` changes the
+    sockets for news have no room. Of `interrupted_dumps` of addresses each lacks one: `dumps_lack`,
+    or if that is None the one that chance decides. `stop`: when the process that sends requests is
+    stopped in the middle of its work.
     """
 
     def __init__(self, machine: Machine, chance: random.Random) -> None:
@@ -133,7 +75,14 @@ class Kernel:
         self.changed: Callable[[Place], None] = lambda _place: None
         self.late_answers = 0
         self.is_unreadable = False
+        self.lost_news = 0
+        self.interrupted_dumps = 0
+        self.dumps_lack: Address | None = None
+        self.stop: Stop | None = None
         self._chance = chance
+        # Of its own, so that an interrupted dump leaves all else as it was.
+        self._interrupts = stream(chance.getrandbits(64), "interrupts")
+        self._timers = Timers(machine)
         self._sockets: list[KernelSocket] = []
         # Places whose address will be looked at again when its lifetime may have ended.
         self._ends: set[Place] = set()
@@ -184,7 +133,9 @@ class Kernel:
             self.changed(place)
 
     def usable(self, address: Address) -> LinkState | None:
-        """Return the interface on which this kernel answers for an address."""
+        """Return the interface on which this kernel answers for an address now."""
+        if not self.machine.runs:
+            return None
         for link, held in self.held.items():
             if link[1] == address and not held.flags & IFA_F_TENTATIVE:
                 return self.links[link[0]]
@@ -198,11 +149,26 @@ class Kernel:
         if request.flags & rtnetlink.NLM_F_DUMP == rtnetlink.NLM_F_DUMP and request.kind in _DUMPS:
             if self.is_unreadable:
                 return messages.acknowledgement(sequence, errno.ENOBUFS)
-            kind, bodies = _DUMPS[request.kind]
-            found = [messages.message(kind, b, sequence=sequence) for b in bodies(self)]
-            return b"".join((*found, messages.done(sequence)))
+            return self._dump(request)
         error = _REQUESTS[request.kind](self, request)
         return messages.acknowledgement(sequence, error)
+
+    def _dump(self, request: Message) -> bytes:
+        kind, bodies = _DUMPS[request.kind]
+        found, flags = list(bodies(self)), 0
+        if request.kind == rtnetlink.RTM_GETADDR and self.interrupted_dumps:
+            self.interrupted_dumps -= 1
+            flags = rtnetlink.NLM_F_DUMP_INTR
+            del found[self._lacking(len(found))]
+        sequence = request.sequence
+        sent = [messages.message(kind, body, sequence=sequence, flags=flags) for body in found]
+        return b"".join((*sent, messages.done(sequence, flags=flags)))
+
+    def _lacking(self, count: int) -> int:
+        """Return which address an interrupted dump lacks."""
+        if self.dumps_lack is None:
+            return self._interrupts.randrange(count)
+        return [address for _link, address in self.held].index(self.dumps_lack)
 
     def _addresses(self) -> Iterator[bytes]:
         return map(self._body, self.held.values())
@@ -291,23 +257,18 @@ class Kernel:
         if before is None:
             if held.flags & IFA_F_TENTATIVE:
                 seconds = 1.0 + self._chance.random()
-                self._later(seconds, lambda: self._end_detection(held.place))
+                self._timers.after(seconds, lambda: self._end_detection(held.place))
             self.changed(held.place)
         self._watch_end(held)
         if held.preferred_until is not None and not held.flags & IFA_F_DEPRECATED:
             self._watch_preferred(held)
-
-    def _later(self, seconds: float, action: Callable[[], None]) -> None:
-        moment = self.machine.monotonic.moment_after(seconds)
-        if moment is not None:
-            self.machine.timeline.at(moment, action)
 
     def _watch_end(self, held: HeldAddress) -> None:
         """Make an appointment with the end of a lifetime, unless there is one for that place."""
         if held.valid_until is not None and held.place not in self._ends:
             self._ends.add(held.place)
             left = held.valid_until + held.late - self.machine.monotonic.read()
-            self._later(left, lambda: self._end_lifetime(held.place))
+            self._timers.after(left, lambda: self._end_lifetime(held.place))
 
     def _end_lifetime(self, place: Place) -> None:
         self._ends.discard(place)
@@ -323,7 +284,7 @@ class Kernel:
         if held.preferred_until is None or held.preferred_until == held.valid_until:
             return
         left = held.preferred_until - self.machine.monotonic.read()
-        self._later(left, lambda: self._deprecate(held))
+        self._timers.after(left, lambda: self._deprecate(held))
 
     def _deprecate(self, held: HeldAddress) -> None:
         if self.held.get(held.place) is held:
@@ -363,9 +324,11 @@ class Kernel:
         self._tell(group, messages.message(kind, self._body(held)))
 
     def _tell(self, group: int, data: bytes) -> None:
+        is_lost = self.lost_news > 0
+        self.lost_news -= is_lost
         for receiver in self._sockets:
             if receiver.groups & group:
-                receiver.put(data)
+                receiver.put(None if is_lost else data)
 
 
 _DUMPS = {

@@ -59,9 +59,9 @@ def acknowledgement(sequence: int, error: int = 0) -> bytes:
     return message(NLMSG_ERROR, struct.pack("=i", -error) + bytes(16), sequence=sequence)
 
 
-def done(sequence: int) -> bytes:
+def done(sequence: int, *, flags: int = 0) -> bytes:
     """Return the message that ends a dump."""
-    return message(NLMSG_DONE, bytes(4), sequence=sequence)
+    return message(NLMSG_DONE, bytes(4), sequence=sequence, flags=flags)
 
 
 def _attribute(kind: int, data: bytes) -> bytes:

@@ -155,7 +155,9 @@ class Segment:
     def _is_taken(self, link: LinkState, address: Address) -> bool:
         others = (port for port in self._ports if port.link is not link)
         return any(
-            (port.link.index, address) in port.kernel.held for port in others if port.link.is_up
+            (port.link.index, address) in port.kernel.held
+            for port in others
+            if port.link.is_up and port.kernel.machine.runs
         )
 
     def _carry(self, data: bytes, sender: _Port) -> None:
@@ -166,7 +168,7 @@ class Segment:
         for host in self.hosts:
             host.hear(frame)
         for port in self._ports:
-            if port is sender:
+            if port is sender or not port.kernel.machine.hears:
                 continue
             if frame.claims is not None:
                 for listening in port.listening:

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from simulation.time.timeline import MICROSECONDS, Timeline, microseconds
 
 # 2026-01-01T00:00:00Z
@@ -16,6 +18,11 @@ class Clock:
     def __init__(self, timeline: Timeline, shows: float) -> None:
         self._timeline = timeline
         self._since, self._shown, self._rate = timeline.now, shows, 1.0
+        self._followers: list[Callable[[], None]] = []
+
+    def follow(self, follower: Callable[[], None]) -> None:
+        """Call back whenever it has begun to go otherwise: all appointments by it are stale."""
+        self._followers.append(follower)
 
     def read(self) -> float:
         """Return what the clock shows, in seconds."""
@@ -26,28 +33,70 @@ class Clock:
         """Go at another rate from now on."""
         self._shown, self._since = self.read(), self._timeline.now
         self._rate = rate
+        self._tell()
 
     def step(self, seconds: float) -> None:
         """Show so much more at once, or less."""
         self._shown += seconds
+        self._tell()
 
-    def moment_after(self, seconds: float) -> int | None:
-        """Return the moment at which the clock will show so much more; None if it stands."""
+    def _tell(self) -> None:
+        for follower in self._followers:
+            follower()
+
+    def moment_of(self, shows: float) -> int | None:
+        """Return the moment at which the clock will show this; None if it stands."""
         if not self._rate:
             return None
-        return self._timeline.now + microseconds(seconds / self._rate)
+        return self._timeline.now + microseconds((shows - self.read()) / self._rate)
 
 
 class Machine:
     """A machine with its three clocks, as the kernel has them.
 
     `boot` goes on while the machine is suspended, `monotonic` does not. `wall` is what others read.
-    They show different numbers, so that one taken for another is noticed.
+    They show different numbers, so that one taken for another is noticed. `runs`: whether its
+    programs run and its kernel answers; False while it is paused or suspended. `hears`: whether
+    what is sent to it gets there, be it found later; False while it is suspended.
     """
 
     def __init__(self, timeline: Timeline, name: str) -> None:
         self.name = name
         self.timeline = timeline
+        self.runs = self.hears = True
         self.boot = Clock(timeline, 2_000.0)
         self.monotonic = Clock(timeline, 1_000.0)
-        self.wall = Clock(timeline, _EPOCH + timeline.now / MICROSECONDS)
+        self.wall = Clock(timeline, self._true_time())
+        self._rate = 1.0
+
+    def _true_time(self) -> float:
+        return _EPOCH + self.timeline.now / MICROSECONDS
+
+    def set_rate(self, rate: float) -> None:
+        """Let all its clocks go at a rate, as those of a machine do that has a quartz of its own.
+
+        One that does not run has it when it goes on.
+        """
+        self._rate = rate
+        if self.runs:
+            self.resume()
+
+    def pause(self) -> None:
+        """Stop it with all its clocks, as a hypervisor stops a virtual machine."""
+        self.runs = False
+        for clock in (self.boot, self.wall, self.monotonic):
+            clock.set_rate(0)
+
+    def suspend(self) -> None:
+        """Let it sleep: of its clocks only the monotonic one stands, and with it all its timers."""
+        self.runs = self.hears = False
+        self.monotonic.set_rate(0)
+
+    def resume(self, *, sets_wall_clock: bool = False) -> None:
+        """Let it go on; `sets_wall_clock`: it learns the true time at once, as from its host."""
+        self.runs = self.hears = True
+        if sets_wall_clock:
+            self.wall.step(self._true_time() - self.wall.read())
+        # Who follows the monotonic clock finds all of the machine as it goes on.
+        for clock in (self.boot, self.wall, self.monotonic):
+            clock.set_rate(self._rate)

@@ -3,7 +3,8 @@
 """A process: a program on an event loop of its own, which runs when the timeline says so.
 
 The program's code takes no time. When it waits, its next timer becomes an appointment. What arrives
-from outside comes by `deliver`, which a dead process ignores and a frozen one finds at its thaw.
+from outside comes by `deliver`, which a dead process ignores. One that is frozen, or whose machine
+does not run, finds it later.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 from purelb_agent.runtime import clock
 from simulation.time.machine import Machine
-from simulation.time.timeline import Appointment
+from simulation.time.timeline import Appointment, microseconds
 
 # Passes of one loop at one moment. A program that needs more does not wait for anything.
 _ENDLESS = 1_000
@@ -24,6 +25,10 @@ _ENDLESS = 1_000
 
 class SpinsError(Exception):
     """A program runs on and on without letting time pass."""
+
+
+class _KilledError(SystemExit):
+    """Ends a pass in its middle: of what a loop runs, only this exception leaves it at once."""
 
 
 class _Idle(selectors.BaseSelector):
@@ -102,7 +107,9 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
 class Process:
     """A program that runs on a machine.
 
-    `error` is what ended it, None if it ended by itself or still runs.
+    `error` is what ended it, None if it ended by itself or still runs. `pass_seconds`: for how long
+    it is not run again after each pass, as on a machine without enough processors; what a pass has
+    sent has left at its beginning.
     """
 
     running: Process | None = None
@@ -113,16 +120,24 @@ class Process:
         self.name = name
         self.error: BaseException | None = None
         self.has_ended = self.is_dead = self.is_frozen = False
+        self.pass_seconds = 0.0
         self._loop = SimulatedLoop(machine)
         self._task: asyncio.Task[None] | None = None
         self._next: Appointment | None = None
+        # Whether it has something to do at once, or else when, by the monotonic clock.
+        self._is_due = False
+        self._wakes_at: float | None = None
+        self._is_in_pass = False
+        self._busy_until = 0
         self._ended: list[Callable[[], None]] = []
+        machine.monotonic.follow(self._plan)
 
     def start(self, program: Coroutine[Any, Any, None]) -> None:
         """Run a program, from now on."""
         self._task = self._loop.create_task(program)
         self._task.add_done_callback(self._end)
-        self._run_at(self.machine.timeline.now)
+        self._is_due = True
+        self._plan()
 
     def on_end(self, callback: Callable[[], None]) -> None:
         """Call back when the program has ended by itself or by an error, not if it is killed."""
@@ -133,8 +148,8 @@ class Process:
         if self.is_dead or self.has_ended:
             return
         self._loop.call_soon(callback, *args)
-        if not self.is_frozen and Process.running is not self:
-            self._run_at(self.machine.timeline.now)
+        self._is_due = True
+        self._plan()
 
     def kill(self) -> None:
         """End it in the middle of whatever it does; nothing of it runs any more."""
@@ -157,40 +172,71 @@ class Process:
     def freeze(self) -> None:
         """Let none of its code run; time goes on."""
         self.is_frozen = True
-        self._cancel()
+        self._plan()
 
     def thaw(self) -> None:
         """Let its code run again."""
         self.is_frozen = False
-        if not (self.is_dead or self.has_ended):
-            self._run_at(self.machine.timeline.now)
+        self._plan()
+
+    def stand_still(self, seconds: float) -> None:
+        """Stop it in the middle of its pass, while all others go on; called from its own code.
+
+        If another one stops meanwhile, it goes on when that one does. Frozen or paused meanwhile,
+        it still ends its pass; killed, it does not.
+        """
+        timeline, loop = self.machine.timeline, asyncio.get_running_loop()
+        before, Process.running = Process.running, None
+        # A thread has one loop that runs, and now it is the turn of others.
+        asyncio._set_running_loop(None)  # noqa: SLF001 - for makers of loops
+        try:
+            timeline.run(timeline.now + microseconds(seconds))
+        finally:
+            asyncio._set_running_loop(loop)  # noqa: SLF001 - for makers of loops
+            Process.running = before
+        if self.is_dead:
+            raise _KilledError
 
     def _cancel(self) -> None:
         if self._next is not None:
             self._next.cancel()
             self._next = None
 
-    def _run_at(self, moment: int) -> None:
+    def _plan(self) -> None:
+        """Make an appointment with the next pass, as things are now."""
         self._cancel()
-        self._next = self.machine.timeline.at(moment, self._run)
+        can_run = self.machine.runs and not (self.is_dead or self.has_ended or self.is_frozen)
+        if self._is_in_pass or not can_run:
+            return
+        timeline, moment = self.machine.timeline, None
+        if self._is_due:
+            moment = timeline.now
+        elif self._wakes_at is not None:
+            moment = self.machine.monotonic.moment_of(self._wakes_at)
+        if moment is not None:
+            self._next = timeline.at(max(moment, self._busy_until), self._run)
 
     def _run(self) -> None:
         self._next = None
         before, Process.running = Process.running, self
+        self._is_in_pass, seconds = True, None
         try:
             seconds = self._loop.run_until_idle()
         except SpinsError:
             names = ", ".join(sorted(t.get_name() for t in asyncio.all_tasks(self._loop)))
             raise SpinsError(f"{self.name}: it spins, with the tasks {names}") from None
+        except _KilledError:
+            return
         finally:
             Process.running = before
+            self._is_in_pass = self._is_due = False
         if self.has_ended:
             for callback in self._ended:
                 callback()
-        elif seconds is not None and not (self.is_dead or self.is_frozen):
-            moment = self.machine.monotonic.moment_after(seconds)
-            if moment is not None:
-                self._run_at(moment)
+            return
+        self._wakes_at = None if seconds is None else self.machine.monotonic.read() + seconds
+        self._busy_until = self.machine.timeline.now + microseconds(self.pass_seconds)
+        self._plan()
 
     def _end(self, task: asyncio.Task[None]) -> None:
         self.has_ended = True

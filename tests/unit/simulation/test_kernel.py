@@ -12,6 +12,7 @@ from ipaddress import ip_address
 import pytest
 
 from purelb.core.names import ADDRESS_PROTOCOL, LINK_ALIAS
+from purelb.core.node import rtnetlink
 from purelb.core.node.plan import Put
 from purelb_agent.node.netlink import Kernel as KernelClient
 from purelb_agent.node.netlink import NetlinkError
@@ -19,6 +20,7 @@ from purelb_agent.runtime import clock
 from simulation.chance import stream
 from simulation.node.kernel import Kernel
 from simulation.node.messages import LinkState, Route
+from simulation.node.netlink import Stop
 from simulation.time.timeline import MICROSECONDS
 
 V4, V6 = ip_address("172.28.1.220"), ip_address("fd28::220")
@@ -231,7 +233,82 @@ def test_lifetimes_follow_the_clock_of_the_machine(node, machine):
     assert 20 <= went <= 22
 
 
-def test_a_suspended_machine_removes_nothing(node, timeline, machine):
-    timeline.after(5, lambda: machine.monotonic.set_rate(0))
-    node.do(put(V4))
-    assert node.times(V4) == [0]
+@BOTH
+@pytest.mark.parametrize("stop", ["pause", "suspend"])
+def test_lifetimes_stand_while_the_machine_does_not_run(node, timeline, machine, vip, stop):
+    timeline.after(5, getattr(machine, stop))
+    timeline.after(17, machine.resume)
+    node.do(put(vip))
+    came, went = node.times(vip)
+    assert came == 0
+    assert 22 <= went <= 23
+
+
+def test_a_machine_that_does_not_run_has_its_addresses_and_answers_nobody(node, machine):
+    node.do(put(V4), seconds=1)
+    machine.pause()
+    assert (2, V4) in node.kernel.held
+    assert node.kernel.usable(V4) is None
+    machine.resume()
+    assert node.kernel.usable(V4) is ETH0
+
+
+class TestInterruptedDumps:
+    def dumps(self, node, count):
+        """Return what so many dumps have, and whether each says that it was interrupted."""
+        node.do(put(V4), put(V6), seconds=1)
+        (request,) = rtnetlink.parse_messages(rtnetlink.build_dump(rtnetlink.RTM_GETADDR, 1))
+        replies = [
+            rtnetlink.read_reply(lambda: node.kernel.answer(request), 1) for _dump in range(count)
+        ]
+        return [
+            (r.was_interrupted, {rtnetlink.parse_address(m).address for m in r.messages})
+            for r in replies
+        ]
+
+    @pytest.mark.parametrize("lacks", [OWN, V4, V6])
+    def test_lack_an_address_and_say_so(self, node, lacks):
+        node.kernel.interrupted_dumps, node.kernel.dumps_lack = 2, lacks
+        every = {OWN, V4, V6}
+        assert self.dumps(node, 3) == [
+            (True, every - {lacks}),
+            (True, every - {lacks}),
+            (False, every),
+        ]
+
+    def test_lack_what_chance_decides(self, node):
+        node.kernel.interrupted_dumps = 30
+        lacking = [{OWN, V4, V6} - found for _interrupted, found in self.dumps(node, 30)]
+        assert {len(addresses) for addresses in lacking} == {1}
+        assert set().union(*lacking) == {OWN, V4, V6}
+
+    def test_of_interfaces_are_whole(self, node):
+        node.kernel.interrupted_dumps = 1
+        ((link,),) = node.do(lambda client: client.links())
+        assert link.name == "eth0"
+        assert node.kernel.interrupted_dumps == 1
+
+
+def test_news_without_room_are_lost_and_the_agent_learns_that(node):
+    node.kernel.lost_news = 2
+    node.do(put(V4), put(V6), 1, put(V6, is_new=False), seconds=5)
+    assert [news.address and news.address.address for news in node.news] == [None, V6]
+
+
+class TestStop:
+    def moments(self, node, stop):
+        node.kernel.stop = stop
+        node.do(put(V4, 300), put(V6, 300), lambda client: held(V4, client), seconds=100)
+        return node.times(V4) + node.times(V6)
+
+    def test_a_process_stands_still_after_a_request(self, node):
+        assert self.moments(node, Stop(1, rtnetlink.RTM_NEWADDR, 30)) == [0, 30]
+        assert node.kernel.stop is None
+
+    def test_it_counts_requests_of_its_kind(self, node):
+        assert self.moments(node, Stop(2, rtnetlink.RTM_NEWADDR, 30)) == [0, 0]
+        assert node.kernel.stop is None
+
+    def test_it_waits_for_its_request(self, node):
+        assert self.moments(node, Stop(2, rtnetlink.RTM_GETADDR, 30)) == [0, 0]
+        assert node.kernel.stop == Stop(1, rtnetlink.RTM_GETADDR, 30)

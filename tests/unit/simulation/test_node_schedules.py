@@ -7,12 +7,13 @@ from __future__ import annotations
 import asyncio
 
 from purelb.core.election.peers import build_question
-from purelb.core.node.rtnetlink import IFA_F_DEPRECATED
+from purelb.core.node.rtnetlink import IFA_F_DEPRECATED, RTM_NEWADDR
 from purelb_agent.lease.peer_http import PATH
 from purelb_agent.runtime.program import METRICS_PORT
 from simulation.api.way import Reach
 from simulation.cluster import KEYS
 from simulation.node.http import ModelPeers
+from simulation.node.netlink import Stop
 from simulation.time.machine import Machine
 from simulation.time.process import Process
 from tests.unit.simulation.schedules import (
@@ -115,18 +116,13 @@ def test_a_node_that_was_frozen_until_it_was_lost_waits_for_those_that_hold():
 @breaks("the clock is read once a cycle: stopped in it, the agent goes on without a right")
 def test_an_agent_that_is_stopped_while_it_adds_addresses_adds_no_more_after_its_right():
     with at_work(names=("n1",), services=0) as (cluster, _history):
-        came, timeline = [], cluster.timeline
-
-        def stop_once(_place):
-            came.append(timeline.now)
-            if len(came) == 1:
-                timeline.now += 30_000_000
-
-        cluster.nodes["n1"].kernel.changed = stop_once
+        came, kernel = [], cluster.nodes["n1"].kernel
+        kernel.changed = lambda place: came.append((cluster.timeline.now, place in kernel.held))
+        kernel.stop = Stop(1, RTM_NEWADDR, 30)
         cluster.add_service("web")
         cluster.run(1)
-        assert came
-        late = [moment for moment in came[1:] if moment == came[0] + 30_000_000]
+        assert kernel.stop is None
+        late = [is_held for moment, is_held in came if is_held and moment > came[0][0]]
         must(not late, f"{len(late)} addresses were added 20 s after the end of the Lease")
 
 

@@ -99,13 +99,13 @@ class TestClock:
         assert clock.read() == 110.0
         timeline.run(20 * MICROSECONDS)
         assert clock.read() == 125.0
-        assert clock.moment_after(3.0) == 22 * MICROSECONDS
+        assert clock.moment_of(128.0) == 22 * MICROSECONDS
 
     def test_stands_still(self, timeline):
         clock = Clock(timeline, 100.0)
         clock.set_rate(0)
         timeline.run(HOUR)
-        assert (clock.read(), clock.moment_after(1.0)) == (100.0, None)
+        assert (clock.read(), clock.moment_of(101.0)) == (100.0, None)
 
     def test_steps(self, timeline):
         clock = Clock(timeline, 100.0)

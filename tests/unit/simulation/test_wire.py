@@ -18,6 +18,7 @@ from purelb_agent.lease.peer_http import PATH
 from purelb_agent.lease.peers import Peers
 from simulation.chance import stream
 from simulation.cluster import simulated
+from simulation.history import History
 from simulation.node.http import ModelPeers, ModelServer, Network
 from simulation.node.kernel import Kernel
 from simulation.node.messages import LinkState
@@ -89,6 +90,53 @@ def test_an_agent_hears_another_host_with_its_address_and_lists_it(version):
         assert lease["metadata"]["annotations"].get(DUPLICATES_ANNOTATION) == str(vip)
 
 
+@BOTH
+class TestAMachineThatDoesNotRun:
+    @pytest.mark.parametrize("stop", ["pause", "suspend"])
+    def test_answers_nobody(self, vip, stop):
+        with simulated(1) as cluster:
+            node, other, host = cluster.nodes["n1"], cluster.nodes["n2"], Host()
+            node.kernel.add_address(2, vip, 24 if vip.version == 4 else 64)
+            assert cluster.segment.holders(vip) == [node.kernel]
+            assert other.kernel.is_taken(other.eth0, vip)
+            getattr(cluster, stop)(node)
+            cluster.segment.ask(host, vip)
+            assert (cluster.segment.holders(vip), cluster.holders(vip)) == ([], [])
+            assert not other.kernel.is_taken(other.eth0, vip)
+            assert host.neighbors == {}
+            cluster.resume(node)
+            assert (cluster.segment.holders(vip), cluster.holders(vip)) == ([node.kernel], ["n1"])
+
+    @pytest.mark.parametrize(("stop", "frames"), [("pause", 1), ("suspend", 0)])
+    def test_finds_later_what_came_unless_it_slept(self, vip, stop, frames):
+        with simulated(1) as cluster:
+            node, other, seen = cluster.nodes["n1"], cluster.nodes["n2"], []
+            process = Process(node.machine, "listens")
+            listening = cluster.segment.listen(node.kernel, process, "eth0")
+            listening.on_readable(lambda: seen.append(listening.recv(100)))
+            getattr(cluster, stop)(node)
+            cluster.segment.send(other.kernel, "eth0", build_announcement(MAC, vip)[:1])
+            cluster.run(1)
+            assert seen == []
+            cluster.resume(node)
+            cluster.run(1)
+            assert len(seen) == frames
+            process.close()
+
+
+def test_a_node_that_does_not_run_is_no_holder_in_the_history():
+    with simulated(1) as cluster:
+        node = cluster.nodes["n1"]
+        history = History(cluster)
+        node.kernel.add_address(2, V4, 24)
+        cluster.run(1)
+        cluster.pause(node)
+        cluster.run(12)
+        cluster.resume(node)
+        cluster.run(2)
+        assert history.spans(V4) == [(1, {"n1"}), (12, set()), (2, {"n1"})]
+
+
 class Answers:
     """Promises all that it is asked for."""
 
@@ -153,8 +201,10 @@ class TestPeers:
             (lambda _other: None, 7473, 0.02),
             (lambda other: other.kill(), 7472, 0.02),
             (lambda other: other.freeze(), 7472, 1.0),
+            (lambda other: other.machine.pause(), 7472, 1.0),
+            (lambda other: other.machine.suspend(), 7472, 1.0),
         ],
-        ids=["other port", "dead", "frozen"],
+        ids=["other port", "dead", "frozen", "paused", "asleep"],
     )
     def test_one_that_does_not_answer_is_silent(self, timeline, process, break_it, port, seconds):
         answers, took = self.ask(timeline, process, can=True, port=port, break_it=break_it)
