@@ -46,8 +46,7 @@ class Kubelet:
     def end_pod(self) -> None:
         """Start nothing any more: the Pod is to end, or the node has no power."""
         self._has_pod = False
-        if self._due is not None:
-            self._due.cancel()
+        self._cancel()
 
     def again(self) -> tuple[str, ...]:
         """Return the name of the next container among those of the Pod; empty for the first one."""
@@ -55,6 +54,7 @@ class Kubelet:
 
     def container_began(self, container: Process) -> None:
         """Look after a container that has just been started."""
+        self._cancel()
         self._containers += 1
         container.on_end(partial(self.container_ended, container))
 
@@ -67,6 +67,10 @@ class Kubelet:
             self._back_off = 0.0
         self._due = self._timeline.after(_NOTICED + self._back_off, self._restart)
         self._back_off = min(2 * self._back_off, _LONGEST) or _FIRST
+
+    def _cancel(self) -> None:
+        if self._due is not None:
+            self._due.cancel()
 
     def _restart(self) -> None:
         self._restarted_at = self._timeline.now

@@ -92,6 +92,33 @@ def test_a_lock_is_not_taken_from_its_holder_after_a_restore():
             must(not any("superseded" in error for error in ended), "the lock was held and taken")
 
 
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_a_node_that_was_lost_since_the_backup_does_not_count_again(seed):
+    with at_work(seed) as (cluster, history):
+        restored(cluster, 60, lambda: cluster.power_off(cluster.nodes["n3"]))
+        assert cluster.find("leases", "purelb-system", "purelb-node-n3") is not None
+        before = history.unheld()
+        cluster.run(60)
+        must(history.unheld() == before < TAKEOVER, f"unheld for {history.unheld():.1f} s")
+        must(history.twice() == 0, f"on two nodes for {history.twice():.1f} s")
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_a_node_that_joined_since_the_backup_is_replaced_and_returns(seed):
+    with at_work(seed) as (cluster, history):
+        restored(cluster, 60, lambda: join(cluster, history, "n4"))
+        # Node and Lease have never been.
+        assert cluster.find("nodes", "", "n4") is None
+        won_by(cluster, "n4", (*THREE, "n4"))
+        cluster.run(60)
+        assert_in_order(cluster)
+        cluster.register(cluster.nodes["n4"])
+        cluster.run(30)
+        assert_in_order(cluster, (*THREE, "n4"))
+        must(history.unheld() < TAKEOVER, f"unheld for {history.unheld():.1f} s")
+        must(history.twice() < DELIVERY, f"on two nodes for {history.twice():.2f} s")
+
+
 @breaks("a watch is begun anew at a version of the future, where it hears nothing of the past")
 def test_a_service_that_is_made_after_a_restore_is_held():
     with at_work() as (cluster, _history):
