@@ -32,13 +32,15 @@ from simulation.api.server import ApiServer, Write
 from simulation.api.transport import ModelAccess
 from simulation.api.way import Way
 from simulation.chance import stream
+from simulation.collector import Collector
+from simulation.kubelet import Kubelet
 from simulation.node.http import ModelPeers, ModelServer, Network
 from simulation.node.kernel import Kernel
 from simulation.node.messages import LinkState, Route
 from simulation.node.wire import Host, Segment, WireSender
 from simulation.time.machine import Machine
 from simulation.time.process import Process, simulated_clocks
-from simulation.time.timeline import MICROSECONDS, Timeline
+from simulation.time.timeline import MICROSECONDS, Action, Timeline
 
 KINDS = {
     "leases": "/apis/coordination.k8s.io/v1/leases",
@@ -59,7 +61,7 @@ _BOOKMARKS = 60.0
 
 
 class Node:
-    """A machine with its kernel and its agent; `pods` counts the agents that it has had."""
+    """A machine with its kernel and its agent; `pods` counts the agent's Pods that it has had."""
 
     def __init__(self, cluster: Cluster, name: str, number: int) -> None:
         self.name = name
@@ -70,6 +72,7 @@ class Node:
         self.pods = 0
         self.agent: Process | None = None
         self.stop = asyncio.Event()
+        self.kubelet = cluster.kubelet(f"agent/{name}", partial(cluster.start_container, self))
         self.kernel.add_link(LinkState(1, "lo", bytes(6)))
         self.kernel.add_link(self.eth0)
         for net in (NET4, NET6):
@@ -98,9 +101,12 @@ class Cluster:
         self.segment.hosts.append(self.host)
         self.processes: list[Process] = []
         self._ways: dict[str, Way] = {}
+        self.kubelets: dict[str, Kubelet] = {}
         self.nodes: dict[str, Node] = {}
         for name in names:
             self.add_node(name)
+        delay = self._delays("collector", 0.5, 5.0)
+        Collector(self.timeline, self.api, delay, owned=KINDS["leases"]).follow(KINDS["nodes"])
         self.put("groups", DEFAULT_NAMESPACE, "default", {"spec": {"local": POOLS}})
         self.timeline.after(_BOOKMARKS, self._bookmarks)
 
@@ -110,8 +116,12 @@ class Cluster:
         """Add a machine to the cluster, without an agent yet."""
         node = self.nodes[name] = Node(self, name, len(self.nodes) + 1)
         self.segment.attach(node.kernel, node.eth0)
-        self.put("nodes", "", name, _node_object(node))
+        self.register(node)
         return node
+
+    def register(self, node: Node) -> None:
+        """Create the Node of a machine, as its kubelet does when it starts."""
+        self.put("nodes", "", node.name, _node_object(node))
 
     def taint(self, node: Node, *keys: str) -> None:
         """Let a Node have these taints alone, as an operator does."""
@@ -169,6 +179,11 @@ class Cluster:
     def start_agent(self, node: Node) -> None:
         """Start a new Pod of the agent on a node."""
         node.pods += 1
+        node.kubelet.begin_pod()
+        self.start_container(node)
+
+    def start_container(self, node: Node) -> None:
+        """Start the agent in the Pod that a node has."""
         process = node.agent = self._process(node.machine, f"agent {node.name}")
         node.stop = asyncio.Event()
         identity = Identity(node.name, f"{node.name}-{node.pods}", DEFAULT_NAMESPACE)
@@ -183,24 +198,48 @@ class Cluster:
             ),
             peers=partial(ModelPeers, self.network, process, PEER_PATH),  # type: ignore[arg-type]
             server=partial(ModelServer, self.network, process, node.addresses),  # type: ignore[arg-type]
-            chance=stream(self.seed, process.name, str(node.pods)),
+            chance=stream(self.seed, process.name, str(node.pods), *node.kubelet.again()),
         )
         process.start(run_agent(settings, outside, node.stop))
+        node.kubelet.container_began(process)
+
+    def restart_container(self, node: Node) -> None:
+        """Kill the container of a node's agent, and start another one in the same Pod at once."""
+        self._kill(node)
+        self.start_container(node)
+
+    def kubelet(self, user: str, start: Action) -> Kubelet:
+        """Make the kubelet for the Pods of a program."""
+        made = self.kubelets[user] = Kubelet(self.timeline, start)
+        return made
+
+    def run_kubelets(self) -> None:
+        """Let the containers that end from now on be started again, whatever ended them."""
+        for kubelet in self.kubelets.values():
+            kubelet.is_on = True
 
     def stop_agent(self, node: Node) -> None:
         """Send a node's agent SIGTERM."""
+        node.kubelet.end_pod()
         if node.agent is not None:
             node.agent.deliver(node.stop.set)
 
     def kill_agent(self, node: Node) -> None:
         """End a node's agent at once; the kernel keeps its addresses until their lifetimes end."""
+        agent = node.agent
+        if agent is not None and not (agent.is_dead or agent.has_ended):
+            self._kill(node)
+            node.kubelet.container_ended(agent)
+
+    def _kill(self, node: Node) -> None:
         if node.agent is not None:
             node.agent.kill()
             self.way(f"agent/{node.name}").abandon()
 
     def power_off(self, node: Node) -> None:
         """Let a node lose its power."""
-        self.kill_agent(node)
+        node.kubelet.end_pod()
+        self._kill(node)
         node.eth0.is_up = False
         node.kernel.lose_power()
 
@@ -227,15 +266,22 @@ class Cluster:
 
     def start_allocator(self, name: str) -> None:
         """Start an allocator on a machine of its own."""
-        process = self._process(Machine(self.timeline, name), f"allocator {name}")
+        container = partial(self._start_allocator, Machine(self.timeline, name), name)
+        self.kubelet(f"allocator/{name}", container).begin_pod()
+        container()
+
+    def _start_allocator(self, machine: Machine, name: str) -> None:
+        process = self._process(machine, f"allocator {name}")
+        kubelet = self.kubelets[f"allocator/{name}"]
         access = self._access(process, f"allocator/{name}")
         outside = AllocatorOutside(
             kube=partial(Kube, access),
             writer=partial(LeaderKube, access),
             server=partial(ModelServer, self.network, process, ()),  # type: ignore[arg-type]
-            chance=stream(self.seed, process.name),
+            chance=stream(self.seed, process.name, *kubelet.again()),
         )
         process.start(run_allocator(AllocatorSettings(name), outside, asyncio.Event()))
+        kubelet.container_began(process)
 
     def start(self) -> None:
         """Start all programs, the agents at moments of their own."""
@@ -246,10 +292,11 @@ class Cluster:
             self.timeline.after(phases.uniform(0, 6), partial(self.start_allocator, name))
 
     def run(self, seconds: float) -> None:
-        """Let so much time pass; raises what ended a program."""
+        """Let so much time pass; raises what ended a program that no kubelet starts again."""
         self.timeline.run(self.timeline.now + int(seconds * MICROSECONDS))
+        restarted = [p for kubelet in self.kubelets.values() for p in kubelet.ended]
         for process in self.processes:
-            if process.error is not None:
+            if process.error is not None and process not in restarted:
                 raise RuntimeError(f"{process.name} ended") from process.error
 
     def close(self) -> None:

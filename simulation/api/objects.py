@@ -48,6 +48,14 @@ class Change:
     text: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """All objects as they were at a version."""
+
+    version: int
+    stored: dict[str, dict[Key, Stored]]
+
+
 class Objects:
     """All objects of a cluster, and the newest changes, oldest first.
 
@@ -70,6 +78,30 @@ class Objects:
         for key, stored in sorted(self._stored.get(kind, {}).items()):
             if not namespace or key.namespace == namespace:
                 yield stored
+
+    def as_of(self, kind: str, version: int) -> list[Stored]:
+        """Return the objects of a kind, in order, as at a version that the log reaches."""
+        found = dict(self._stored.get(kind, {}))
+        for change in reversed(self.log):
+            if change.version <= version:
+                break
+            if change.key.kind != kind:
+                continue
+            if change.before is None:
+                del found[change.key]
+            else:
+                found[change.key] = change.before
+        return [stored for _key, stored in sorted(found.items())]
+
+    def backup(self) -> Backup:
+        """Return all objects as they are now."""
+        return Backup(self.version, {kind: dict(of) for kind, of in self._stored.items()})
+
+    def restore(self, backup: Backup) -> None:
+        """Have the objects of a backup and its version again; nobody is told."""
+        self.version = backup.version
+        self._stored = {kind: dict(of) for kind, of in backup.stored.items()}
+        self.log.clear()
 
     def next_uid(self) -> str:
         """Return a UID that no other object has."""

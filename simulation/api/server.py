@@ -8,12 +8,13 @@ The rules are those that the programs can notice. Bodies are not validated.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
 from simulation.api.objects import (
+    Backup,
     Change,
     Json,
     Key,
@@ -91,17 +92,29 @@ def target_of(path: str) -> Target:
 
 @dataclass(eq=False)
 class Watch:
-    """A stream of changes of one kind; `tell` gets each line."""
+    """A stream of changes of one kind; `tell` gets each line, `ended` is called at its end.
+
+    `since`: the version after which its changes begin.
+    """
 
     kind: str
     namespace: str
     selects: Selects
     tell: Callable[[bytes], None]
+    ended: Callable[[], None] = lambda: None
+    since: int = 0
 
     def takes(self, change: Change) -> bool:
-        """Whether it is about objects of this kind and namespace."""
+        """Whether it is to hear of a change: of its kind and namespace, and new to it.
+
+        The version may be one of the future, after a restore. The real server accepts it and sends
+        nothing up to it, bookmarks neither (cacheWatcher.process in k8s.io/apiserver,
+        pkg/storage/cacher). Only for a list of such a version it answers 504, "Too large resource
+        version", and the programs name no version when they list.
+        """
         key = change.key
-        return key.kind == self.kind and (not self.namespace or key.namespace == self.namespace)
+        is_there = not self.namespace or key.namespace == self.namespace
+        return key.kind == self.kind and is_there and change.version > self.since
 
     def line(self, change: Change) -> bytes | None:
         """Return the event of a change, by what the selector takes; None if it takes nothing."""
@@ -111,6 +124,12 @@ class Watch:
             return None
         kind = b"MODIFIED" if was and is_now else b"ADDED" if is_now else b"DELETED"
         return _event(kind, change.text)
+
+
+def _page(token: str, kind: str) -> tuple[int, Key]:
+    """Return the version of a list in pages, and the last object of the page before."""
+    version, namespace, name = token.split("/")
+    return int(version), Key(kind, namespace, name)
 
 
 def _event(kind: bytes, text: bytes) -> bytes:
@@ -173,11 +192,24 @@ class ApiServer:
         return stored
 
     def _list(self, target: Target, params: Mapping[str, str]) -> bytes:
+        """Return a list, or a page of it: all its pages are of the version of the first one."""
         selects = field_selector(params.get("fieldSelector", ""))
-        found = self.objects.of_kind(target.kind, target.namespace)
-        items = b",".join(stored.text for stored in found if selects(stored))
-        version = str(self.objects.version).encode()
-        return b'{"metadata":{"resourceVersion":"' + version + b'"},"items":[' + items + b"]}"
+        version, after = self.objects.version, None
+        found: Iterable[Stored] = self.objects.of_kind(target.kind, target.namespace)
+        if "continue" in params:
+            version, after = _page(params["continue"], target.kind)
+            if version < self.oldest:
+                raise RefusedError(GONE, "Expired", "the continue parameter is too old")
+            found = (s for s in self.objects.as_of(target.kind, version) if s.key > after)
+        there = (s for s in found if not target.namespace or s.key.namespace == target.namespace)
+        taken = [stored for stored in there if selects(stored)]
+        limit = int(params.get("limit", "0")) or len(taken)
+        metadata = {"resourceVersion": str(version)}
+        if len(taken) > limit:
+            _kind, namespace, name = taken[limit - 1].key
+            metadata["continue"] = f"{version}/{namespace}/{name}"
+        items = b",".join(stored.text for stored in taken[:limit])
+        return b'{"metadata":' + json.dumps(metadata).encode() + b',"items":[' + items + b"]}"
 
     # Writing
 
@@ -239,6 +271,22 @@ class ApiServer:
     def _count(self, user: str, kind: str) -> None:
         self.writes[user, kind] = self.writes.get((user, kind), 0) + 1
 
+    # Restoring
+
+    def backup(self) -> Backup:
+        """Return what the store has now."""
+        return self.objects.backup()
+
+    def restore(self, backup: Backup) -> None:
+        """Put a store back as it was: the versions since then come again, with other contents.
+
+        The server is started anew, so all watches end and no changes are known.
+        """
+        self.objects.restore(backup)
+        self.oldest = backup.version
+        for watch in [watch for of_kind in self._watches.values() for watch in of_kind]:
+            watch.ended()
+
     # Watching
 
     def watch(self, request: Request, watch: Watch) -> list[bytes]:
@@ -246,8 +294,9 @@ class ApiServer:
         since = int(request.params["resourceVersion"])
         if since < self.oldest:
             raise RefusedError(GONE, "Expired", f"too old resource version: {since}")
+        watch.since = since
         self.follow(watch)
-        missed = (c for c in self.objects.log if c.version > since and watch.takes(c))
+        missed = (change for change in self.objects.log if watch.takes(change))
         return [line for line in map(watch.line, missed) if line is not None]
 
     def follow(self, watch: Watch) -> None:
@@ -270,7 +319,8 @@ class ApiServer:
         text = b'{"metadata":{"resourceVersion":"%d"}}' % self.objects.version
         for of_kind in self._watches.values():
             for watch in of_kind:
-                watch.tell(_event(b"BOOKMARK", text))
+                if watch.since <= self.objects.version:
+                    watch.tell(_event(b"BOOKMARK", text))
 
     def compact(self) -> None:
         """Forget the changes until now; watches that are open go on."""

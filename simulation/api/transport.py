@@ -131,7 +131,7 @@ class ApiTransport:
         before, after = self._way.slow(request.method, target_of(request.path).kind)
 
         def arrive() -> None:
-            answer = _Answer(*self._server.answer(request))
+            answer = self._refusal(request) or _Answer(*self._server.answer(request))
             back = partial(self._process.deliver, _set, waiting, answer)
             self._way.carry(connection, self._in(self._way.answer() + after), back)
 
@@ -140,6 +140,16 @@ class ApiTransport:
             self._timeline.after(before, arrive) if before else arrive()
 
         self._way.carry(connection, self._in(self._way.request()), received)
+
+    def _refusal(self, request: Request) -> _Answer | None:
+        """Return the answer to a request that is not let in; None if it is.
+
+        A 429 asks in its head to wait for a second. The programs do not read heads.
+        """
+        status = self._way.refuses(request.method, target_of(request.path).kind)
+        if not status:
+            return None
+        return _Answer(status, _REFUSALS[status])
 
     def _watch(
         self,
@@ -151,10 +161,20 @@ class ApiTransport:
         target = target_of(request.path)
         pipe = _Pipe(self._way, connection, self._process, target.kind)
         selects = field_selector(request.params.get("fieldSelector", ""))
-        watch = Watch(target.kind, target.namespace, selects, partial(pipe.put, stream.put))
+
+        def end() -> None:
+            self._server.forget(watch)
+            pipe.put(stream.put, None)
+
+        tell = partial(pipe.put, stream.put)
+        watch = Watch(target.kind, target.namespace, selects, tell, end)
 
         def arrive() -> None:
             if connection.is_closed:
+                return
+            refusal = self._refusal(request)
+            if refusal is not None:
+                pipe.put(_set, head, refusal)
                 return
             try:
                 missed = self._server.watch(request, watch)
@@ -166,12 +186,23 @@ class ApiTransport:
                 pipe.put(stream.put, line)
             self._timeline.after(float(request.params["timeoutSeconds"]), end)
 
-        def end() -> None:
-            self._server.forget(watch)
-            pipe.put(stream.put, None)
-
         connection.forgotten = partial(self._server.forget, watch)
         self._way.carry(connection, self._in(self._way.request()), arrive)
+
+
+def _refusal_text(status: int, reason: str, message: str) -> bytes:
+    return status_text(RefusedError(status, reason, message))
+
+
+# What the server says: of 429 it has no JSON.
+_REFUSALS = {
+    401: _refusal_text(401, "Unauthorized", "Unauthorized"),
+    429: b"Too many requests, please try again later.\n",
+    500: _refusal_text(500, "InternalError", "Internal error occurred: etcdserver: no leader"),
+    503: _refusal_text(
+        503, "ServiceUnavailable", "the server is currently unable to handle the request"
+    ),
+}
 
 
 def _set(future: asyncio.Future[Any], answer: object) -> None:

@@ -15,6 +15,8 @@ from simulation.time.timeline import Action, Timeline
 Delay = Callable[[], float]
 # Of a request's method and kind: seconds before it takes effect, and from then to its answer.
 Slowness = Callable[[str, str], tuple[float, float]]
+# Of a request's method and kind: the status that it is refused with, 0 for none.
+Refusals = Callable[[str, str], int]
 
 
 class Reach(Enum):
@@ -45,6 +47,8 @@ class Connection:
 class Way:
     """Carries messages; `slow` says how slow writes are. `asked` counts connections.
 
+    `refuses` says what the server refuses at its door, without effect; watches that are open go on.
+
     Delays: `request` and `answer` of a request's two ways, `event` of a line of a watch.
     """
 
@@ -53,6 +57,7 @@ class Way:
         self.request, self.answer, self.event = request, answer, event
         self.slow: Slowness = lambda _method, _kind: (0.0, 0.0)
         self.asked = 0
+        self.refuses: Refusals = lambda _method, _kind: 0
         self._reach = Reach.WHOLE
         self._changes = 0
         self._open: list[Connection] = []

@@ -94,6 +94,43 @@ class TestRequests:
         assert seen == [written_at]
 
 
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("status", "text"),
+        [
+            (401, "Unauthorized"),
+            (429, "HTTP 429: Too many requests, please try again later.\n"),
+            (500, "Internal error occurred: etcdserver: no leader"),
+            (503, "the server is currently unable to handle the request"),
+        ],
+    )
+    def test_the_server_answers_and_does_nothing(self, client, status, text):
+        client.way.refuses = lambda method, kind: status * ((method, kind) == ("PATCH", SERVICES))
+        assert attempt(client) == (0.01, text)
+        assert not is_written(client)
+
+    def test_a_watch_that_is_open_goes_on_and_no_other_is_begun(self, client, timeline, caplog):
+        first, second = Sink(), Sink()
+
+        async def program():
+            async with client.kube, asyncio.TaskGroup() as group:
+                group.create_task(Watcher(client.kube, SERVICES, first).run())
+                await asyncio.sleep(0.015)
+                client.way.refuses = lambda _method, _kind: 401
+                await asyncio.sleep(5)
+                group.create_task(Watcher(client.kube, SERVICES, second).run())
+
+        client.process.start(program())
+        timeline.after(10, lambda: client.put(service("late")))
+        timeline.run(20 * MICROSECONDS)
+        assert sorted(first.objects) == ["late", "web"]
+        assert second.lists == 0
+        assert caplog.messages == ["watchFailed"]
+        client.way.refuses = lambda _method, _kind: 0
+        timeline.run(22 * MICROSECONDS)
+        assert sorted(second.objects) == ["late", "web"]
+
+
 class TestWatches:
     def watch(self, client, timeline, faults, changes):
         """Run a watcher; return the labels that it has seen at each second."""

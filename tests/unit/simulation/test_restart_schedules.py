@@ -1,0 +1,143 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Named schedules: containers that are started again, and Nodes that are deleted."""
+
+from __future__ import annotations
+
+import pytest
+
+from simulation.api.way import Reach
+from simulation.cluster import KINDS
+from tests.unit.simulation.schedules import (
+    DELIVERY,
+    TAKEOVER,
+    THREE,
+    at_work,
+    breaks,
+    must,
+    won_by,
+)
+
+
+def on(cluster, name):
+    return [address for address in cluster.addresses() if name in cluster.holders(address)]
+
+
+# Containers
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+@pytest.mark.parametrize("names", [("n1",), THREE], ids=["one", "all"])
+def test_a_container_that_is_started_again_at_once_keeps_its_addresses(seed, names):
+    with at_work(seed) as (cluster, history):
+        won_by(cluster, "n1", THREE)
+        before = [cluster.nodes[name].agent for name in names]
+        for name in names:
+            cluster.restart_container(cluster.nodes[name])
+        cluster.run(40)
+        assert not any(cluster.nodes[n].agent in before for n in names)
+        must(history.twice() == 0, f"on two nodes for {history.twice():.1f} s")
+        must(history.unheld() == 0, f"unheld for {history.unheld():.1f} s")
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_all_agents_that_are_killed_at_one_moment_keep_their_addresses(seed):
+    with at_work(seed) as (cluster, history):
+        cluster.run_kubelets()
+        for node in cluster.nodes.values():
+            cluster.kill_agent(node)
+        cluster.run(60)
+        assert all(len(node.kubelet.ended) == 1 for node in cluster.nodes.values())
+        must(history.twice() == 0, f"on two nodes for {history.twice():.1f} s")
+        must(history.unheld() == 0, f"unheld for {history.unheld():.1f} s")
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_an_agent_that_is_killed_three_times_in_a_row_is_replaced_and_returns(seed):
+    with at_work(seed) as (cluster, history):
+        cluster.run_kubelets()
+        node, won = cluster.nodes["n1"], won_by(cluster, "n1", THREE)
+        # Each time right after it was started, by when the kubelet waits longer.
+        for back_off in (0, 10, 20):
+            cluster.kill_agent(node)
+            cluster.run(back_off + 1.5)
+        assert len(node.kubelet.ended) == 3
+        cluster.run(40)
+        must(history.unheld() < TAKEOVER, f"unheld for {history.unheld():.1f} s")
+        must(history.twice() < DELIVERY, f"on two nodes for {history.twice():.2f} s")
+        must(on(cluster, "n1") == won, "n1 has not returned")
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_an_agent_that_ends_by_an_error_hands_over_and_returns(seed):
+    with at_work(seed) as (cluster, history):
+        cluster.run_kubelets()
+        node, won = cluster.nodes["n1"], won_by(cluster, "n1", THREE)
+        node.kernel.late_answers = 1
+        cluster.run(60)
+        assert [p.error is not None for p in node.kubelet.ended] == [True]
+        must(history.twice() < DELIVERY, f"on two nodes for {history.twice():.2f} s")
+        must(history.unheld() < DELIVERY, f"unheld for {history.unheld():.2f} s")
+        must(on(cluster, "n1") == won, "n1 has not returned")
+
+
+# Nodes
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_a_node_that_is_deleted_while_its_agent_runs_hands_over_and_returns(seed):
+    with at_work(seed) as (cluster, history):
+        node, won = cluster.nodes["n2"], won_by(cluster, "n2", THREE)
+        cluster.drop("nodes", "", "n2")
+        cluster.run(30)
+        # Its agent cannot make another Lease, which would need the Node's UID.
+        assert cluster.find("leases", "purelb-system", "purelb-node-n2") is None
+        must(not on(cluster, "n2"), "n2 still holds")
+        cluster.register(node)
+        cluster.run(20)
+        must(on(cluster, "n2") == won, "n2 has not returned")
+        must(history.twice() < DELIVERY, f"on two nodes for {history.twice():.2f} s")
+        must(history.unheld() < DELIVERY, f"unheld for {history.unheld():.2f} s")
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_a_node_that_is_made_anew_gets_another_lease(seed):
+    with at_work(seed) as (cluster, history):
+        node, won = cluster.nodes["n2"], won_by(cluster, "n2", THREE)
+        before = cluster.find("leases", "purelb-system", "purelb-node-n2")["metadata"]
+        cluster.drop("nodes", "", "n2")
+        cluster.register(node)
+        cluster.run(30)
+        after = cluster.find("leases", "purelb-system", "purelb-node-n2")["metadata"]
+        assert after["uid"] != before["uid"]
+        owner = cluster.find("nodes", "", "n2")["metadata"]["uid"]
+        must(after["ownerReferences"][0]["uid"] == owner, "the Lease belongs to the Node that went")
+        must(on(cluster, "n2") == won, "n2 has not returned")
+        must(history.twice() < DELIVERY, f"on two nodes for {history.twice():.2f} s")
+        must(history.unheld() < DELIVERY, f"unheld for {history.unheld():.2f} s")
+
+
+def deleted(seed, fault):
+    """The Node of an agent that does not see it is deleted; return the worst double holding."""
+    with at_work(seed) as (cluster, history):
+        node, way = cluster.nodes["n2"], cluster.way("agent/n2")
+        won_by(cluster, "n2", THREE)
+        faults = {
+            "killed": lambda: cluster.kill_agent(node),
+            "frozen": node.agent.freeze,
+            "cut off": lambda: way.set_reach(Reach.DROPPED),
+            "stalled": lambda: way.stall(KINDS["leases"]),
+        }
+        faults[fault]()
+        cluster.run(0.5)
+        cluster.drop("nodes", "", "n2")
+        cluster.run(40)
+        assert cluster.find("leases", "purelb-system", "purelb-node-n2") is None
+        return history.twice()
+
+
+@pytest.mark.parametrize("fault", ["killed", "frozen", "cut off", "stalled"])
+@breaks("a Lease that is deleted is taken for a leave: only expiry is fenced")
+def test_the_addresses_of_a_deleted_node_stay_until_it_has_given_them_up(fault):
+    worst = max(deleted(seed, fault) for seed in range(1, 4))
+    must(worst < DELIVERY, f"on two nodes for {worst:.1f} s")
