@@ -37,7 +37,6 @@ _LIMIT = 30
 def at_work(number: int, names: Sequence[str]) -> Iterator[Cluster]:
     """Make a cluster at work, whose Services all have their addresses."""
     with simulated(number, names) as cluster:
-        logging.getLogger("purelb").setLevel(logging.CRITICAL + 1)
         cluster.start()
         cluster.run(_STARTED)
         for service in range(_SERVICES):
@@ -90,6 +89,7 @@ def _give_up(*_: object) -> None:
 
 def _work_and_exit(work: Callable[[], list[Breach]], writing: int, limit: float) -> None:
     gc.disable()
+    logging.disable()
     signal.signal(signal.SIGPROF, _give_up)
     signal.setitimer(signal.ITIMER_PROF, limit, limit)
     try:

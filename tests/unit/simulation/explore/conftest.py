@@ -11,7 +11,7 @@ from simulation.explore.trial import at_work, forked, prepared
 SEED = 48
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster():
     """A cluster at work, for tests that change nothing or work on a copy."""
     schedule = draw(SEED)
@@ -34,7 +34,7 @@ def in_a_copy():
     return run
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def clusters():
     """Run a schedule on a copy of its cluster, which stays prepared for the next one."""
     made, entered = {}, []
