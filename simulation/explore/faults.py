@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from functools import partial
 
 from purelb.core.names import DRAINING_TAINTS
+from purelb.core.node.rtnetlink import RTM_GETADDR, RTM_NEWADDR
 from simulation.api.way import Reach, Slowness
 from simulation.chance import stream
 from simulation.cluster import KINDS as OBJECTS
 from simulation.cluster import Node
 from simulation.explore.troubles import Down, Troubles
+from simulation.node.netlink import Stop
 from simulation.time.timeline import Action
 
 
@@ -46,6 +48,7 @@ Begin = Callable[[Troubles, Fault], Action]
 
 
 _LONG = (8.0, 30.0, 60.0)
+_STOPS = (3.0, 8.0, 12.0, 30.0)
 
 
 @dataclass(frozen=True)
@@ -151,6 +154,8 @@ def _join(troubles: Troubles, fault: Fault) -> Action:
     node.machine.wall.step(fault.value)
     troubles.history.follow(node)
     troubles.cluster.start_agent(node)
+    # Of the new node, too.
+    troubles.cluster.run_kubelets()
     return _nothing
 
 
@@ -187,6 +192,83 @@ def _unreadable(troubles: Troubles, fault: Fault) -> Action:
 def _wall(troubles: Troubles, fault: Fault) -> Action:
     for node in _nodes(troubles, fault):
         node.machine.wall.step(fault.value)
+    return _nothing
+
+
+def _pause(troubles: Troubles, fault: Fault) -> Action:
+    return _all([troubles.pause(node, is_asleep=False) for node in _nodes(troubles, fault)])
+
+
+def _suspend(troubles: Troubles, fault: Fault) -> Action:
+    """Let machines sleep; what the API sends them comes when TCP repeats it, after the fault."""
+    nodes = _nodes(troubles, fault)
+    ends = [troubles.pause(node, is_asleep=True) for node in nodes]
+    ends += [troubles.reach(f"agent/{node.name}", Reach.DROPPED) for node in nodes]
+    return _all(ends)
+
+
+def _rate(troubles: Troubles, fault: Fault) -> Action:
+    for node in _nodes(troubles, fault):
+        node.machine.set_rate(1 + fault.value / 1e6)
+    return _nothing
+
+
+def _starve(troubles: Troubles, fault: Fault) -> Action:
+    return _all([troubles.starve(node, fault.value) for node in _nodes(troubles, fault)])
+
+
+def _stop_inside(kind: int, troubles: Troubles, fault: Fault) -> Action:
+    chance = stream(troubles.cluster.seed, "stopped inside", str(fault.at))
+    for node in _nodes(troubles, fault):
+        node.kernel.stop = Stop(chance.randint(1, 4), kind, fault.seconds)
+    return _nothing
+
+
+def _torn_dump(troubles: Troubles, fault: Fault) -> Action:
+    for node in _nodes(troubles, fault):
+        node.kernel.interrupted_dumps += 1
+    return _nothing
+
+
+def _lost_news(troubles: Troubles, fault: Fault) -> Action:
+    for node in _nodes(troubles, fault):
+        node.kernel.lost_news += int(fault.value)
+    return _nothing
+
+
+def _refuse(status: int, share: float, troubles: Troubles, fault: Fault) -> Action:
+    chance = stream(troubles.cluster.seed, "refused", str(fault.at))
+
+    def refuses(_method: str, _kind: str) -> int:
+        return status if chance.random() < share else 0
+
+    return _all([troubles.refuse(f"agent/{name}", refuses) for name in fault.nodes])
+
+
+def _lag(troubles: Troubles, fault: Fault) -> Action:
+    return _all([troubles.lag(f"agent/{name}", fault.value) for name in fault.nodes])
+
+
+def _restore(troubles: Troubles, _fault: Fault) -> Action:
+    return partial(troubles.cluster.api.restore, troubles.cluster.api.backup())
+
+
+def _delete_node(troubles: Troubles, fault: Fault) -> Action:
+    cluster, nodes = troubles.cluster, _nodes(troubles, fault)
+    for node in nodes:
+        if cluster.find("nodes", "", node.name) is not None:
+            cluster.drop("nodes", "", node.name)
+
+    def end() -> None:
+        for node in nodes:
+            cluster.register(node)
+
+    return end
+
+
+def _crash(troubles: Troubles, fault: Fault) -> Action:
+    for node in _nodes(troubles, fault):
+        troubles.cluster.kill_agent(node)
     return _nothing
 
 
@@ -271,5 +353,30 @@ KINDS: Mapping[str, Kind] = {
     "wall": Kind(
         "the wall clock of {nodes} steps by {value:+g} s", _wall, 1, (-3600, 310, 3600), seconds=()
     ),
+    "paused": Kind("{nodes} is paused with all its clocks", _pause),
+    "suspended": Kind("{nodes} is suspended", _suspend),
+    "rate": Kind(
+        "the clocks of {nodes} go {value:+g} ppm too fast", _rate, 1, (-500, 200, 500), ()
+    ),
+    "starved": Kind("each step of {nodes} takes {value:g} s", _starve, 1, (0.05, 0.2)),
+    "stopped-adding": Kind(
+        "{nodes} is stopped while it adds addresses",
+        partial(_stop_inside, RTM_NEWADDR),
+        seconds=_STOPS,
+    ),
+    "stopped-reading": Kind(
+        "{nodes} is stopped after it has read its addresses",
+        partial(_stop_inside, RTM_GETADDR),
+        seconds=_STOPS,
+    ),
+    "torn-dump": Kind("the next dump of {nodes} lacks an address", _torn_dump, seconds=()),
+    "lost-news": Kind("{nodes} loses news of its kernel", _lost_news, 1, (1, 10), ()),
+    "errors": Kind("half of all requests of {nodes} fail", partial(_refuse, 500, 0.5), 0),
+    "unauthorized": Kind("the token of {nodes} has expired", partial(_refuse, 401, 1.0)),
+    "too-many": Kind("the API has no time for {nodes}", partial(_refuse, 429, 1.0), 0),
+    "lagging": Kind("the watches of {nodes} lag by {value:g} s", _lag, 1, (1, 3, 5)),
+    "restored": Kind("then the API server has its backup of this moment again", _restore, 0),
+    "node-deleted": Kind("there is no Node {nodes}", _delete_node),
+    "crashed": Kind("the container of {nodes} is killed", _crash, seconds=()),
     "service": Kind("there is one Service more", _new_service, hits=0),
 }

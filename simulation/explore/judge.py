@@ -220,10 +220,11 @@ class Judge:
                 yield f"{node.name} sent {count} requests in {seconds:.0f} s"
 
     def run_on(self) -> Iterator[str]:
-        """Yield programs that ended although nobody ended them."""
+        """Yield programs that ended although nobody ended them; a leader that is none any more may."""
         for process in self.cluster.processes:
-            if process.error is not None:
-                yield f"{process.name} ended: {process.error!r}"
+            error = process.error
+            if error is not None and not isinstance(error, LeadershipLostError):
+                yield f"{process.name} ended: {error!r}"
 
     # Time
 

@@ -42,6 +42,7 @@ def at_work(number: int, names: Sequence[str]) -> Iterator[Cluster]:
         for service in range(_SERVICES):
             cluster.add_service(f"s{service}")
         cluster.run(_AT_WORK)
+        cluster.run_kubelets()
         yield cluster
 
 

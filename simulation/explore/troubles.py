@@ -13,7 +13,7 @@ from enum import IntEnum
 from functools import partial
 from typing import Any, TypeVar
 
-from simulation.api.way import Reach, Slowness, Way
+from simulation.api.way import Delay, Reach, Refusals, Slowness, Way
 from simulation.cluster import Cluster, Node
 from simulation.history import History
 from simulation.time.process import Process
@@ -44,6 +44,7 @@ class Troubles:
         self.history = history
         self.moments: list[tuple[int, bool]] = [(cluster.timeline.now, False)]
         self.tainted: set[str] = set()
+        self._usual: dict[str, Delay] = {}
         self._wrong: dict[tuple[str, ...], list[Any]] = {}
 
     def begin(
@@ -90,6 +91,7 @@ class Troubles:
         return (
             agent is not None
             and not (agent.is_dead or agent.has_ended or agent.is_frozen)
+            and node.machine.runs
             and way.reach is Reach.WHOLE
             and node.eth0.is_up
             and node.eth0.has_carrier
@@ -137,11 +139,56 @@ class Troubles:
             return _nothing
         return self.begin(("freeze", agent.name, str(node.pods)), agent, show)
 
+    def pause(self, node: Node, *, is_asleep: bool) -> Action:
+        """Stop a machine with all its clocks, or let it sleep; until nothing stops it any more."""
+
+        def show(wrong: Sequence[bool]) -> None:
+            if not wrong:
+                self.cluster.resume(node)
+            elif len(wrong) == 1:
+                (self.cluster.suspend if wrong[0] else self.cluster.pause)(node)
+
+        return self.begin(("machine", node.name), is_asleep, show)
+
+    def starve(self, node: Node, seconds: float) -> Action:
+        """Let each pass of an agent take so long."""
+        agent = node.agent
+
+        def show(wrong: Sequence[float]) -> None:
+            if agent is not None:
+                agent.pass_seconds = max(wrong, default=0.0)
+
+        return self.begin(("processor", node.name, str(id(agent))), seconds, show)
+
+    def refuse(self, user: str, refusals: Refusals) -> Action:
+        """Let the server refuse requests of a program."""
+        way = self.cluster.way(user)
+
+        def show(wrong: Sequence[Refusals]) -> None:
+            each = tuple(wrong)
+            way.refuses = lambda method, kind: next(
+                filter(None, (r(method, kind) for r in each)), 0
+            )
+
+        return self.begin(("refusals", user), refusals, show)
+
+    def lag(self, user: str, seconds: float) -> Action:
+        """Let a program's watches bring everything so much later."""
+        way = self.cluster.way(user)
+        usual = self._usual.setdefault(user, way.event)
+
+        def show(wrong: Sequence[float]) -> None:
+            late = max(wrong, default=0.0)
+            way.event = lambda: usual() + late
+
+        return self.begin(("lag", user), seconds, show)
+
     def take_down(self, node: Node, why: Down) -> Action:
         """Leave a node without its agent; when all of that has ended, a new Pod starts."""
         if why is Down.OFF:
             self.cluster.power_off(node)
         elif why is Down.KILLED:
+            node.kubelet.end_pod()
             self.cluster.kill_agent(node)
         else:
             self.cluster.stop_agent(node)
