@@ -19,6 +19,7 @@ from typing import Any
 from purelb.core.election.peer_keys import PeerKeys
 from purelb.core.model import Address
 from purelb.core.names import DEFAULT_NAMESPACE, LEADER_LEASE, lease_name
+from purelb.core.settings import LeaseTiming
 from purelb_agent.allocator.main import AllocatorOutside, AllocatorSettings, run_allocator
 from purelb_agent.kube.client import Kube
 from purelb_agent.leader.leader_kube import LeaderKube
@@ -32,10 +33,11 @@ from simulation.api.server import ApiServer, Write
 from simulation.api.transport import ModelAccess
 from simulation.api.way import Way
 from simulation.chance import stream
+from simulation.node.hosts import Host
 from simulation.node.http import ModelPeers, ModelServer, Network
 from simulation.node.kernel import Kernel
 from simulation.node.messages import LinkState, Route
-from simulation.node.wire import Host, Segment, WireSender
+from simulation.node.wire import Segment, WireSender, listen_on
 from simulation.time.machine import Machine
 from simulation.time.process import Process, simulated_clocks
 from simulation.time.timeline import MICROSECONDS, Timeline
@@ -54,27 +56,34 @@ POOLS = {
     "v6pools": [{"pool": "fd28::200-fd28::2ff", "subnet": str(NET6)}],
 }
 KEYS = PeerKeys(b"the key of all agents of a cluster")
-_ETH0 = 2
+# The interfaces that may have addresses of Services; the second one has a segment of its own.
+ETH0, ETH1 = 2, 3
 _BOOKMARKS = 60.0
 
 
 class Node:
-    """A machine with its kernel and its agent; `pods` counts the agents that it has had."""
+    """A machine with its kernel and its agent; `pods` counts the agents that it has had.
+
+    `timing` and `keys` are the settings of its next agent, which reads the keys anew at each use;
+    with None it asks no peers.
+    """
 
     def __init__(self, cluster: Cluster, name: str, number: int) -> None:
         self.name = name
         self.machine = Machine(cluster.timeline, name)
         self.kernel = Kernel(self.machine, stream(cluster.seed, name, "kernel"))
-        self.eth0 = LinkState(_ETH0, "eth0", b"\x02\0\0\0\0" + bytes([number]))
+        self.eth0 = LinkState(ETH0, "eth0", b"\x02\0\0\0\0" + bytes([number]))
         self.addresses = tuple(net.network_address + 10 + number for net in (NET4, NET6))
         self.pods = 0
+        self.timing = LeaseTiming()
+        self.keys: PeerKeys | None = KEYS
         self.agent: Process | None = None
         self.stop = asyncio.Event()
         self.kernel.add_link(LinkState(1, "lo", bytes(6)))
         self.kernel.add_link(self.eth0)
         for net, address in zip((NET4, NET6), self.addresses, strict=True):
-            self.kernel.add_route(Route(_ETH0, 100, net.network_address + 1))
-            self.kernel.add_address(_ETH0, address, net.prefixlen)
+            self.kernel.add_route(Route(ETH0, 100, net.network_address + 1))
+            self.kernel.add_address(ETH0, address, net.prefixlen)
 
 
 class Cluster:
@@ -87,8 +96,9 @@ class Cluster:
         self.seed = seed
         self.timeline = Timeline(seed)
         self.api = ApiServer([own_lease_alone])
-        self.segment = Segment(self.timeline, self._delays("wire", 0.0001, 0.0005))
-        self.network = Network(self.timeline, self._delays("peers", 0.0005, 0.002))
+        self.segments: list[Segment] = []
+        self.segment = self.add_segment("wire")
+        self.network = Network(self.timeline, self._delays("peers", 0.0005, 0.002), seed=seed)
         self.host = Host()
         self.segment.hosts.append(self.host)
         self.processes: list[Process] = []
@@ -99,18 +109,46 @@ class Cluster:
         self.put("groups", DEFAULT_NAMESPACE, "default", {"spec": {"local": POOLS}})
         self.timeline.after(_BOOKMARKS, self._bookmarks)
 
-    # Objects
+    # Nodes and what is between them
+
+    def add_segment(self, name: str) -> Segment:
+        """Add a segment, to which nothing is connected yet."""
+        made = Segment(self.timeline, self._delays(name, 0.0001, 0.0005), seed=self.seed)
+        self.segments.append(made)
+        return made
+
+    def lose(self, sender: str, receiver: str, share: float = 1.0) -> None:
+        """Lose this share of the frames, questions and replies of one direction."""
+        for paths in (self.segment.paths, self.network.paths):
+            paths.lose(sender, receiver, share)
+
+    def cut(self, one: str, other: str) -> None:
+        """Let nothing get from a node to another one, as a cable or a port that is broken."""
+        self.lose(one, other)
+        self.lose(other, one)
+
+    def divide(self, *sides: Sequence[str]) -> None:
+        """Divide the segment; hosts, too, are on one side each, or on the first one."""
+        for paths in (self.segment.paths, self.network.paths):
+            paths.divide(*sides)
+
+    def heal(self) -> None:
+        """Let everything get through on the segment again."""
+        for paths in (self.segment.paths, self.network.paths):
+            paths.heal()
 
     def add_node(self, name: str) -> Node:
         """Add a machine to the cluster, without an agent yet."""
         node = self.nodes[name] = Node(self, name, len(self.nodes) + 1)
         self.segment.attach(node.kernel, node.eth0)
-        self.put("nodes", "", name, _node_object(node))
+        self.put("nodes", "", name, node_object(node))
         return node
+
+    # Objects
 
     def taint(self, node: Node, key: str) -> None:
         """Give a Node a taint, as an operator does."""
-        body = {**_node_object(node), "spec": {"taints": [{"key": key, "effect": "NoSchedule"}]}}
+        body = {**node_object(node), "spec": {"taints": [{"key": key, "effect": "NoSchedule"}]}}
         self.put("nodes", "", node.name, body)
 
     def put(self, kind: str, namespace: str, name: str, body: Json) -> None:
@@ -146,13 +184,13 @@ class Cluster:
         return {
             ip_address(entry["ip"]): stored.key.name
             for stored in self.api.objects.of_kind(KINDS["services"], "")
-            for entry in _ingress(stored.body)
+            for entry in ingress(stored.body)
         }
 
     def holders(self, address: Address) -> list[str]:
         """Return the nodes whose kernel has an address."""
-        place = (_ETH0, address)
-        return [node.name for node in self.nodes.values() if place in node.kernel.held]
+        places = (ETH0, address), (ETH1, address)
+        return [n.name for n in self.nodes.values() if any(p in n.kernel.held for p in places)]
 
     # Programs
 
@@ -162,14 +200,15 @@ class Cluster:
         process = node.agent = self._process(node.machine, f"agent {node.name}")
         node.stop = asyncio.Event()
         identity = Identity(node.name, f"{node.name}-{node.pods}", DEFAULT_NAMESPACE)
-        settings = AgentSettings(identity, keys=lambda: KEYS)
+        keys = None if node.keys is None else partial(_keys_of, node)
+        settings = AgentSettings(identity, timing=node.timing, keys=keys)
         outside = AgentOutside(
             kube=partial(Kube, self._access(process, f"agent/{node.name}")),
             kernel=partial(KernelClient, open_socket=partial(node.kernel.open_socket, process)),  # type: ignore[arg-type]
-            sender=partial(WireSender, [self.segment], node.kernel),  # type: ignore[arg-type]
+            sender=partial(WireSender, self.segments, node.kernel),  # type: ignore[arg-type]
             listener=partial(
                 ConflictListener,
-                listen=partial(self.segment.listen, node.kernel, process),  # type: ignore[arg-type]
+                listen=partial(listen_on, self.segments, node.kernel, process),  # type: ignore[arg-type]
             ),
             peers=partial(ModelPeers, self.network, process, PEER_PATH),  # type: ignore[arg-type]
             server=partial(ModelServer, self.network, process, node.addresses),  # type: ignore[arg-type]
@@ -263,12 +302,20 @@ def own_lease_alone(write: Write) -> str:
     return "" if own in (None, write.key.name) else f"{write.user} may not write {write.key.name}"
 
 
-def _node_object(node: Node) -> dict[str, Any]:
+def node_object(node: Node) -> dict[str, Any]:
+    """Return the Node object of a machine, without labels and taints."""
     addresses = [{"type": "InternalIP", "address": str(address)} for address in node.addresses]
     return {"metadata": {"labels": {}}, "spec": {}, "status": {"addresses": addresses}}
 
 
-def _ingress(service: Json) -> Sequence[Json]:
+def _keys_of(node: Node) -> PeerKeys:
+    if node.keys is None:
+        raise RuntimeError(f"the keys of {node.name} were taken away from a running agent")
+    return node.keys
+
+
+def ingress(service: Json) -> Sequence[Json]:
+    """Return the entries of a Service's addresses."""
     found: Sequence[Json] = ((service.get("status") or {}).get("loadBalancer") or {}).get(
         "ingress"
     ) or ()
