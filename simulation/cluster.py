@@ -13,12 +13,12 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from ipaddress import ip_address, ip_network
-from typing import Any
+from ipaddress import ip_address
 
 from purelb.core.election.peer_keys import PeerKeys
 from purelb.core.model import Address
-from purelb.core.names import DEFAULT_NAMESPACE, LEADER_LEASE, lease_name
+from purelb.core.names import DEFAULT_NAMESPACE
+from purelb.core.settings import LeaseTiming
 from purelb_agent.allocator.main import AllocatorOutside, AllocatorSettings, run_allocator
 from purelb_agent.kube.client import Kube
 from purelb_agent.leader.leader_kube import LeaderKube
@@ -28,61 +28,57 @@ from purelb_agent.node.conflicts import ConflictListener
 from purelb_agent.node.main import AgentOutside, AgentSettings, run_agent
 from purelb_agent.node.netlink import Kernel as KernelClient
 from simulation.api.objects import Json, Key
-from simulation.api.server import ApiServer, Write
+from simulation.api.server import ApiServer
 from simulation.api.transport import ModelAccess
 from simulation.api.way import Way
 from simulation.chance import stream
 from simulation.collector import Collector
 from simulation.kubelet import Kubelet
+from simulation.manifests import KINDS, NET4, NET6, POOLS, ingress, node_object, own_lease_alone
+from simulation.node.hosts import Host
 from simulation.node.http import ModelPeers, ModelServer, Network
 from simulation.node.kernel import Kernel
 from simulation.node.messages import LinkState, Route
-from simulation.node.wire import Host, Segment, WireSender
+from simulation.node.wire import Segment, WireSender, listen_on
 from simulation.time.machine import Machine
 from simulation.time.process import Process, simulated_clocks
 from simulation.time.timeline import MICROSECONDS, Action, Timeline
 
-KINDS = {
-    "leases": "/apis/coordination.k8s.io/v1/leases",
-    "groups": "/apis/purelb.io/v2/servicegroups",
-    "configs": "/apis/purelb.io/v2/lbnodeagents",
-    "slices": "/apis/discovery.k8s.io/v1/endpointslices",
-    "services": "/api/v1/services",
-    "nodes": "/api/v1/nodes",
-}
-NET4, NET6 = ip_network("172.28.1.0/24"), ip_network("fd28::/64")
-POOLS = {
-    "v4pools": [{"pool": "172.28.1.200-172.28.1.250", "subnet": str(NET4)}],
-    "v6pools": [{"pool": "fd28::200-fd28::2ff", "subnet": str(NET6)}],
-}
 KEYS = PeerKeys(b"the key of all agents of a cluster")
-_ETH0 = 2
+# The interfaces that may have addresses of Services; the second one has a segment of its own.
+ETH0, ETH1 = 2, 3
 _BOOKMARKS = 60.0
 
 
 class Node:
-    """A machine with its kernel and its agent; `pods` counts the agent's Pods that it has had."""
+    """A machine with its kernel and its agent; `pods` counts the agent's Pods that it has had.
+
+    `timing` and `keys` are the settings of its next agent, which reads the keys anew at each use;
+    with None it asks no peers.
+    """
 
     def __init__(self, cluster: Cluster, name: str, number: int) -> None:
         self.name = name
         self.machine = Machine(cluster.timeline, name)
         self.kernel = Kernel(self.machine, stream(cluster.seed, name, "kernel"))
-        self.eth0 = LinkState(_ETH0, "eth0", b"\x02\0\0\0\0" + bytes([number]))
+        self.eth0 = LinkState(ETH0, "eth0", b"\x02\0\0\0\0" + bytes([number]))
         self.addresses = tuple(net.network_address + 10 + number for net in (NET4, NET6))
         self.pods = 0
+        self.timing = LeaseTiming()
+        self.keys: PeerKeys | None = KEYS
         self.agent: Process | None = None
         self.stop = asyncio.Event()
         self.kubelet = cluster.kubelet(f"agent/{name}", partial(cluster.start_container, self))
         self.kernel.add_link(LinkState(1, "lo", bytes(6)))
         self.kernel.add_link(self.eth0)
         for net in (NET4, NET6):
-            self.kernel.add_route(Route(_ETH0, 100, net.network_address + 1))
+            self.kernel.add_route(Route(ETH0, 100, net.network_address + 1))
         self.add_addresses()
 
     def add_addresses(self) -> None:
         """Give the node its own addresses, as at each boot."""
         for net, address in zip((NET4, NET6), self.addresses, strict=True):
-            self.kernel.add_address(_ETH0, address, net.prefixlen)
+            self.kernel.add_address(ETH0, address, net.prefixlen)
 
 
 class Cluster:
@@ -95,8 +91,9 @@ class Cluster:
         self.seed = seed
         self.timeline = Timeline(seed)
         self.api = ApiServer([own_lease_alone])
-        self.segment = Segment(self.timeline, self._delays("wire", 0.0001, 0.0005))
-        self.network = Network(self.timeline, self._delays("peers", 0.0005, 0.002))
+        self.segments: list[Segment] = []
+        self.segment = self.add_segment("wire")
+        self.network = Network(self.timeline, self._delays("peers", 0.0005, 0.002), seed=seed)
         self.host = Host()
         self.segment.hosts.append(self.host)
         self.processes: list[Process] = []
@@ -110,7 +107,33 @@ class Cluster:
         self.put("groups", DEFAULT_NAMESPACE, "default", {"spec": {"local": POOLS}})
         self.timeline.after(_BOOKMARKS, self._bookmarks)
 
-    # Objects
+    # Nodes and what is between them
+
+    def add_segment(self, name: str) -> Segment:
+        """Add a segment, to which nothing is connected yet."""
+        made = Segment(self.timeline, self._delays(name, 0.0001, 0.0005), seed=self.seed)
+        self.segments.append(made)
+        return made
+
+    def lose(self, sender: str, receiver: str, share: float = 1.0) -> None:
+        """Lose this share of the frames, questions and replies of one direction."""
+        for paths in (self.segment.paths, self.network.paths):
+            paths.lose(sender, receiver, share)
+
+    def cut(self, one: str, other: str) -> None:
+        """Let nothing get from a node to another one, as a cable or a port that is broken."""
+        self.lose(one, other)
+        self.lose(other, one)
+
+    def divide(self, *sides: Sequence[str]) -> None:
+        """Divide the segment; hosts, too, are on one side each, or on the first one."""
+        for paths in (self.segment.paths, self.network.paths):
+            paths.divide(*sides)
+
+    def heal(self) -> None:
+        """Let everything get through on the segment again."""
+        for paths in (self.segment.paths, self.network.paths):
+            paths.heal()
 
     def add_node(self, name: str) -> Node:
         """Add a machine to the cluster, without an agent yet."""
@@ -119,14 +142,16 @@ class Cluster:
         self.register(node)
         return node
 
+    # Objects
+
     def register(self, node: Node) -> None:
         """Create the Node of a machine, as its kubelet does when it starts."""
-        self.put("nodes", "", node.name, _node_object(node))
+        self.put("nodes", "", node.name, node_object(node.addresses))
 
     def taint(self, node: Node, *keys: str) -> None:
         """Let a Node have these taints alone, as an operator does."""
         taints = [{"key": key, "effect": "NoSchedule"} for key in keys]
-        body = {**_node_object(node), "spec": {"taints": taints}}
+        body = {**node_object(node.addresses), "spec": {"taints": taints}}
         self.put("nodes", "", node.name, body)
 
     def put(self, kind: str, namespace: str, name: str, body: Json) -> None:
@@ -162,17 +187,21 @@ class Cluster:
         return {
             ip_address(entry["ip"]): stored.key.name
             for stored in self.api.objects.of_kind(KINDS["services"], "")
-            for entry in _ingress(stored.body)
+            for entry in ingress(stored.body)
         }
 
     def holders(self, address: Address) -> list[str]:
         """Return the nodes whose kernel has an address.
 
-        Without those that are paused or suspended: they answer nobody, so another one may have it.
-        The moment that such a node goes on, it is a holder again.
+        Without those that are paused or suspended, or whose interface has no carrier: they answer
+        nobody, so another one may have it. The moment that they do, they are holders again.
         """
-        place, nodes = (_ETH0, address), self.nodes.values()
-        return [n.name for n in nodes if place in n.kernel.held and n.machine.runs]
+        places = (ETH0, address), (ETH1, address)
+        return [
+            node.name
+            for node in self.nodes.values()
+            if node.machine.runs and any(node.kernel.answers_on(place) for place in places)
+        ]
 
     # Programs
 
@@ -187,14 +216,15 @@ class Cluster:
         process = node.agent = self._process(node.machine, f"agent {node.name}")
         node.stop = asyncio.Event()
         identity = Identity(node.name, f"{node.name}-{node.pods}", DEFAULT_NAMESPACE)
-        settings = AgentSettings(identity, keys=lambda: KEYS)
+        keys = None if node.keys is None else partial(_keys_of, node)
+        settings = AgentSettings(identity, timing=node.timing, keys=keys)
         outside = AgentOutside(
             kube=partial(Kube, self._access(process, f"agent/{node.name}")),
             kernel=partial(KernelClient, open_socket=partial(node.kernel.open_socket, process)),  # type: ignore[arg-type]
-            sender=partial(WireSender, [self.segment], node.kernel),  # type: ignore[arg-type]
+            sender=partial(WireSender, self.segments, node.kernel),  # type: ignore[arg-type]
             listener=partial(
                 ConflictListener,
-                listen=partial(self.segment.listen, node.kernel, process),  # type: ignore[arg-type]
+                listen=partial(listen_on, self.segments, node.kernel, process),  # type: ignore[arg-type]
             ),
             peers=partial(ModelPeers, self.network, process, PEER_PATH),  # type: ignore[arg-type]
             server=partial(ModelServer, self.network, process, node.addresses),  # type: ignore[arg-type]
@@ -332,25 +362,10 @@ class Cluster:
         self.timeline.after(_BOOKMARKS, self._bookmarks)
 
 
-def own_lease_alone(write: Write) -> str:
-    """Refuse an agent the Lease of another node; as the policy of the role purelb_install does."""
-    program, _slash, name = write.user.partition("/")
-    if write.key.kind != KINDS["leases"]:
-        return ""
-    own = {"agent": lease_name(name), "allocator": LEADER_LEASE}.get(program)
-    return "" if own in (None, write.key.name) else f"{write.user} may not write {write.key.name}"
-
-
-def _node_object(node: Node) -> dict[str, Any]:
-    addresses = [{"type": "InternalIP", "address": str(address)} for address in node.addresses]
-    return {"metadata": {"labels": {}}, "spec": {}, "status": {"addresses": addresses}}
-
-
-def _ingress(service: Json) -> Sequence[Json]:
-    found: Sequence[Json] = ((service.get("status") or {}).get("loadBalancer") or {}).get(
-        "ingress"
-    ) or ()
-    return found
+def _keys_of(node: Node) -> PeerKeys:
+    if node.keys is None:
+        raise RuntimeError(f"the keys of {node.name} were taken away from a running agent")
+    return node.keys
 
 
 @contextmanager

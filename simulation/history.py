@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Who had each address when: the kernels' view, complete, from a moment on.
+"""Who had each address when: the kernels' view and the hosts', complete, from a moment on.
 
 A node that is paused or suspended is no holder meanwhile: it answers nobody. Of an address that no
-other node has, that is time without a holder.
+other node has, that is time without a holder. Two nodes with one address are a fault only where a
+host talks with both: two sides of a segment that no host hears together need no exception that way.
 """
 
 from __future__ import annotations
@@ -25,6 +26,10 @@ class History:
         self.began = cluster.timeline.now
         self._cluster = cluster
         self._changes: dict[Address, list[tuple[int, Holders]]] = {}
+        # The nodes that answer the host which hears most of them.
+        self._heard: dict[Address, list[tuple[int, Holders]]] = {}
+        for segment in cluster.segments:
+            segment.paths.changed.append(self._listen)
         for node in cluster.nodes.values():
             self.follow(node)
         for address in cluster.addresses():
@@ -47,14 +52,35 @@ class History:
         now = self._cluster.timeline.now
         holders = frozenset(self._cluster.holders(address))
         self._changes.setdefault(address, []).append((now, holders))
+        self._heard.setdefault(address, []).append((now, self._most_heard(address)))
+
+    def _listen(self) -> None:
+        """Note what hosts hear from now on, as not the holders but the segment has changed."""
+        now = self._cluster.timeline.now
+        for address, heard in self._heard.items():
+            heard.append((now, self._most_heard(address)))
+
+    def _most_heard(self, address: Address) -> Holders:
+        heard = (
+            frozenset(segment.heard_by(host, address))
+            for segment in self._cluster.segments
+            for host in segment.hosts
+        )
+        return max(heard, key=len, default=frozenset())
 
     def spans(self, address: Address, since: float = 0.0) -> list[tuple[float, Holders]]:
         """Return how many seconds each set of holders lasted, in order, from `since` on.
 
         `since`: in seconds after the history began.
         """
+        return self._lasted(self._changes.get(address, []), since)
+
+    def _lasted(
+        self, changes: list[tuple[int, Holders]], since: float
+    ) -> list[tuple[float, Holders]]:
         first = self.began + int(since * MICROSECONDS)
-        changes = self._changes.get(address, [])
+        if not changes:
+            return []
         ends = [moment for moment, _holders in changes[1:]] + [self._cluster.timeline.now]
         return [
             ((end - max(moment, first)) / MICROSECONDS, holders)
@@ -65,6 +91,16 @@ class History:
     def twice(self, since: float = 0.0) -> float:
         """Return for how many seconds an address was on several nodes: the worst address."""
         return max((self._sum(a, since, many=True) for a in self._changes), default=0.0)
+
+    def heard_twice(self, since: float = 0.0) -> float:
+        """Return for how many seconds a host heard several nodes with an address: the worst one.
+
+        Only those count that answer for it, and that hear the host as well.
+        """
+        lasted = (self._lasted(heard, since) for heard in self._heard.values())
+        return max(
+            (sum(seconds for seconds, h in spans if len(h) > 1) for spans in lasted), default=0.0
+        )
 
     def unheld(self, since: float = 0.0) -> float:
         """Return for how many seconds an address of a Service was on no node: the worst address."""

@@ -15,9 +15,9 @@ from purelb.core.names import DRAINING_TAINTS
 from purelb.core.node.rtnetlink import RTM_GETADDR, RTM_NEWADDR
 from simulation.api.way import Reach, Slowness
 from simulation.chance import stream
-from simulation.cluster import KINDS as OBJECTS
 from simulation.cluster import Node
 from simulation.explore.troubles import Down, Troubles
+from simulation.manifests import KINDS as OBJECTS
 from simulation.node.netlink import Stop
 from simulation.time.timeline import Action
 

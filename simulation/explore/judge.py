@@ -19,11 +19,13 @@ from purelb.core.election.election import rank
 from purelb.core.model import Address
 from purelb.core.names import LEADER_LEASE, lease_name
 from purelb.core.node.rtnetlink import IFA_F_DEPRECATED
+from purelb_agent.leader.elector import LeadershipLostError
 from simulation.api.objects import field_selector
 from simulation.api.server import Watch
-from simulation.cluster import KINDS, Cluster
+from simulation.cluster import Cluster
 from simulation.explore.troubles import Troubles
 from simulation.history import History
+from simulation.manifests import KINDS
 from simulation.time.timeline import MICROSECONDS
 
 # Seconds. Two nodes hear of one change at different moments.
@@ -220,7 +222,7 @@ class Judge:
                 yield f"{node.name} sent {count} requests in {seconds:.0f} s"
 
     def run_on(self) -> Iterator[str]:
-        """Yield programs that ended although nobody ended them; a leader that is none any more may."""
+        """Yield programs that ended although nobody ended them; who loses the lead may."""
         for process in self.cluster.processes:
             error = process.error
             if error is not None and not isinstance(error, LeadershipLostError):

@@ -14,8 +14,9 @@ from aiohttp import web
 
 from purelb.core.model import Address
 from purelb_agent.runtime.probes import BACKLOG
+from simulation.node.paths import Paths
 from simulation.time.process import Process
-from simulation.time.timeline import Timeline
+from simulation.time.timeline import Action, Timeline
 
 # Seconds that a question or a reply takes.
 Delay = Callable[[], float]
@@ -27,14 +28,17 @@ _NO_ROUTES: Mapping[str, Handler] = MappingProxyType({})
 class Network:
     """Who listens where: servers by address and port.
 
-    `cut`: pairs of machines, by name, between which nothing arrives. `heard` is called with the
-    name of a machine whenever a reply has reached it.
+    `cut`: pairs of machines, by name, between which no question arrives. `paths`: what else is lost
+    of the questions and replies; `homes` are the machines that addresses lead to. `heard` is called
+    with the name of a machine whenever a reply has reached it.
     """
 
-    def __init__(self, timeline: Timeline, delay: Delay) -> None:
+    def __init__(self, timeline: Timeline, delay: Delay, *, seed: int = 0) -> None:
         self.timeline = timeline
         self.delay = delay
+        self.paths = Paths(seed, "questions")
         self.servers: dict[tuple[Address, int], ModelServer] = {}
+        self.homes: dict[Address, str] = {}
         self.cut: set[frozenset[str]] = set()
         self.heard: Callable[[str], None] = lambda _machine: None
 
@@ -42,6 +46,11 @@ class Network:
         """Whether a question does not arrive at the machine of another process."""
         is_cut = frozenset({asker.machine.name, asked.machine.name}) in self.cut
         return is_cut or not asked.machine.hears
+
+    def carry(self, sender: str, receiver: str, arrive: Action) -> None:
+        """Let a message arrive from one machine at another, unless it gets lost."""
+        if self.paths.passes(sender, receiver):
+            self.timeline.after(self.delay(), arrive)
 
 
 class ModelServer:
@@ -65,18 +74,20 @@ class ModelServer:
         self.routes = routes
         self.is_ready = is_ready
         self.waiting = 0
-        self._servers = network.servers
+        self._network = network
         self._places = [(address, port) for address in addresses]
 
     async def __aenter__(self) -> Self:
         """Listen."""
-        self._servers.update(dict.fromkeys(self._places, self))
+        self._network.servers.update(dict.fromkeys(self._places, self))
+        for address, _port in self._places:
+            self._network.homes[address] = self.process.machine.name
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """Stop listening."""
         for place in self._places:
-            del self._servers[place]
+            del self._network.servers[place]
 
 
 class ModelPeers:
@@ -97,7 +108,8 @@ class ModelPeers:
 
     async def get(self, address: Address, headers: Mapping[str, str]) -> bytes:
         """Return the body of an agent's reply; OSError if there is none."""
-        network = self._network
+        network, asker = self._network, self._process.machine.name
+        home = network.homes.get(address, "")
         replied: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
         def found(body: bytes | None) -> None:
@@ -110,7 +122,7 @@ class ModelPeers:
                 replied.set_result(body)
 
         def reply(body: bytes | None) -> None:
-            network.timeline.after(network.delay(), partial(self._process.deliver, found, body))
+            network.carry(home, asker, partial(self._process.deliver, found, body))
 
         def arrive() -> None:
             server = network.servers.get((address, self._port))
@@ -122,7 +134,7 @@ class ModelPeers:
                 server.waiting += 1
                 server.process.deliver(_handle, server, self._path, headers, reply)
 
-        network.timeline.after(network.delay(), arrive)
+        network.carry(asker, home, arrive)
         return await replied
 
 

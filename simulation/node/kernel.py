@@ -59,11 +59,11 @@ class HeldAddress:
 class Kernel:
     """The interfaces and addresses of a machine; `held` are the addresses by their places.
 
-    `changed` is called with each place whose address came, went or became usable. Of `late_answers`
-    requests the answer comes too late; `is_unreadable`: all dumps fail. Of `lost_news` changes the
-    sockets for news have no room. Of `interrupted_dumps` of addresses each lacks one: `dumps_lack`,
-    or if that is None the one that chance decides. `stop`: when the process that sends requests is
-    stopped in the middle of its work.
+    `changed` is called with each place whose address came, went or became usable, or whose
+    interface changed. Of `late_answers` requests the answer comes too late; `is_unreadable`: all
+    dumps fail. Of `lost_news` changes the sockets for news have no room. Of `interrupted_dumps` of
+    addresses each lacks one: `dumps_lack`, or if that is None the one that chance decides. `stop`:
+    when the process that sends requests is stopped in the middle of its work.
     """
 
     def __init__(self, machine: Machine, chance: random.Random) -> None:
@@ -105,6 +105,8 @@ class Kernel:
         """Add or change an interface."""
         self.links[link.index] = link
         self._tell(RTMGRP_LINK, messages.message(rtnetlink.RTM_NEWLINK, messages.link_body(link)))
+        for place in [place for place in self.held if place[0] == link.index]:
+            self.changed(place)
 
     def add_route(self, route: Route) -> None:
         """Add a default route."""
@@ -131,6 +133,10 @@ class Kernel:
         places, self.held = list(self.held), {}
         for place in places:
             self.changed(place)
+
+    def answers_on(self, place: Place) -> bool:
+        """Whether an address is on an interface that has a carrier."""
+        return place in self.held and self.links[place[0]].has_carrier
 
     def usable(self, address: Address) -> LinkState | None:
         """Return the interface on which this kernel answers for an address now."""

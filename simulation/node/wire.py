@@ -11,12 +11,16 @@ import struct
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from ipaddress import IPv4Address, IPv6Address
 
 from purelb.core.model import Address
 from purelb.core.node.packets import build_announcement
+from simulation.chance import stream
+from simulation.node.hosts import Host, Use
 from simulation.node.kernel import Kernel
 from simulation.node.messages import LinkState
+from simulation.node.paths import Paths
 from simulation.time.process import Process
 from simulation.time.timeline import Timeline
 
@@ -89,49 +93,77 @@ class ClaimSocket:
         self._close(self)
 
 
-class Host:
-    """A host on the segment that is no node: keeps the MAC address of each address it asked for."""
-
-    def __init__(self) -> None:
-        self.neighbors: dict[Address, bytes] = {}
-
-    def hear(self, frame: Frame) -> None:
-        """Replace what is known, as hosts do that did not ask."""
-        if frame.claims in self.neighbors:
-            self.neighbors[frame.claims] = frame.mac
-
-
 @dataclass
 class _Port:
     kernel: Kernel
     link: LinkState
     listening: list[ClaimSocket]
 
+    @property
+    def name(self) -> str:
+        return self.kernel.machine.name
+
+    @property
+    def is_connected(self) -> bool:
+        return self.link.is_up and self.link.has_carrier
+
+    def has(self, address: Address) -> bool:
+        """Whether it answers for an address."""
+        return self.is_connected and self.kernel.usable(address) is self.link
+
 
 class Segment:
-    """The nodes and hosts that hear each other's frames."""
+    """The nodes and hosts that hear each other's frames, as far as `paths` lets them."""
 
-    def __init__(self, timeline: Timeline, delay: Delay) -> None:
+    def __init__(self, timeline: Timeline, delay: Delay, *, seed: int = 0) -> None:
         self.hosts: list[Host] = []
+        self.paths = Paths(seed, "frames")
         self._timeline = timeline
         self._delay = delay
+        self._seed = seed
         self._ports: list[_Port] = []
 
     def attach(self, kernel: Kernel, link: LinkState) -> None:
         """Connect an interface of a node."""
         self._ports.append(_Port(kernel, link, []))
-        kernel.is_taken = self._is_taken
+        elsewhere = kernel.is_taken
 
-    def holders(self, address: Address) -> list[Kernel]:
-        """Return the kernels that answer for an address here."""
-        return [port.kernel for port in self._ports if port.kernel.usable(address) is port.link]
+        def is_taken(asking: LinkState, address: Address) -> bool:
+            return (self._is_taken if asking is link else elsewhere)(asking, address)
+
+        kernel.is_taken = is_taken
+
+    def heard_by(self, host: Host, address: Address) -> list[str]:
+        """Return the nodes that answer for an address and that a host can talk with."""
+        connects = self.paths.connects
+        return [p.name for p in self._ports if p.has(address) and connects(p.name, host.name)]
 
     def ask(self, host: Host, address: Address) -> None:
         """Let a host learn who has an address; of several the first one that answers."""
+        mac = self._asked(host, address, None)
+        if mac is not None:
+            host.neighbors[address] = mac
+
+    def use(self, host: Host, address: Address) -> Use:
+        """Let a host send to an address from now on, and look after what it knows of it."""
+        chance = stream(self._seed, host.name, str(address), "neighbour")
+        return Use(self._timeline, chance, host, address, partial(self._asked, host, address))
+
+    def _asked(self, host: Host, address: Address, mac: bytes | None) -> bytes | None:
+        """Return the MAC address of who answers a host; `mac`: ask only the one that has this."""
         for port in self._ports:
-            if port.kernel.usable(address) is port.link:
-                host.neighbors[address] = port.link.mac
-                return
+            if mac in (None, port.link.mac) and port.has(address) and self._answers(port, host):
+                return port.link.mac
+        return None
+
+    def _answers(self, port: _Port, asker: _Port | Host) -> bool:
+        """Whether both the question and the answer get through."""
+        there = self.paths.passes(asker.name, port.name)
+        return there and self.paths.passes(port.name, asker.name)
+
+    def has(self, kernel: Kernel, interface: str) -> bool:
+        """Whether a node's interface is connected here."""
+        return any(p.kernel is kernel and p.link.name == interface for p in self._ports)
 
     def listen(self, kernel: Kernel, process: Process, interface: str) -> ClaimSocket:
         """Return a socket for the claims on a node's interface; OSError if it has none."""
@@ -153,30 +185,36 @@ class Segment:
         raise OSError(f"{interface} is down, gone or no Ethernet interface")
 
     def _is_taken(self, link: LinkState, address: Address) -> bool:
-        others = (port for port in self._ports if port.link is not link)
+        (asker,) = (port for port in self._ports if port.link is link)
         return any(
-            (port.link.index, address) in port.kernel.held
-            for port in others
-            if port.link.is_up and port.kernel.machine.runs
+            (port.link.index, address) in port.kernel.held and self._answers(port, asker)
+            for port in self._ports
+            if port is not asker and port.is_connected and port.kernel.machine.runs
         )
 
     def _carry(self, data: bytes, sender: _Port) -> None:
         frame = read_frame(data)
+        if not sender.is_connected:
+            return
         self._timeline.after(self._delay(), lambda: self._arrive(data, frame, sender))
 
     def _arrive(self, data: bytes, frame: Frame, sender: _Port) -> None:
         for host in self.hosts:
-            host.hear(frame)
+            if frame.claims is not None and self.paths.passes(sender.name, host.name):
+                host.hear(frame.claims, frame.mac)
         for port in self._ports:
-            if port is sender or not port.kernel.machine.hears:
+            is_deaf = not (port.is_connected and port.kernel.machine.hears)
+            if port is sender or is_deaf or not self.paths.passes(sender.name, port.name):
                 continue
             if frame.claims is not None:
                 for listening in port.listening:
                     listening.put(data)
-            if frame.asks is not None and port.kernel.usable(frame.asks) is port.link:
+            if frame.asks is not None and port.has(frame.asks):
                 self._answer(port, sender, frame.asks)
 
     def _answer(self, port: _Port, asker: _Port, address: Address) -> None:
+        if not self.paths.passes(port.name, asker.name):
+            return
         data = build_announcement(port.link.mac, address)[-1]
 
         def arrive() -> None:
@@ -186,17 +224,31 @@ class Segment:
         self._timeline.after(self._delay(), arrive)
 
 
+def segment_of(segments: Iterable[Segment], kernel: Kernel, interface: str) -> Segment:
+    """Return the segment to which a node's interface is connected; OSError if to none."""
+    for segment in segments:
+        if segment.has(kernel, interface):
+            return segment
+    raise OSError(f"{interface} is no Ethernet interface of this node")
+
+
+def listen_on(
+    segments: Iterable[Segment], kernel: Kernel, process: Process, interface: str
+) -> ClaimSocket:
+    """Return a socket for the claims on a node's interface; OSError if it has none."""
+    return segment_of(segments, kernel, interface).listen(kernel, process, interface)
+
+
 class WireSender:
     """Sends the frames of a process; see `node.sockets.FrameSender`."""
 
     def __init__(self, segments: Iterable[Segment], kernel: Kernel) -> None:
-        self._segments = tuple(segments)
+        self._segments = segments
         self._kernel = kernel
 
     def send(self, interface: str, frames: Iterable[bytes]) -> None:
         """Send Ethernet frames; OSError if the interface is gone or down."""
-        for segment in self._segments:
-            segment.send(self._kernel, interface, frames)
+        segment_of(self._segments, self._kernel, interface).send(self._kernel, interface, frames)
 
     def close(self) -> None:
         """Nothing is kept open."""

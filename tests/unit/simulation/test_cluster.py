@@ -11,7 +11,8 @@ import pytest
 from purelb.core.election.election import rank
 from simulation.api.server import Request
 from simulation.chance import stream
-from simulation.cluster import KINDS, simulated
+from simulation.cluster import simulated
+from simulation.manifests import KINDS
 from simulation.time.timeline import MICROSECONDS
 
 NAMES = ("n1", "n2", "n3")

@@ -19,10 +19,11 @@ from purelb_agent.lease.peers import Peers
 from simulation.chance import stream
 from simulation.cluster import simulated
 from simulation.history import History
+from simulation.node.hosts import Host
 from simulation.node.http import ModelPeers, ModelServer, Network
 from simulation.node.kernel import Kernel
 from simulation.node.messages import LinkState
-from simulation.node.wire import Frame, Host, Segment, read_frame
+from simulation.node.wire import Frame, Segment, read_frame
 from simulation.time.machine import Machine
 from simulation.time.process import Process
 from simulation.time.timeline import MICROSECONDS
@@ -97,15 +98,18 @@ class TestAMachineThatDoesNotRun:
         with simulated(1) as cluster:
             node, other, host = cluster.nodes["n1"], cluster.nodes["n2"], Host()
             node.kernel.add_address(2, vip, 24 if vip.version == 4 else 64)
-            assert cluster.segment.holders(vip) == [node.kernel]
+            assert cluster.segment.heard_by(cluster.host, vip) == ["n1"]
             assert other.kernel.is_taken(other.eth0, vip)
             getattr(cluster, stop)(node)
             cluster.segment.ask(host, vip)
-            assert (cluster.segment.holders(vip), cluster.holders(vip)) == ([], [])
+            assert cluster.segment.heard_by(cluster.host, vip) == cluster.holders(vip) == []
             assert not other.kernel.is_taken(other.eth0, vip)
             assert host.neighbors == {}
             cluster.resume(node)
-            assert (cluster.segment.holders(vip), cluster.holders(vip)) == ([node.kernel], ["n1"])
+            assert (cluster.segment.heard_by(cluster.host, vip), cluster.holders(vip)) == (
+                ["n1"],
+                ["n1"],
+            )
 
     @pytest.mark.parametrize(("stop", "frames"), [("pause", 1), ("suspend", 0)])
     def test_finds_later_what_came_unless_it_slept(self, vip, stop, frames):
@@ -137,6 +141,155 @@ def test_a_node_that_does_not_run_is_no_holder_in_the_history():
         assert history.spans(V4) == [(1, {"n1"}), (12, set()), (2, {"n1"})]
 
 
+PATHS = {"sender lost": ("n1", "client"), "receiver lost": ("client", "n1")}
+
+
+class OnASegment:
+    """A segment of two nodes, n1 and n2, and a host."""
+
+    @pytest.fixture
+    def segment(self, timeline):
+        made = Segment(timeline, lambda: 0.001, seed=1)
+        made.hosts.append(Host())
+        self.kernels = {}
+        for number in (1, 2):
+            name = f"n{number}"
+            kernel = self.kernels[name] = Kernel(Machine(timeline, name), stream(1, name))
+            eth0 = LinkState(2, "eth0", b"\x02\0\0\0\0" + bytes([number]))
+            kernel.add_link(eth0)
+            made.attach(kernel, eth0)
+        return made
+
+    def announce(self, segment, timeline, name, vip=V4):
+        kernel = self.kernels[name]
+        segment.send(kernel, "eth0", build_announcement(kernel.links[2].mac, vip))
+        timeline.run(timeline.now + MICROSECONDS // 100)
+
+
+class TestTopology(OnASegment):
+    def answers(self, segment, vip=V4):
+        (host,) = segment.hosts
+        host.neighbors.clear()
+        segment.ask(host, vip)
+        return host.neighbors.get(vip)
+
+    def test_frames_of_one_direction_get_lost(self, timeline, segment):
+        (host,) = segment.hosts
+        host.neighbors[V4] = b"before"
+        segment.paths.lose("n1", "client")
+        self.announce(segment, timeline, "n1")
+        assert host.neighbors[V4] == b"before"
+        segment.paths.heal()
+        self.announce(segment, timeline, "n1")
+        assert host.neighbors[V4] == MAC
+
+    @pytest.mark.parametrize("lost", PATHS.values(), ids=PATHS)
+    def test_who_asks_must_be_heard_and_hear(self, segment, lost):
+        self.kernels["n1"].add_address(2, V4, 24)
+        assert self.answers(segment) == MAC
+        segment.paths.lose(*lost)
+        assert self.answers(segment) is None
+        assert segment.heard_by(segment.hosts[0], V4) == []
+
+    def test_a_share_of_the_frames_gets_lost(self, segment):
+        self.kernels["n1"].add_address(2, V4, 24)
+        segment.paths.lose_everywhere(0.3)
+        answered = sum(self.answers(segment) is not None for _ in range(1000))
+        assert answered == pytest.approx(1000 * 0.7 * 0.7, rel=0.1)
+        assert segment.heard_by(segment.hosts[0], V4) == ["n1"]
+
+    def test_sides_hear_their_own(self, segment):
+        for kernel in self.kernels.values():
+            kernel.add_address(2, V4, 24)
+        segment.paths.divide(["n1"], ["client", "n2"])
+        assert segment.heard_by(segment.hosts[0], V4) == ["n2"]
+        segment.paths.heal()
+        assert segment.heard_by(segment.hosts[0], V4) == ["n1", "n2"]
+
+    @pytest.mark.parametrize("lost", [("n1", "n2"), ("n2", "n1")], ids=["question", "answer"])
+    def test_a_duplicate_is_found_only_where_both_directions_work(self, timeline, segment, lost):
+        self.kernels["n1"].add_address(2, V6, 64)
+        segment.paths.lose(*lost)
+        assert not self.kernels["n2"].is_taken(self.kernels["n2"].links[2], V6)
+        segment.paths.heal()
+        assert self.kernels["n2"].is_taken(self.kernels["n2"].links[2], V6)
+
+    @pytest.mark.parametrize(
+        ("lost", "heard"),
+        [(("n2", "n1"), False), (("n1", "n2"), False), (("n2", "client"), True)],
+    )
+    def test_a_probe_is_answered_where_both_directions_work(
+        self, timeline, process, segment, lost, heard
+    ):
+        self.kernels["n2"].add_address(2, V4, 24)
+        socket = segment.listen(self.kernels["n1"], process, "eth0")
+        segment.paths.lose(*lost)
+        segment.send(self.kernels["n1"], "eth0", [build_probe(MAC, V4)])
+        timeline.run(MICROSECONDS)
+        if heard:
+            assert read_frame(socket.recv(2048)).claims == V4
+        with pytest.raises(BlockingIOError):
+            socket.recv(2048)
+
+
+class TestHostsThatUseAnAddress(OnASegment):
+    @pytest.fixture
+    def host(self, segment):
+        (host,) = segment.hosts
+        self.kernels["n1"].add_address(2, V4, 24)
+        return host
+
+    def move(self):
+        self.kernels["n1"].remove_address((2, V4))
+        self.kernels["n2"].add_address(2, V4, 24)
+
+    def test_a_silent_neighbour_is_given_up_after_a_while(self, timeline, segment, host):
+        use = segment.use(host, V4)
+        self.move()
+        found_at = self.seconds_until(timeline, lambda: host.neighbors.get(V4) != MAC)
+        assert 15 + 8 <= found_at <= 45 + 8
+        assert host.neighbors[V4][-1] == 2
+        use.end()
+
+    def test_one_that_answers_stays(self, timeline, segment, host):
+        segment.use(host, V4)
+        timeline.run(600 * MICROSECONDS)
+        assert host.neighbors[V4] == MAC
+
+    def test_without_use_nobody_looks(self, timeline, segment, host):
+        segment.use(host, V4).end()
+        self.move()
+        timeline.run(600 * MICROSECONDS)
+        assert host.neighbors[V4] == MAC
+
+    def test_who_has_announced_and_does_not_answer_is_given_up_sooner(
+        self, timeline, segment, host
+    ):
+        segment.use(host, V4)
+        segment.paths.lose("client", "n2")
+        self.announce(segment, timeline, "n2")
+        assert host.neighbors[V4][-1] == 2
+        found_at = self.seconds_until(timeline, lambda: host.neighbors[V4] == MAC)
+        assert found_at == pytest.approx(8, abs=0.2)
+
+    def test_an_address_that_nobody_has_is_asked_for_until_somebody_has(
+        self, timeline, segment, host
+    ):
+        segment.use(host, V6)
+        timeline.run(100 * MICROSECONDS)
+        assert V6 not in host.neighbors
+        self.kernels["n2"].add_address(2, V6, 64)
+        timeline.run(102 * MICROSECONDS)
+        assert host.neighbors[V6][-1] == 2
+
+    @staticmethod
+    def seconds_until(timeline, happened):
+        began = timeline.now
+        while not happened() and timeline.now < began + 120 * MICROSECONDS:
+            timeline.run(timeline.now + MICROSECONDS // 10)
+        return (timeline.now - began) / MICROSECONDS
+
+
 class Answers:
     """Promises all that it is asked for."""
 
@@ -159,9 +312,11 @@ class TestPeers:
             get=carrier.get,
         )
 
-    def ask(self, timeline, process, *, can, port=7472, break_it=lambda _process: None):
+    def ask(self, timeline, process, *, can, port=7472, lost=(), break_it=lambda _process: None):
         """Let the agent n1 ask n2 and n3; n2 answers at `port`, n3 is not there."""
         network = Network(timeline, lambda: 0.01)
+        if lost:
+            network.paths.lose(*lost)
         other = Process(Machine(timeline, "n2"), "agent n2")
         asked = self.peers(network, other, "n2", can=can)
         answers = []
@@ -210,3 +365,9 @@ class TestPeers:
         answers, took = self.ask(timeline, process, can=True, port=port, break_it=break_it)
         assert answers == dict.fromkeys(["n2", "n3"], PeerAnswer.SILENT)
         assert took == seconds
+
+    @pytest.mark.parametrize("lost", [("n1", "n2"), ("n2", "n1")], ids=["question", "reply"])
+    def test_a_message_that_gets_lost_leaves_silence(self, timeline, process, lost):
+        answers, took = self.ask(timeline, process, can=True, lost=lost)
+        assert answers["n2"] is PeerAnswer.SILENT
+        assert took == 1.0

@@ -22,7 +22,7 @@ IGNORED = frozenset({"source"})
 
 def test_a_schedule_that_breaks_something_is_found_and_shrunk():
     told = []
-    schedules = [draw(seed, ["late-answer", "wall"], count=2) for seed in (3, 5)]
+    schedules = [draw(seed, ["late-answer", "service"], count=2) for seed in (3, 5)]
     assert any(f.kind == "late-answer" for s in schedules for f in s.faults)
     found = explored(schedules, IGNORED, progress=told.append)
     assert all("ended" in each.invariants for each in found)
@@ -32,7 +32,7 @@ def test_a_schedule_that_breaks_something_is_found_and_shrunk():
 
 
 def test_what_it_tells_can_be_run_again(capsys):
-    drawn = ["--kinds", "late-answer,wall", "--count", "3", "--ignore", "source"]
+    drawn = ["--kinds", "late-answer,service", "--count", "3", "--ignore", "source"]
     assert main(["--first", "4", "--seeds", "1", *drawn])
     told = capsys.readouterr().out
     assert "at work: " in told

@@ -24,6 +24,11 @@ def a_vip(cluster, version=4):
     return next(a for a in cluster.addresses() if a.version == version)
 
 
+def end(cluster, node):
+    node.kubelet.end_pod()
+    cluster.kill_agent(node)
+
+
 def other_than(cluster, address):
     return next(n for n in cluster.nodes.values() if n.name not in cluster.holders(address))
 
@@ -44,7 +49,7 @@ def test_an_address_on_two_nodes(cluster, in_a_copy, version):
         judge = Judge(cluster)
         address = a_vip(cluster, version)
         other = other_than(cluster, address)
-        cluster.kill_agent(other)
+        end(cluster, other)
         other.kernel.add_address(_ETH0, address, 32)
         cluster.run(1)
         assert broken(judge) >= {"twice", "settled"}
@@ -57,7 +62,7 @@ def test_an_address_without_a_right(cluster, in_a_copy):
         judge = Judge(cluster)
         address = a_vip(cluster)
         (name,) = cluster.holders(address)
-        cluster.kill_agent(cluster.nodes[name])
+        end(cluster, cluster.nodes[name])
         place = (_ETH0, address)
         cluster.run(1)
         cluster.nodes[name].kernel.held[place].valid_until = None
@@ -82,7 +87,7 @@ def test_an_address_that_nobody_has(cluster, in_a_copy):
     def work():
         judge = Judge(cluster)
         for node in cluster.nodes.values():
-            cluster.kill_agent(node)
+            end(cluster, node)
         cluster.run(12 + TAKEOVER)
         assert "unheld" in broken(judge)
 
@@ -93,7 +98,7 @@ def test_while_nobody_can_nobody_has_to_hold_an_address(cluster, in_a_copy):
     def work():
         judge = Judge(cluster)
         for node in cluster.nodes.values():
-            cluster.kill_agent(node)
+            end(cluster, node)
         judge.troubles.note()
         cluster.run(12 + TAKEOVER)
         assert "unheld" not in broken(judge)

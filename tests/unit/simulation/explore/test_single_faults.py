@@ -8,7 +8,7 @@ import pytest
 
 from simulation.explore.faults import KINDS
 from simulation.explore.schedule import draw
-from tests.unit.simulation.schedules import breaks, must
+from tests.unit.simulation.schedules.story import breaks, must
 
 # Clusters of three, two, four and five nodes.
 CLUSTERS = (0, 1, 3, 5)
@@ -16,6 +16,9 @@ EACH = 5
 # Known to be broken whatever happens: an IPv6 address of a Service is preferred.
 KNOWN = {"source"}
 BREAKS = {
+    "unplugged": "only IFF_UP is read: the addresses of a node whose cable is out answer nowhere",
+    "paused": "all clocks stood, so the agent believes in its right until it has written its Lease",
+    "suspended": "deadlines pass while sleeps stand still",
     "joins-astray": "the wall clock decides whether a Lease is dead at first sight",
     "late-answer": "an answer of the kernel that is 2 s late ends the agent",
     "unreadable": "a kernel that cannot be read ends the agent",

@@ -7,8 +7,8 @@ from __future__ import annotations
 import pytest
 
 from simulation.api.way import Reach
-from simulation.cluster import KINDS
-from tests.unit.simulation.schedules import (
+from simulation.manifests import KINDS
+from tests.unit.simulation.schedules.story import (
     DELIVERY,
     TAKEOVER,
     THREE,

@@ -9,7 +9,7 @@ import pytest
 from purelb.core.node import rtnetlink
 from simulation.api.way import Reach
 from simulation.node.netlink import Stop
-from tests.unit.simulation.schedules import (
+from tests.unit.simulation.schedules.story import (
     DELIVERY,
     TAKEOVER,
     THREE,

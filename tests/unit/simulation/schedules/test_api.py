@@ -12,8 +12,8 @@ import pytest
 from purelb.core.election.election import rank
 from simulation.api.way import Reach
 from simulation.chance import stream
-from simulation.cluster import KINDS
-from tests.unit.simulation.schedules import (
+from simulation.manifests import KINDS
+from tests.unit.simulation.schedules.story import (
     DELIVERY,
     TAKEOVER,
     THREE,

@@ -1,0 +1,344 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""What users and operators do to a cluster, one small step each.
+
+Each returns the sentence that tells it, for the story of a workload. An object that is to be
+changed must be there; what programs have written to it stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from functools import partial
+from ipaddress import ip_network
+from typing import Any
+
+from purelb.core.election.peer_keys import PeerKeys
+from purelb.core.model import Address
+from purelb.core.names import (
+    ADDRESSES_ANNOTATION,
+    AFFINITY_ANNOTATION,
+    AFFINITY_ENDPOINTS,
+    ALLOW_LOCAL_ANNOTATION,
+    DEFAULT_NAMESPACE,
+    LEADER_LEASE,
+    SERVICE_GROUP_ANNOTATION,
+    SHARING_ANNOTATION,
+    lease_name,
+)
+from purelb.core.settings import LeaseTiming
+from purelb_agent.runtime.program import METRICS_PORT
+from simulation.api.objects import Json
+from simulation.cluster import ETH1, Cluster, Node
+from simulation.manifests import NET4, NET6, node_object
+from simulation.node.http import ModelServer
+from simulation.node.messages import LinkState
+from simulation.time.process import Process
+
+OTHER4 = ip_network("172.28.2.0/24")
+# Of the owner references of an object whose owner is gone, the garbage collector finds out later.
+_COLLECTED_AFTER = 3.0
+# Seconds between two looks at whether an agent is ready.
+_PROBE_PERIOD = 2.0
+
+
+def _change(
+    cluster: Cluster, kind: str, namespace: str, name: str, change: Callable[[Json], None]
+) -> None:
+    found = cluster.find(kind, namespace, name)
+    if found is None:
+        raise LookupError(f"there is no {kind} {name}")
+    body = deepcopy(found)
+    change(body)
+    cluster.put(kind, namespace, name, body)
+
+
+# Services
+
+
+def add_service(
+    cluster: Cluster,
+    name: str,
+    *,
+    families: Sequence[str] = ("IPv4",),
+    annotations: Mapping[str, str] | None = None,
+    **spec: Any,
+) -> str:
+    """Create a Service of type LoadBalancer, by default with IPv4 alone."""
+    policy = "SingleStack" if len(families) == 1 else "RequireDualStack"
+    wanted = {
+        "type": "LoadBalancer",
+        "ports": [{"port": 80, "protocol": "TCP"}],
+        "ipFamilies": list(families),
+        "ipFamilyPolicy": policy,
+    }
+    body = {"metadata": {"annotations": dict(annotations or {})}, "spec": {**wanted, **spec}}
+    cluster.put("services", "default", name, body)
+    return f"the Service {name} is created, with {' and '.join(families)}"
+
+
+def add_local_service(cluster: Cluster, name: str, nodes: Sequence[str]) -> str:
+    """Create a Service whose address is to be where its endpoints are."""
+    annotations = {ALLOW_LOCAL_ANNOTATION: "true", AFFINITY_ANNOTATION: AFFINITY_ENDPOINTS}
+    move_endpoints(cluster, name, nodes)
+    add_service(
+        cluster,
+        name,
+        families=("IPv4", "IPv6"),
+        annotations=annotations,
+        externalTrafficPolicy="Local",
+    )
+    return f"the Local Service {name} is created, with endpoints on {', '.join(nodes)}"
+
+
+def move_endpoints(
+    cluster: Cluster, service: str, nodes: Sequence[str], unready: Sequence[str] = ()
+) -> str:
+    """Let a Service have an endpoint on each of these nodes, and on no other one."""
+    endpoints = [
+        {"nodeName": name, "addresses": ["10.0.0.1"], "conditions": {"ready": is_ready}}
+        for names, is_ready in ((nodes, True), (unready, False))
+        for name in names
+    ]
+    labels = {"kubernetes.io/service-name": service}
+    body = {"metadata": {"labels": labels}, "addressType": "IPv4", "endpoints": endpoints}
+    cluster.put("slices", "default", f"{service}-1", body)
+    ready = f"ready ones of {service} on {', '.join(nodes) or 'no node'}"
+    return f"endpoints move: {ready}, others on {', '.join(unready) or 'no node'}"
+
+
+def ask_for(cluster: Cluster, service: str, *addresses: Address) -> str:
+    """Ask for certain addresses, by annotation."""
+    wanted = ",".join(map(str, addresses))
+    _annotate(cluster, service, ADDRESSES_ANNOTATION, wanted)
+    return f"{service} asks for {wanted}"
+
+
+def share(cluster: Cluster, service: str, key: str, port: int) -> str:
+    """Let a Service share its address with others of this key, on a port of its own."""
+
+    def change(body: Json) -> None:
+        body["metadata"].setdefault("annotations", {})[SHARING_ANNOTATION] = key
+        body["spec"]["ports"] = [{"port": port, "protocol": "TCP"}]
+
+    _change(cluster, "services", "default", service, change)
+    return f"{service} shares by the key {key}, with port {port}"
+
+
+def change_group(cluster: Cluster, service: str, group: str) -> str:
+    """Ask for an address of another ServiceGroup."""
+    _annotate(cluster, service, SERVICE_GROUP_ANNOTATION, group)
+    return f"{service} asks for an address of the group {group}"
+
+
+def change_type(cluster: Cluster, service: str, kind: str) -> str:
+    """Make a Service of another type, for example ClusterIP, and back."""
+    _change(cluster, "services", "default", service, lambda body: body["spec"].update(type=kind))
+    return f"{service} becomes a Service of type {kind}"
+
+
+def _annotate(cluster: Cluster, service: str, name: str, text: str) -> None:
+    def change(body: Json) -> None:
+        body["metadata"].setdefault("annotations", {})[name] = text
+
+    _change(cluster, "services", "default", service, change)
+
+
+# Groups and configurations
+
+
+def put_group(cluster: Cluster, name: str, **pools: str) -> str:
+    """Create or change a ServiceGroup: `v4` and `v6` are its ranges, `other4` that of OTHER4."""
+    subnets = {"v4": ("v4pools", NET4), "v6": ("v6pools", NET6), "other4": ("v4pools", OTHER4)}
+    local: dict[str, list[Json]] = {}
+    for family, pool in pools.items():
+        field, subnet = subnets[family]
+        local.setdefault(field, []).append({"pool": pool, "subnet": str(subnet)})
+    before = cluster.find("groups", DEFAULT_NAMESPACE, name) or {}
+    cluster.put("groups", DEFAULT_NAMESPACE, name, {**before, "spec": {"local": local}})
+    return f"the group {name} has the ranges {', '.join(pools.values())}"
+
+
+def drop_group(cluster: Cluster, name: str) -> str:
+    """Delete a ServiceGroup."""
+    cluster.drop("groups", DEFAULT_NAMESPACE, name)
+    return f"the group {name} is deleted"
+
+
+def configure(
+    cluster: Cluster,
+    name: str,
+    *,
+    local: Mapping[str, Any],
+    labels: Mapping[str, str] | None = None,
+) -> str:
+    """Create or change an LBNodeAgent, for all nodes or those with these labels."""
+    selector = {"nodeSelector": {"matchLabels": dict(labels)}} if labels else {}
+    cluster.put("configs", DEFAULT_NAMESPACE, name, {"spec": {"local": dict(local), **selector}})
+    whom = f"nodes with {dict(labels)}" if labels else "all nodes"
+    return f"the LBNodeAgent {name} says {dict(local)} for {whom}"
+
+
+def unconfigure(cluster: Cluster, name: str) -> str:
+    """Delete an LBNodeAgent."""
+    cluster.drop("configs", DEFAULT_NAMESPACE, name)
+    return f"the LBNodeAgent {name} is deleted"
+
+
+# Nodes
+
+
+def label(cluster: Cluster, node: Node, **labels: str) -> str:
+    """Set labels of a Node."""
+    _change(
+        cluster,
+        "nodes",
+        "",
+        node.name,
+        lambda body: body["metadata"].setdefault("labels", {}).update(labels),
+    )
+    return f"{node.name} gets the labels {labels}"
+
+
+def taint(cluster: Cluster, node: Node, key: str) -> str:
+    """Put a taint on a Node, beside those that it has."""
+
+    def change(body: Json) -> None:
+        body["spec"].setdefault("taints", []).append({"key": key, "effect": "NoSchedule"})
+
+    _change(cluster, "nodes", "", node.name, change)
+    return f"{node.name} gets the taint {key}"
+
+
+def untaint(cluster: Cluster, node: Node, key: str) -> str:
+    """Take a taint off a Node."""
+
+    def change(body: Json) -> None:
+        taints = body["spec"].get("taints") or ()
+        body["spec"]["taints"] = [found for found in taints if found["key"] != key]
+
+    _change(cluster, "nodes", "", node.name, change)
+    return f"{node.name} loses the taint {key}"
+
+
+def connect_other_segment(cluster: Cluster, *nodes: Node) -> str:
+    """Give nodes a second interface, eth1, with an address on a segment of its own."""
+    segment = cluster.segments[1] if len(cluster.segments) > 1 else cluster.add_segment("other")
+    for node in nodes:
+        number = node.eth0.mac[-1]
+        eth1 = LinkState(ETH1, "eth1", b"\x02\0\0\0\1" + bytes([number]))
+        node.kernel.add_link(eth1)
+        segment.attach(node.kernel, eth1)
+        address = OTHER4.network_address + 10 + number
+        node.kernel.add_address(ETH1, address, OTHER4.prefixlen)
+    return f"{', '.join(node.name for node in nodes)} get an interface on {OTHER4}"
+
+
+def delete_node(cluster: Cluster, node: Node) -> str:
+    """Delete a Node: its Pods end at once, and its Lease is collected some seconds later."""
+    found = cluster.find("nodes", "", node.name)
+    owner = None if found is None else found["metadata"]["uid"]
+    cluster.drop("nodes", "", node.name)
+    cluster.stop_agent(node)
+
+    def collect() -> None:
+        lease = cluster.find("leases", DEFAULT_NAMESPACE, lease_name(node.name))
+        owners = () if lease is None else lease["metadata"].get("ownerReferences") or ()
+        if any(reference["uid"] == owner for reference in owners):
+            cluster.drop("leases", DEFAULT_NAMESPACE, lease_name(node.name))
+
+    cluster.timeline.after(_COLLECTED_AFTER, collect)
+    return f"the Node {node.name} is deleted, and its agent gets SIGTERM"
+
+
+def create_node(cluster: Cluster, node: Node) -> str:
+    """Let a machine join again under its name: a new Node object, and a new agent."""
+    cluster.put("nodes", "", node.name, node_object(node.addresses))
+    cluster.start_agent(node)
+    return f"the Node {node.name} is there again, with a new agent"
+
+
+# Agents
+
+
+def restart_agent(cluster: Cluster, node: Node) -> str:
+    """Replace an agent by a new Pod with the settings of its node, after it has ended in order."""
+    agent = node.agent
+    if agent is not None and _runs(agent):
+        agent.on_end(partial(cluster.start_agent, node))
+        cluster.stop_agent(node)
+    else:
+        cluster.start_agent(node)
+    return f"the agent of {node.name} is restarted, with the timing {node.timing}"
+
+
+def roll_out(cluster: Cluster, timing: LeaseTiming) -> str:
+    """Give all agents another timing: one is restarted when the one before it is ready.
+
+    A node without a running agent is passed over: its next agent has the new timing.
+    """
+    waiting = list(cluster.nodes.values())
+    for node in waiting:
+        node.timing = timing
+
+    def next_one() -> None:
+        running = (node for node in waiting if _runs(node.agent))
+        node = next(running, None)
+        if node is not None:
+            del waiting[: waiting.index(node) + 1]
+            restart_agent(cluster, node)
+            _when_ready(cluster, node, node.agent, next_one)
+
+    next_one()
+    return f"a roll-out of {timing} begins"
+
+
+def _runs(agent: Process | None) -> bool:
+    return agent is not None and not (agent.is_dead or agent.has_ended)
+
+
+def _when_ready(
+    cluster: Cluster, node: Node, before: Process | None, go_on: Callable[[], None]
+) -> None:
+    """Go on when the successor of an agent has been ready for a while, or if there will be none."""
+
+    def probe() -> None:
+        agent = node.agent
+        server = cluster.network.servers.get((node.addresses[0], METRICS_PORT))
+        if agent is not None and agent.is_dead:
+            go_on()
+            return
+        if agent is not before and agent is not None and server and server.process is agent:
+            agent.deliver(look, server)
+        cluster.timeline.after(_PROBE_PERIOD, go_on if answers else probe)
+
+    answers: list[bool] = []
+
+    def look(server: ModelServer) -> None:
+        if server.is_ready():
+            answers.append(True)
+
+    cluster.timeline.after(_PROBE_PERIOD, probe)
+
+
+def give_keys(node: Node, keys: PeerKeys | None) -> str:
+    """Let the kubelet write another version of the peers' keys, which the agent reads at once.
+
+    None takes the Secret away, which only the next agent of the node notices.
+    """
+    node.keys = keys
+    return f"{node.name} has the peers' keys {' '.join(keys.ids) if keys else 'none'}"
+
+
+def kill_leader(cluster: Cluster) -> str:
+    """Let the allocator that leads die at once; its lock stays until its end."""
+    lock = cluster.find("leases", DEFAULT_NAMESPACE, LEADER_LEASE)
+    if lock is None:
+        raise LookupError("no allocator leads")
+    host = lock["spec"]["holderIdentity"].partition("_")[0]
+    for process in cluster.processes:
+        if process.name == f"allocator {host}":
+            process.kill()
+    cluster.way(f"allocator/{host}").abandon()
+    return f"{host}, which leads, is killed"
