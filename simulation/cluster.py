@@ -148,12 +148,6 @@ class Cluster:
         """Create the Node of a machine, as its kubelet does when it starts."""
         self.put("nodes", "", node.name, node_object(node.addresses))
 
-    def taint(self, node: Node, *keys: str) -> None:
-        """Let a Node have these taints alone, as an operator does."""
-        taints = [{"key": key, "effect": "NoSchedule"} for key in keys]
-        body = {**node_object(node.addresses), "spec": {"taints": taints}}
-        self.put("nodes", "", node.name, body)
-
     def put(self, kind: str, namespace: str, name: str, body: Json) -> None:
         """Create or replace an object as a user does."""
         key = Key(KINDS[kind], namespace, name)

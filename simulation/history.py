@@ -33,7 +33,7 @@ class History:
         for node in cluster.nodes.values():
             self.follow(node)
         for address in cluster.addresses():
-            self._note(address)
+            self.note(address)
 
     def follow(self, node: Node) -> None:
         """Follow the kernel of a node, also of one that joins later."""
@@ -42,13 +42,14 @@ class History:
         node.machine.monotonic.follow(self._note_all)
 
     def _changed(self, _node: Node, place: Place) -> None:
-        self._note(place[1])
+        self.note(place[1])
 
     def _note_all(self) -> None:
         for address in self._changes:
-            self._note(address)
+            self.note(address)
 
-    def _note(self, address: Address) -> None:
+    def note(self, address: Address) -> None:
+        """Follow an address from now on, if no node has had it yet."""
         now = self._cluster.timeline.now
         holders = frozenset(self._cluster.holders(address))
         self._changes.setdefault(address, []).append((now, holders))
@@ -74,6 +75,10 @@ class History:
         `since`: in seconds after the history began.
         """
         return self._lasted(self._changes.get(address, []), since)
+
+    def heard(self, address: Address) -> list[tuple[float, Holders]]:
+        """Return the same of the nodes that answer the host which hears most of them."""
+        return self._lasted(self._heard.get(address, []), 0.0)
 
     def _lasted(
         self, changes: list[tuple[int, Holders]], since: float

@@ -25,20 +25,17 @@ from purelb.core.names import (
     LEADER_LEASE,
     SERVICE_GROUP_ANNOTATION,
     SHARING_ANNOTATION,
-    lease_name,
 )
 from purelb.core.settings import LeaseTiming
 from purelb_agent.runtime.program import METRICS_PORT
 from simulation.api.objects import Json
 from simulation.cluster import ETH1, Cluster, Node
-from simulation.manifests import NET4, NET6, node_object
+from simulation.manifests import NET4, NET6
 from simulation.node.http import ModelServer
 from simulation.node.messages import LinkState
 from simulation.time.process import Process
 
 OTHER4 = ip_network("172.28.2.0/24")
-# Of the owner references of an object whose owner is gone, the garbage collector finds out later.
-_COLLECTED_AFTER = 3.0
 # Seconds between two looks at whether an agent is ready.
 _PROBE_PERIOD = 2.0
 
@@ -237,24 +234,14 @@ def connect_other_segment(cluster: Cluster, *nodes: Node) -> str:
 
 def delete_node(cluster: Cluster, node: Node) -> str:
     """Delete a Node: its Pods end at once, and its Lease is collected some seconds later."""
-    found = cluster.find("nodes", "", node.name)
-    owner = None if found is None else found["metadata"]["uid"]
     cluster.drop("nodes", "", node.name)
     cluster.stop_agent(node)
-
-    def collect() -> None:
-        lease = cluster.find("leases", DEFAULT_NAMESPACE, lease_name(node.name))
-        owners = () if lease is None else lease["metadata"].get("ownerReferences") or ()
-        if any(reference["uid"] == owner for reference in owners):
-            cluster.drop("leases", DEFAULT_NAMESPACE, lease_name(node.name))
-
-    cluster.timeline.after(_COLLECTED_AFTER, collect)
     return f"the Node {node.name} is deleted, and its agent gets SIGTERM"
 
 
 def create_node(cluster: Cluster, node: Node) -> str:
     """Let a machine join again under its name: a new Node object, and a new agent."""
-    cluster.put("nodes", "", node.name, node_object(node.addresses))
+    cluster.register(node)
     cluster.start_agent(node)
     return f"the Node {node.name} is there again, with a new agent"
 
@@ -338,7 +325,8 @@ def kill_leader(cluster: Cluster) -> str:
         raise LookupError("no allocator leads")
     host = lock["spec"]["holderIdentity"].partition("_")[0]
     for process in cluster.processes:
-        if process.name == f"allocator {host}":
+        if process.name == f"allocator {host}" and not process.is_dead:
             process.kill()
+            cluster.kubelets[f"allocator/{host}"].container_ended(process)
     cluster.way(f"allocator/{host}").abandon()
     return f"{host}, which leads, is killed"

@@ -103,6 +103,9 @@ class Judge:
             for entry in ingress:
                 services[entry["ip"]].append(stored.key.name)
         for address, names in services.items():
+            if ip_address(address) not in self._given:
+                # It may be that no node ever has it.
+                self.history.note(ip_address(address))
             self._given[ip_address(address)] = None
             if len(names) > 1:
                 self._given_twice.append(f"{address} was given to {' and '.join(names)}")
@@ -110,9 +113,9 @@ class Judge:
     # Always
 
     def twice(self) -> Iterator[str]:
-        """Yield addresses that were on two nodes for longer than a delivery takes."""
+        """Yield addresses with which two nodes answered one host, longer than a delivery takes."""
         for address in self._given:
-            for seconds, holders, since in self._spans(address):
+            for seconds, holders, since in self._dated(self.history.heard(address)):
                 if len(holders) > 1 and seconds > DELIVERY:
                     names = " and ".join(sorted(holders))
                     yield f"{address} was on {names} for {seconds:.2f} s, from {since:.2f} s on"
@@ -235,7 +238,11 @@ class Judge:
 
     def _spans(self, address: Address) -> Iterator[tuple[float, frozenset[str], float]]:
         """Yield seconds, holders, and since when, after the begin."""
-        spans = self.history.spans(address)
+        return self._dated(self.history.spans(address))
+
+    def _dated(
+        self, spans: list[tuple[float, frozenset[str]]]
+    ) -> Iterator[tuple[float, frozenset[str], float]]:
         # Those of an address follow each other, up to now.
         since = self._after(self.cluster.timeline.now) - sum(seconds for seconds, _h in spans)
         for seconds, holders in spans:

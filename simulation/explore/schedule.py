@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from simulation.chance import stream
-from simulation.explore.faults import KINDS, Fault
+from simulation.explore.fault import Fault
+from simulation.explore.faults import KINDS, told
 
 # Clusters at work from which schedules begin, each with phases and delays of its own.
 CLUSTERS = 48
@@ -39,7 +40,7 @@ class Schedule:
 
     def __str__(self) -> str:
         """Return the schedule as a story."""
-        return "\n".join((f"at work: {', '.join(self.names)}", *map(str, self.faults)))
+        return "\n".join((f"at work: {', '.join(self.names)}", *map(told, self.faults)))
 
     def without(self, number: int) -> Schedule:
         """Return the schedule without one of its faults."""

@@ -13,6 +13,7 @@ from enum import IntEnum
 from functools import partial
 from typing import Any, TypeVar
 
+from simulation import users
 from simulation.api.way import Delay, Reach, Refusals, Slowness, Way
 from simulation.cluster import Cluster, Node
 from simulation.history import History
@@ -213,6 +214,16 @@ class Troubles:
 
         return self.begin(("pair", *sorted(pair)), True, show)
 
+    def lose(self, sender: str, receiver: str, share: float) -> Action:
+        """Lose a share of what one says to another, frames and questions."""
+        paths = (self.cluster.segment.paths, self.cluster.network.paths)
+
+        def show(wrong: Sequence[float]) -> None:
+            for each in paths:
+                each.lose(sender, receiver, max(wrong, default=0.0))
+
+        return self.begin(("lost", sender, receiver), share, show)
+
     def unplug(self, node: Node) -> Action:
         """Take a node's cable out."""
 
@@ -226,8 +237,14 @@ class Troubles:
         """Give a node a taint."""
 
         def show(wrong: Sequence[str]) -> None:
-            self.cluster.taint(node, *wrong)
-            (self.tainted.add if wrong else self.tainted.discard)(node.name)
+            if self.cluster.find("nodes", "", node.name) is None:
+                return
+            if not wrong:
+                users.untaint(self.cluster, node, key)
+                self.tainted.discard(node.name)
+            elif node.name not in self.tainted:
+                users.taint(self.cluster, node, key)
+                self.tainted.add(node.name)
 
         return self.begin(("taint", node.name), key, show)
 

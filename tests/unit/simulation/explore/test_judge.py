@@ -10,6 +10,7 @@ import pytest
 
 from purelb.core.election.election import rank
 from simulation.explore.judge import INVARIANTS, SETTLED, TAKEOVER, Judge
+from simulation.manifests import KINDS
 
 # Known to be broken: an IPv6 address of a Service is preferred.
 KNOWN = {"source"}
@@ -90,6 +91,18 @@ def test_an_address_that_nobody_has(cluster, in_a_copy):
             end(cluster, node)
         cluster.run(12 + TAKEOVER)
         assert "unheld" in broken(judge)
+
+    in_a_copy(work)
+
+
+def test_an_address_that_nobody_ever_had(cluster, in_a_copy):
+    def work():
+        judge = Judge(cluster)
+        for node in cluster.nodes.values():
+            cluster.way(f"agent/{node.name}").stall(KINDS["services"])
+        cluster.add_service("late")
+        cluster.run(2 + TAKEOVER)
+        assert broken(judge) == {"unheld", "settled"}
 
     in_a_copy(work)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from simulation.explore.faults import KINDS
+from simulation.explore.faults import KINDS, told
 from simulation.explore.schedule import CLUSTERS, draw, shrunk, smaller
 
 # A seed of three nodes and of four faults.
@@ -34,7 +34,7 @@ def test_kinds_and_their_number_can_be_chosen():
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_fault_is_told_with_its_moment_its_nodes_and_its_end(kind):
     (fault,) = draw(SEED, [kind], count=1).faults
-    text = str(fault)
+    text = told(fault)
     assert text.startswith(f"at {fault.at:6.2f} s")
     assert bool(fault.seconds) is (" for " in text.split(":", maxsplit=1)[0])
     if "{nodes}" in KINDS[kind].story:

@@ -10,6 +10,7 @@ import pytest
 
 from purelb.core.election.election import rank
 from purelb.core.names import DRAINING_TAINTS
+from simulation import users
 from simulation.api.way import Reach
 from simulation.chance import stream
 from simulation.manifests import KINDS
@@ -174,7 +175,7 @@ def test_a_taint_moves_nothing_before_the_holder_has_seen_it():
     with at_work() as (cluster, history):
         won_by(cluster, "n1", THREE)
         cluster.way("agent/n1").stall(KINDS["nodes"])
-        cluster.taint(cluster.nodes["n1"], DRAINING_TAINTS[0])
+        users.taint(cluster, cluster.nodes["n1"], DRAINING_TAINTS[0])
         cluster.run(60)
         must(history.twice() < DELIVERY, f"on two nodes for {history.twice():.1f} s")
 

@@ -1,0 +1,320 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""What each kind of fault does: what begins it, and returns how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from purelb.core.names import DRAINING_TAINTS
+from simulation import users
+from simulation.api.way import Reach, Slowness
+from simulation.chance import stream
+from simulation.cluster import Node
+from simulation.explore.fault import Fault
+from simulation.explore.troubles import Down, Troubles
+from simulation.manifests import KINDS as OBJECTS
+from simulation.node.netlink import Stop
+from simulation.time.timeline import Action
+
+Names = Sequence[str]
+Pairs = Callable[[Names, Names], list[tuple[str, str]]]
+_POOL = {"v4": "172.28.1.200-172.28.1.250", "v6": "fd28::200-fd28::2ff"}
+_LEASE_LIST = ("GET", OBJECTS["leases"])
+
+
+def _nodes(troubles: Troubles, fault: Fault) -> tuple[Node, ...]:
+    return tuple(troubles.cluster.nodes[name] for name in fault.nodes)
+
+
+def _all(ends: list[Action]) -> Action:
+    def end() -> None:
+        for each in ends:
+            each()
+
+    return end
+
+
+def reach(how: Reach, troubles: Troubles, fault: Fault) -> Action:
+    """Break the ways of nodes to the API."""
+    return _all([troubles.reach(f"agent/{name}", how) for name in fault.nodes])
+
+
+def staggered(troubles: Troubles, fault: Fault) -> Action:
+    """Begin an outage for each node up to three seconds later, and end it so."""
+    chance = stream(troubles.cluster.seed, "staggered", str(fault.at))
+    for name in fault.nodes:
+        after = chance.uniform(0, 3)
+        seconds = max(0.3, fault.seconds + chance.uniform(0, 3) - after)
+        begin = partial(troubles.reach, f"agent/{name}", Reach.DROPPED)
+        troubles.later(after, seconds, begin)
+    return _nothing
+
+
+def flapping(troubles: Troubles, fault: Fault) -> Action:
+    """Refuse all for some seconds, and let all pass for as many, again and again."""
+    begin = partial(reach, Reach.REFUSED, troubles, fault)
+    for number in range(int(fault.seconds / fault.value / 2)):
+        troubles.later(2 * number * fault.value, fault.value, begin)
+    return _nothing
+
+
+def slow(slowness: Callable[[float], Slowness], troubles: Troubles, fault: Fault) -> Action:
+    """Make requests of nodes slow, each by up to a tenth more or less."""
+    chance = stream(troubles.cluster.seed, "slow", str(fault.at))
+
+    def varied(method: str, kind: str) -> tuple[float, float]:
+        before, after = slowness(fault.value)(method, kind)
+        share = chance.uniform(0.9, 1.1)
+        return before * share, after * share
+
+    return _all([troubles.slow(f"agent/{name}", varied) for name in fault.nodes])
+
+
+def writes_act_late(seconds: float) -> Slowness:
+    """Let writes take effect late."""
+    return lambda method, _kind: (seconds if method in ("POST", "PUT") else 0.0, 0.0)
+
+
+def writes_answer_late(seconds: float) -> Slowness:
+    """Let writes take effect at once, and their answers come late."""
+    return lambda method, _kind: (0.0, seconds if method in ("POST", "PUT") else 0.0)
+
+
+def lists_answer_late(seconds: float) -> Slowness:
+    """Let lists of Leases be made at once, and come late."""
+    return lambda method, kind: (0.0, seconds if (method, kind) == _LEASE_LIST else 0.0)
+
+
+def lists_act_late(seconds: float) -> Slowness:
+    """Let lists of Leases be made late."""
+    return lambda method, kind: (seconds if (method, kind) == _LEASE_LIST else 0.0, 0.0)
+
+
+def stall(kinds: tuple[str, ...], troubles: Troubles, fault: Fault) -> Action:
+    """Let watches of these kinds stand still."""
+    return _all([troubles.stall(f"agent/{name}", kinds) for name in fault.nodes])
+
+
+def freeze(troubles: Troubles, fault: Fault) -> Action:
+    """Let none of the agents' code run."""
+    return _all([troubles.freeze(node) for node in _nodes(troubles, fault)])
+
+
+def down(why: Down, troubles: Troubles, fault: Fault) -> Action:
+    """Leave nodes without their agents."""
+    return _all([troubles.take_down(node, why) for node in _nodes(troubles, fault)])
+
+
+def lost(troubles: Troubles, fault: Fault) -> Action:
+    """Let nodes lose their power for good."""
+    down(Down.OFF, troubles, fault)
+    return _nothing
+
+
+def join(troubles: Troubles, fault: Fault) -> Action:
+    """Let a new node join, with a wall clock that is `value` seconds off."""
+    node = troubles.cluster.add_node(fault.nodes[0])
+    node.machine.wall.step(fault.value)
+    troubles.history.follow(node)
+    troubles.cluster.start_agent(node)
+    # Of the new node, too.
+    troubles.cluster.run_kubelets()
+    return _nothing
+
+
+def cut_pair(troubles: Troubles, fault: Fault) -> Action:
+    """Let no question between two nodes arrive."""
+    return troubles.cut_pair(*fault.nodes)
+
+
+def lose(pairs: Pairs, troubles: Troubles, fault: Fault) -> Action:
+    """Lose what some say to others: a share of `value`, or all."""
+    names = [node.name for node in troubles.nodes] + [troubles.cluster.host.name]
+    share = fault.value or 1.0
+    return _all([troubles.lose(*pair, share) for pair in pairs(fault.nodes, names)])
+
+
+def one_way(hit: Names, _names: Names) -> list[tuple[str, str]]:
+    """Return the way from the first node to the second."""
+    return [(hit[0], hit[1])]
+
+
+def both_ways(hit: Names, _names: Names) -> list[tuple[str, str]]:
+    """Return the ways between two nodes."""
+    return [(hit[0], hit[1]), (hit[1], hit[0])]
+
+
+def from_all(hit: Names, names: Names) -> list[tuple[str, str]]:
+    """Return both ways between those that are hit and all others."""
+    away = [(one, other) for one in hit for other in names if other not in hit]
+    return away + [(other, one) for one, other in away]
+
+
+def everywhere(_hit: Names, names: Names) -> list[tuple[str, str]]:
+    """Return all ways."""
+    return [(one, other) for one in names for other in names if one != other]
+
+
+def unplug(troubles: Troubles, fault: Fault) -> Action:
+    """Take cables out."""
+    return _all([troubles.unplug(node) for node in _nodes(troubles, fault)])
+
+
+def taint(troubles: Troubles, fault: Fault) -> Action:
+    """Give Nodes a draining taint."""
+    return _all([troubles.taint(node, DRAINING_TAINTS[0]) for node in _nodes(troubles, fault)])
+
+
+def late_answer(troubles: Troubles, fault: Fault) -> Action:
+    """Let the next answer of the kernel come too late."""
+    for node in _nodes(troubles, fault):
+        node.kernel.late_answers += 1
+    return _nothing
+
+
+def unreadable(troubles: Troubles, fault: Fault) -> Action:
+    """Let the kernel's dumps fail."""
+    nodes = _nodes(troubles, fault)
+    for node in nodes:
+        node.kernel.is_unreadable = True
+
+    def end() -> None:
+        for node in nodes:
+            node.kernel.is_unreadable = False
+
+    return end
+
+
+def wall(troubles: Troubles, fault: Fault) -> Action:
+    """Step wall clocks by `value` seconds."""
+    for node in _nodes(troubles, fault):
+        node.machine.wall.step(fault.value)
+    return _nothing
+
+
+def pause(troubles: Troubles, fault: Fault) -> Action:
+    """Pause machines with all their clocks."""
+    return _all([troubles.pause(node, is_asleep=False) for node in _nodes(troubles, fault)])
+
+
+def suspend(troubles: Troubles, fault: Fault) -> Action:
+    """Let machines sleep; what the API sends them comes when TCP repeats it, after the fault."""
+    nodes = _nodes(troubles, fault)
+    ends = [troubles.pause(node, is_asleep=True) for node in nodes]
+    ends += [troubles.reach(f"agent/{node.name}", Reach.DROPPED) for node in nodes]
+    return _all(ends)
+
+
+def rate(troubles: Troubles, fault: Fault) -> Action:
+    """Let the clocks of machines go `value` ppm faster from now on."""
+    for node in _nodes(troubles, fault):
+        node.machine.set_rate(1 + fault.value / 1e6)
+    return _nothing
+
+
+def starve(troubles: Troubles, fault: Fault) -> Action:
+    """Let each pass of the agents take `value` seconds."""
+    return _all([troubles.starve(node, fault.value) for node in _nodes(troubles, fault)])
+
+
+def stop_inside(kind: int, troubles: Troubles, fault: Fault) -> Action:
+    """Stop programs while they send requests of this kind to their kernels."""
+    chance = stream(troubles.cluster.seed, "stopped inside", str(fault.at))
+    for node in _nodes(troubles, fault):
+        node.kernel.stop = Stop(chance.randint(1, 4), kind, fault.seconds)
+    return _nothing
+
+
+def torn_dump(troubles: Troubles, fault: Fault) -> Action:
+    """Let the next dump of addresses lack one."""
+    for node in _nodes(troubles, fault):
+        node.kernel.interrupted_dumps += 1
+    return _nothing
+
+
+def lost_news(troubles: Troubles, fault: Fault) -> Action:
+    """Let the next news of the kernels be lost."""
+    for node in _nodes(troubles, fault):
+        node.kernel.lost_news += int(fault.value)
+    return _nothing
+
+
+def refuse(status: int, share: float, troubles: Troubles, fault: Fault) -> Action:
+    """Let the server refuse a share of all requests with this status."""
+    chance = stream(troubles.cluster.seed, "refused", str(fault.at))
+
+    def refuses(_method: str, _kind: str) -> int:
+        return status if chance.random() < share else 0
+
+    return _all([troubles.refuse(f"agent/{name}", refuses) for name in fault.nodes])
+
+
+def lag(troubles: Troubles, fault: Fault) -> Action:
+    """Let watches bring everything `value` seconds later."""
+    return _all([troubles.lag(f"agent/{name}", fault.value) for name in fault.nodes])
+
+
+def restore(troubles: Troubles, _fault: Fault) -> Action:
+    """Take a backup of the API server; it is restored at the end."""
+    return partial(troubles.cluster.api.restore, troubles.cluster.api.backup())
+
+
+def delete_node(troubles: Troubles, fault: Fault) -> Action:
+    """Delete Nodes; they are created again at the end."""
+    cluster, nodes = troubles.cluster, _nodes(troubles, fault)
+    for node in nodes:
+        if cluster.find("nodes", "", node.name) is not None:
+            cluster.drop("nodes", "", node.name)
+
+    def end() -> None:
+        for node in nodes:
+            cluster.register(node)
+
+    return end
+
+
+def crash(troubles: Troubles, fault: Fault) -> Action:
+    """Kill containers, which their kubelets start again."""
+    for node in _nodes(troubles, fault):
+        troubles.cluster.kill_agent(node)
+    return _nothing
+
+
+def kill_leader(troubles: Troubles, _fault: Fault) -> Action:
+    """Kill the allocator that leads; its kubelet starts it again."""
+    users.kill_leader(troubles.cluster)
+    return _nothing
+
+
+def change_type(troubles: Troubles, _fault: Fault) -> Action:
+    """Make a Service one without an address, and back at the end."""
+    users.change_type(troubles.cluster, "s1", "ClusterIP")
+
+    def end() -> None:
+        users.change_type(troubles.cluster, "s1", "LoadBalancer")
+
+    return end
+
+
+def move_pool(troubles: Troubles, _fault: Fault) -> Action:
+    """Let the default group have other ranges, in which no address is that was given."""
+    cluster = troubles.cluster
+    users.put_group(cluster, "default", v4="172.28.1.100-172.28.1.150", v6="fd28::300-fd28::3ff")
+
+    def end() -> None:
+        users.put_group(cluster, "default", **_POOL)
+
+    return end
+
+
+def new_service(troubles: Troubles, fault: Fault) -> Action:
+    """Create a Service, and delete it at the end."""
+    name = f"at-{fault.at:.3f}-for-{fault.seconds:.3f}"
+    troubles.cluster.add_service(name)
+    return partial(troubles.cluster.drop, "services", "default", name)
+
+
+def _nothing() -> None:
+    """End what does not end."""

@@ -1,0 +1,45 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a fault is, and what a kind of faults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from simulation.explore.troubles import Troubles
+from simulation.time.timeline import Action
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault of a schedule.
+
+    `at`, `seconds`: when it begins, after the schedule's begin, and how long it lasts; 0 if nothing
+    ends it. `nodes`: whom it hits. `value`: what it has else, by its kind.
+    """
+
+    kind: str
+    at: float
+    seconds: float
+    nodes: tuple[str, ...]
+    value: float = 0.0
+
+
+Begin = Callable[[Troubles, Fault], Action]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of fault.
+
+    `story` tells it, with the nodes and the value. `hits`: how many nodes are drawn; of 0 it hits
+    all, of -1 it names a new one. `values` and `seconds`: of which one is drawn, for about how long
+    it lasts; without any, nothing ends it.
+    """
+
+    story: str
+    begin: Begin
+    hits: int = 1
+    values: tuple[float, ...] = (0.0,)
+    seconds: tuple[float, ...] = (0.3, 1.5, 4.0, 8.0, 15.0, 30.0)
