@@ -2,10 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import pytest
 
 from simulation.explore.schedule import draw
 from simulation.explore.trial import at_work, forked, prepared
+from simulation.time.process import simulated_clocks
 
 # A seed whose cluster has three nodes.
 SEED = 48
@@ -37,15 +40,15 @@ def in_a_copy():
 @pytest.fixture(scope="module")
 def clusters():
     """Run a schedule on a copy of its cluster, which stays prepared for the next one."""
-    made, entered = {}, []
+    made = {}
+    # Clusters are prepared in the middle of tests, and given up after them: the clocks that they
+    # find and leave are simulated ones. Here they are real before and after.
+    with simulated_clocks(), ExitStack() as stack:
 
-    def run(schedule):
-        key = (schedule.cluster, schedule.names)
-        if key not in made:
-            entered.append(prepared(*key))
-            made[key] = entered[-1].__enter__()
-        return made[key](schedule)
+        def run(schedule):
+            key = (schedule.cluster, schedule.names)
+            if key not in made:
+                made[key] = stack.enter_context(prepared(*key))
+            return made[key](schedule)
 
-    yield run
-    for context in reversed(entered):
-        context.__exit__(None, None, None)
+        yield run
