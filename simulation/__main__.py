@@ -9,19 +9,16 @@ import sys
 import time
 from collections import Counter
 
-from simulation.explore.faults import KINDS
 from simulation.explore.instrument import Found, explored
 from simulation.explore.judge import INVARIANTS
 from simulation.explore.schedule import Schedule, draw
-
-_ALL = ",".join(KINDS)
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="simulation", description=__doc__)
     parser.add_argument("--first", type=int, default=1, help="the first seed")
     parser.add_argument("--seeds", type=int, default=100, help="how many")
-    parser.add_argument("--kinds", default=_ALL, help="kinds of faults to draw from")
+    parser.add_argument("--kinds", default="", help="kinds of faults to draw from")
     parser.add_argument("--count", type=int, default=0, help="how many faults each; drawn if 0")
     parser.add_argument("--faults", default="", help="which of the drawn faults alone, as 0,2")
     parser.add_argument("--nodes", default="", help="which nodes alone, as n1,n3")
@@ -31,17 +28,21 @@ def _options(arguments: list[str]) -> argparse.Namespace:
 
 
 def _schedule(seed: int, options: argparse.Namespace) -> Schedule:
-    schedule = draw(seed, options.kinds.split(","), count=options.count)
+    schedule = draw(seed, _parts(options.kinds), count=options.count)
     if options.faults:
-        schedule = schedule.only([int(number) for number in options.faults.split(",")])
-    return schedule.of(options.nodes.split(",")) if options.nodes else schedule
+        schedule = schedule.only([int(number) for number in _parts(options.faults)])
+    return schedule.of(_parts(options.nodes)) if options.nodes else schedule
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    return tuple(text.split(",")) if text else ()
 
 
 def _command(schedule: Schedule, options: argparse.Namespace) -> str:
     """Return the command that runs a schedule again."""
     again = [f"--faults {','.join(map(str, schedule.kept))} --nodes {','.join(schedule.names)}"]
     # A seed draws the same faults from the same kinds alone.
-    if options.kinds != _ALL:
+    if options.kinds:
         again.append(f"--kinds {options.kinds}")
     if options.count:
         again.append(f"--count {options.count}")
@@ -72,7 +73,7 @@ def main(arguments: list[str]) -> int:
         print(f"seed {schedules[0].seed}\n{schedules[0]}")
     found = explored(
         schedules,
-        frozenset(options.ignore.split(",")) & set(INVARIANTS),
+        frozenset(_parts(options.ignore)) & set(INVARIANTS),
         shrinks=options.shrink,
         progress=lambda text: print(text, file=sys.stderr, flush=True),
     )

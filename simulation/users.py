@@ -30,7 +30,7 @@ from purelb.core.settings import LeaseTiming
 from purelb_agent.runtime.program import METRICS_PORT
 from simulation.api.objects import Json
 from simulation.cluster import ETH1, Cluster, Node
-from simulation.manifests import NET4, NET6
+from simulation.manifests import KINDS, NET4, NET6
 from simulation.node.http import ModelServer
 from simulation.node.messages import LinkState
 from simulation.time.process import Process
@@ -87,6 +87,21 @@ def add_local_service(cluster: Cluster, name: str, nodes: Sequence[str]) -> str:
         externalTrafficPolicy="Local",
     )
     return f"the Local Service {name} is created, with endpoints on {', '.join(nodes)}"
+
+
+def local_services(cluster: Cluster) -> list[str]:
+    """Return the Services whose addresses are to be where their endpoints are."""
+    return [
+        stored.key.name
+        for stored in cluster.api.objects.of_kind(KINDS["services"], "default")
+        if AFFINITY_ANNOTATION in stored.body["metadata"].get("annotations", {})
+    ]
+
+
+def endpoints(cluster: Cluster, service: str) -> set[str]:
+    """Return the nodes with an endpoint of a Service."""
+    found = cluster.find("slices", "default", f"{service}-1") or {"endpoints": ()}
+    return {each["nodeName"] for each in found["endpoints"] if each["conditions"]["ready"]}
 
 
 def move_endpoints(

@@ -159,7 +159,8 @@ class ApiTransport:
         stream: _Stream,
     ) -> None:
         target = target_of(request.path)
-        pipe = _Pipe(self._way, connection, self._process, target.kind)
+        connection.watches = target.kind
+        pipe = _Pipe(self._way, connection, self._process)
         selects = field_selector(request.params.get("fieldSelector", ""))
 
         def end() -> None:
@@ -218,9 +219,8 @@ def _fail(future: asyncio.Future[Any], error: OSError) -> None:
 class _Pipe:
     """What is on its way to a process on one watch: nothing overtakes anything."""
 
-    def __init__(self, way: Way, connection: Connection, process: Process, kind: str) -> None:
-        self._way, self._connection = way, connection
-        self._process, self._kind = process, kind
+    def __init__(self, way: Way, connection: Connection, process: Process) -> None:
+        self._way, self._connection, self._process = way, connection, process
         self._last = 0
         self._under_way: deque[tuple[Any, ...]] = deque()
 
@@ -230,7 +230,7 @@ class _Pipe:
         self._last = max(now + microseconds(self._way.event()), self._last)
         self._under_way.append((callback, *args))
         # Two that arrive at one moment are in order, whichever of their appointments comes first.
-        self._way.tell(self._connection, self._last, self._kind, self._arrive)
+        self._way.tell(self._connection, self._last, self._arrive)
 
     def _arrive(self) -> None:
         self._process.deliver(*self._under_way.popleft())

@@ -35,13 +35,15 @@ class Connection:
     """A request and its answer, or a watch.
 
     `broken` is called with the cause if it breaks, `forgotten` once if it is a watch that ends.
+    `watches`: the kind of a watch. A silent one brings nothing any more.
     """
 
     def __init__(self, unanswered: float, broken: Callable[[OSError], None]) -> None:
         self.unanswered = unanswered
         self.broken = broken
         self.forgotten: Action = lambda: None
-        self.is_closed = False
+        self.is_closed = self.is_silent = False
+        self.watches = ""
 
 
 class Way:
@@ -92,6 +94,14 @@ class Way:
         self._stalled.clear()
         _release(self._stale)
 
+    def silence(self, *kinds: str) -> None:
+        """Let the watches of these kinds that are open now bring nothing any more.
+
+        Their server is stopped for good, and another one answers whatever is opened from now on.
+        """
+        for connection in self._open:
+            connection.is_silent |= connection.watches in kinds
+
     def open(self, connection: Connection, *, connect: float | None) -> None:
         """Begin a connection; OSError if it is refused."""
         self.asked += 1
@@ -118,11 +128,13 @@ class Way:
         """Do this at a moment, or when the way is whole again; never if the connection breaks."""
         self.timeline.at(moment, partial(self._arrive, connection, action))
 
-    def tell(self, connection: Connection, moment: int, kind: str, action: Action) -> None:
-        """Carry a line of a watch of this kind."""
+    def tell(self, connection: Connection, moment: int, action: Action) -> None:
+        """Carry a line of a watch."""
 
         def arrive() -> None:
-            if kind in self._stalled:
+            if connection.is_silent:
+                return
+            if connection.watches in self._stalled:
                 self._stale.append((connection, action))
             else:
                 self._arrive(connection, action)

@@ -7,11 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from purelb.core.names import DRAINING_TAINTS
-from simulation import users
 from simulation.api.way import Reach, Slowness
 from simulation.chance import stream
 from simulation.cluster import Node
+from simulation.crowd import Crowd
 from simulation.explore.fault import Fault
 from simulation.explore.troubles import Down, Troubles
 from simulation.manifests import KINDS as OBJECTS
@@ -20,7 +19,11 @@ from simulation.time.timeline import Action
 
 Names = Sequence[str]
 Pairs = Callable[[Names, Names], list[tuple[str, str]]]
-_POOL = {"v4": "172.28.1.200-172.28.1.250", "v6": "fd28::200-fd28::2ff"}
+# Seconds: as long as a plan for many Services takes.
+_BUSY = 0.02
+_SCALE_UP_EVERY = 1.5
+# Seconds: so long a server is slow that has come back, and all clients with it.
+_SLOW_AFTER = 5.0
 _LEASE_LIST = ("GET", OBJECTS["leases"])
 
 
@@ -42,13 +45,22 @@ def reach(how: Reach, troubles: Troubles, fault: Fault) -> Action:
 
 
 def staggered(troubles: Troubles, fault: Fault) -> Action:
-    """Begin an outage for each node up to three seconds later, and end it so."""
+    """Begin an outage for each node up to 3 s later, and end it up to `value` seconds later."""
     chance = stream(troubles.cluster.seed, "staggered", str(fault.at))
     for name in fault.nodes:
         after = chance.uniform(0, 3)
-        seconds = max(0.3, fault.seconds + chance.uniform(0, 3) - after)
+        seconds = max(0.3, fault.seconds + chance.uniform(0, fault.value) - after)
         begin = partial(troubles.reach, f"agent/{name}", Reach.DROPPED)
         troubles.later(after, seconds, begin)
+    return _nothing
+
+
+def first_back(troubles: Troubles, fault: Fault) -> Action:
+    """Let nobody reach the API, and some again `value` seconds before the others."""
+    for node in troubles.nodes:
+        earlier = fault.value if node.name in fault.nodes else 0.0
+        begin = partial(troubles.reach, f"agent/{node.name}", Reach.DROPPED)
+        troubles.later(0, fault.seconds - earlier, begin)
     return _nothing
 
 
@@ -70,6 +82,13 @@ def slow(slowness: Callable[[float], Slowness], troubles: Troubles, fault: Fault
         return before * share, after * share
 
     return _all([troubles.slow(f"agent/{name}", varied) for name in fault.nodes])
+
+
+def slow_return(troubles: Troubles, fault: Fault) -> Action:
+    """Refuse nodes, and let lists come late by `value` seconds for a while when that is over."""
+    late = partial(slow, lists_answer_late, troubles, fault)
+    troubles.later(0, fault.seconds + _SLOW_AFTER, late)
+    return reach(Reach.REFUSED, troubles, fault)
 
 
 def writes_act_late(seconds: float) -> Slowness:
@@ -97,6 +116,19 @@ def stall(kinds: tuple[str, ...], troubles: Troubles, fault: Fault) -> Action:
     return _all([troubles.stall(f"agent/{name}", kinds) for name in fault.nodes])
 
 
+def silence(kinds: tuple[str, ...], troubles: Troubles, fault: Fault) -> Action:
+    """Let watches of these kinds that are open be silent for good."""
+    return _all([troubles.silence(f"agent/{name}", kinds) for name in fault.nodes])
+
+
+def crowd(troubles: Troubles, fault: Fault) -> Action:
+    """Let so many others as `value` ask nodes, which are busy for a moment."""
+    nodes = _nodes(troubles, fault)
+    for node in nodes:
+        Crowd(troubles.cluster, int(fault.value)).ask(node)
+    return _all([troubles.starve(node, _BUSY) for node in nodes])
+
+
 def freeze(troubles: Troubles, fault: Fault) -> Action:
     """Let none of the agents' code run."""
     return _all([troubles.freeze(node) for node in _nodes(troubles, fault)])
@@ -115,13 +147,31 @@ def lost(troubles: Troubles, fault: Fault) -> Action:
 
 def join(troubles: Troubles, fault: Fault) -> Action:
     """Let a new node join, with a wall clock that is `value` seconds off."""
-    node = troubles.cluster.add_node(fault.nodes[0])
-    node.machine.wall.step(fault.value)
+    _join(troubles, fault.nodes[0], fault.value)
+    return _nothing
+
+
+def scale_up(troubles: Troubles, fault: Fault) -> Action:
+    """Let so many new nodes as `value` join."""
+    for number in range(int(fault.value)):
+        name = f"{fault.nodes[0]}-{number + 1}"
+
+        def begin(name: str = name) -> Action:
+            _join(troubles, name)
+            return _nothing
+
+        troubles.later(_SCALE_UP_EVERY * number, 0, begin)
+    return _nothing
+
+
+def _join(troubles: Troubles, name: str, clock_ahead: float = 0.0) -> None:
+    node = troubles.cluster.add_node(name)
+    node.machine.wall.step(clock_ahead)
+    node.keys = troubles.keys
     troubles.history.follow(node)
     troubles.cluster.start_agent(node)
     # Of the new node, too.
     troubles.cluster.run_kubelets()
-    return _nothing
 
 
 def cut_pair(troubles: Troubles, fault: Fault) -> Action:
@@ -160,11 +210,6 @@ def everywhere(_hit: Names, names: Names) -> list[tuple[str, str]]:
 def unplug(troubles: Troubles, fault: Fault) -> Action:
     """Take cables out."""
     return _all([troubles.unplug(node) for node in _nodes(troubles, fault)])
-
-
-def taint(troubles: Troubles, fault: Fault) -> Action:
-    """Give Nodes a draining taint."""
-    return _all([troubles.taint(node, DRAINING_TAINTS[0]) for node in _nodes(troubles, fault)])
 
 
 def late_answer(troubles: Troubles, fault: Fault) -> Action:
@@ -248,7 +293,8 @@ def refuse(status: int, share: float, troubles: Troubles, fault: Fault) -> Actio
     def refuses(_method: str, _kind: str) -> int:
         return status if chance.random() < share else 0
 
-    return _all([troubles.refuse(f"agent/{name}", refuses) for name in fault.nodes])
+    is_all = share == 1
+    return _all([troubles.refuse(f"agent/{n}", refuses, is_all=is_all) for n in fault.nodes])
 
 
 def lag(troubles: Troubles, fault: Fault) -> Action:
@@ -280,40 +326,6 @@ def crash(troubles: Troubles, fault: Fault) -> Action:
     for node in _nodes(troubles, fault):
         troubles.cluster.kill_agent(node)
     return _nothing
-
-
-def kill_leader(troubles: Troubles, _fault: Fault) -> Action:
-    """Kill the allocator that leads; its kubelet starts it again."""
-    users.kill_leader(troubles.cluster)
-    return _nothing
-
-
-def change_type(troubles: Troubles, _fault: Fault) -> Action:
-    """Make a Service one without an address, and back at the end."""
-    users.change_type(troubles.cluster, "s1", "ClusterIP")
-
-    def end() -> None:
-        users.change_type(troubles.cluster, "s1", "LoadBalancer")
-
-    return end
-
-
-def move_pool(troubles: Troubles, _fault: Fault) -> Action:
-    """Let the default group have other ranges, in which no address is that was given."""
-    cluster = troubles.cluster
-    users.put_group(cluster, "default", v4="172.28.1.100-172.28.1.150", v6="fd28::300-fd28::3ff")
-
-    def end() -> None:
-        users.put_group(cluster, "default", **_POOL)
-
-    return end
-
-
-def new_service(troubles: Troubles, fault: Fault) -> Action:
-    """Create a Service, and delete it at the end."""
-    name = f"at-{fault.at:.3f}-for-{fault.seconds:.3f}"
-    troubles.cluster.add_service(name)
-    return partial(troubles.cluster.drop, "services", "default", name)
 
 
 def _nothing() -> None:

@@ -26,6 +26,8 @@ class Fault:
     value: float = 0.0
 
 
+# What Kind.hits may be beside a count.
+NEW, ALL_BUT_ONE = -1, -2
 Begin = Callable[[Troubles, Fault], Action]
 
 
@@ -34,8 +36,8 @@ class Kind:
     """A kind of fault.
 
     `story` tells it, with the nodes and the value. `hits`: how many nodes are drawn; of 0 it hits
-    all, of -1 it names a new one. `values` and `seconds`: of which one is drawn, for about how long
-    it lasts; without any, nothing ends it.
+    all, and there are ALL_BUT_ONE and NEW, which names one that joins. `values` and `seconds`: of
+    which one is drawn, for about how long it lasts; without any, nothing ends it.
     """
 
     story: str

@@ -12,33 +12,63 @@ from functools import partial
 
 from purelb.core.node.rtnetlink import RTM_GETADDR, RTM_NEWADDR
 from simulation.api.way import Reach
-from simulation.explore import effects
-from simulation.explore.fault import Fault, Kind
+from simulation.explore import changes, effects
+from simulation.explore.fault import ALL_BUT_ONE, NEW, Fault, Kind
 from simulation.explore.troubles import Down
 from simulation.manifests import KINDS as OBJECTS
+
+
+def _each(names: str) -> tuple[str, ...]:
+    return tuple(names.split())
+
 
 # What gives an address back must not last as long as an address may be unheld.
 _SHORT = (0.3, 1.5, 4.0, 8.0)
 _LONG = (8.0, 30.0, 60.0)
+_FREEZES = (0.3, 4.0, 8.0, 12.0, 20.0, 30.0)
+_OUTAGES = (15.0, 30.0, 60.0)
 _STOPS = (3.0, 8.0, 12.0, 30.0)
 _SLOW = (0.3, 0.6, 0.8, 1.0, 1.3, 1.7)
+_FLAPS = "the API refuses {nodes} for {value:g} s, every {value:g} s"
+# Within so many seconds a client has to notice that a watch is silent.
+_NOTICED = (120.0,)
 KINDS: Mapping[str, Kind] = {
     "refused": Kind("the API refuses {nodes}", partial(effects.reach, Reach.REFUSED)),
     "dropped": Kind("{nodes} does not reach the API", partial(effects.reach, Reach.DROPPED)),
     "stopped": Kind("the API server of {nodes} is stopped", partial(effects.reach, Reach.STOPPED)),
     "outage": Kind("the API is down for {nodes}", partial(effects.reach, Reach.REFUSED), hits=0),
     "silence": Kind("{nodes} do not reach the API", partial(effects.reach, Reach.DROPPED), hits=0),
+    "slow-return": Kind(
+        "the API refuses {nodes}, and its lists are {value:g} s old for a while when it is back",
+        effects.slow_return,
+        1,
+        (1.5, 1.9),
+        (15.0, 30.0),
+    ),
     "two-dropped": Kind(
         "{nodes} do not reach the API", partial(effects.reach, Reach.DROPPED), hits=2
     ),
-    "staggered": Kind("one after the other, {nodes} lose the API", effects.staggered, hits=0),
-    "flapping": Kind(
-        "the API refuses {nodes} for {value:g} s, every {value:g} s",
-        effects.flapping,
-        0,
-        (2.0, 5.0),
-        _LONG,
+    "all-but-one": Kind(
+        "{nodes} do not reach the API, and one does",
+        partial(effects.reach, Reach.DROPPED),
+        ALL_BUT_ONE,
     ),
+    "staggered": Kind(
+        "one after the other, {nodes} lose the API, and get it back within {value:g} s",
+        effects.staggered,
+        0,
+        (3, 10, 20),
+        _OUTAGES,
+    ),
+    "first-back": Kind(
+        "nobody reaches the API, and {nodes} does again {value:g} s before the others",
+        effects.first_back,
+        1,
+        (3, 10),
+        _OUTAGES,
+    ),
+    "flapping": Kind(_FLAPS, effects.flapping, 0, (2, 5), _LONG),
+    "one-flapping": Kind(_FLAPS, effects.flapping, 1, (1, 2, 5), _LONG),
     "slow-writes": Kind(
         "writes of {nodes} take {value:g} s",
         partial(effects.slow, effects.writes_act_late),
@@ -58,18 +88,22 @@ KINDS: Mapping[str, Kind] = {
         partial(effects.slow, effects.lists_act_late),
         1,
         (1.5, 2.5, 4.0, 8.0),
+        _LONG,
     ),
     "old-lists": Kind(
         "lists of Leases are {value:g} s old when {nodes} gets them",
         partial(effects.slow, effects.lists_answer_late),
         1,
         (0.5, 1.5, 1.9),
+        _LONG,
     ),
     "stall-all": Kind(
         "the watches of {nodes} stand still", partial(effects.stall, tuple(OBJECTS.values()))
     ),
     "stall-leases": Kind(
-        "the watch of Leases of {nodes} stands still", partial(effects.stall, (OBJECTS["leases"],))
+        "the watch of Leases of {nodes} stands still",
+        partial(effects.stall, (OBJECTS["leases"],)),
+        seconds=(4.0, *_LONG),
     ),
     "stall-nodes": Kind(
         "the watch of Nodes of {nodes} stands still", partial(effects.stall, (OBJECTS["nodes"],))
@@ -78,14 +112,22 @@ KINDS: Mapping[str, Kind] = {
         "the watch of Services of {nodes} stands still",
         partial(effects.stall, (OBJECTS["services"],)),
     ),
-    "frozen": Kind("the agent of {nodes} is frozen", effects.freeze),
+    "silent-services": Kind(
+        "{nodes} need not notice yet that the watch of Services is silent for good",
+        partial(effects.silence, (OBJECTS["services"],)),
+        seconds=_NOTICED,
+    ),
+    "frozen": Kind("the agent of {nodes} is frozen", effects.freeze, seconds=_FREEZES),
     "killed": Kind("the agent of {nodes} is killed", partial(effects.down, Down.KILLED)),
     "leaves": Kind("the agent of {nodes} leaves", partial(effects.down, Down.STOPPED)),
     "off": Kind("{nodes} has no power", partial(effects.down, Down.OFF)),
     "lost": Kind("{nodes} is lost", effects.lost, seconds=()),
-    "joins": Kind("{nodes} joins", effects.join, -1, seconds=()),
+    "joins": Kind("{nodes} joins", effects.join, NEW, seconds=()),
+    "scale-up": Kind(
+        "{value:g} nodes, {nodes}-1 and so on, begin to join", effects.scale_up, NEW, (3, 5), ()
+    ),
     "joins-astray": Kind(
-        "{nodes} joins, its wall clock {value:+g} s off", effects.join, -1, (310, -310), seconds=()
+        "{nodes} joins, its wall clock {value:+g} s off", effects.join, NEW, (310, -310), seconds=()
     ),
     "pair": Kind("{nodes} do not hear each other's questions", effects.cut_pair, hits=2),
     "one-way": Kind(
@@ -104,7 +146,10 @@ KINDS: Mapping[str, Kind] = {
         (0.05, 0.3),
     ),
     "unplugged": Kind("the cable of {nodes} is out", effects.unplug),
-    "taint": Kind("{nodes} has a draining taint", effects.taint),
+    "crowd": Kind(
+        "{value:g} others ask {nodes} at once", effects.crowd, 1, (100, 249), seconds=(0.3,)
+    ),
+    "taint": Kind("{nodes} has a draining taint", changes.taint),
     "late-answer": Kind(
         "an answer of the kernel of {nodes} is 2 s late", effects.late_answer, seconds=()
     ),
@@ -141,10 +186,54 @@ KINDS: Mapping[str, Kind] = {
     "restored": Kind("then the API server has its backup of this moment again", effects.restore, 0),
     "node-deleted": Kind("there is no Node {nodes}", effects.delete_node),
     "crashed": Kind("the container of {nodes} is killed", effects.crash, seconds=()),
-    "leader-killed": Kind("the allocator that leads is killed", effects.kill_leader, 0, seconds=()),
-    "type": Kind("a Service is of the type ClusterIP", effects.change_type, 0, seconds=_SHORT),
-    "pool": Kind("the default group has another range", effects.move_pool, 0),
-    "service": Kind("there is one Service more", effects.new_service, hits=0),
+    "leader-killed": Kind("the allocator that leads is killed", changes.kill_leader, 0, seconds=()),
+    "type": Kind("a Service is of the type ClusterIP", changes.change_type, 0, seconds=_SHORT),
+    "pool": Kind("the default group has another range", changes.move_pool, 0),
+    "service": Kind("there is one Service more", changes.new_service, hits=0),
+    "endpoints": Kind(
+        "the endpoints of the Local Services move to {nodes}", changes.move_endpoints, seconds=()
+    ),
+    "unselected": Kind("no LBNodeAgent selects {nodes}", changes.unselect),
+    "timings": Kind(
+        "a roll-out of timings of half the seconds begins", changes.roll_out, hits=0, seconds=()
+    ),
+    "keys": Kind("the keys of the peers are rotated", changes.rotate_keys, 0, seconds=_LONG),
+    "service-stays": Kind(
+        "there is one Service more, for good", changes.new_service, hits=0, seconds=()
+    ),
+}
+# What is likely to matter together. The kinds of most schedules are drawn from one of these. In an
+# outage it takes the most at once to break something, so these are drawn more often.
+FAMILIES: Mapping[str, tuple[int, tuple[str, ...]]] = {
+    "one node, the API": (1, _each("refused dropped stopped taint leaves killed crashed joins")),
+    "all nodes, the API": (
+        1,
+        _each("outage silence staggered first-back frozen joins leaves killed two-dropped"),
+    ),
+    "who is frozen in an outage": (3, _each("frozen first-back silence")),
+    "who asks whom in an outage": (3, _each("all-but-one pair one-way")),
+    "slow": (1, _each("slow-writes slow-answers flapping lost killed off joins")),
+    "lists": (1, _each("slow-lists stall-leases old-lists one-flapping joins")),
+    "a server that is back": (3, _each("slow-return scale-up service-stays")),
+    "new nodes": (1, _each("slow-return scale-up joins frozen")),
+    "watches": (1, _each("stall-all stall-nodes stall-services lagging taint joins node-deleted")),
+    "silent watches": (1, _each("silent-services service-stays pool type crashed taint")),
+    "clocks": (1, _each("wall rate paused suspended joins joins-astray silence frozen")),
+    "machines": (
+        1,
+        _each("stopped-adding stopped-reading starved frozen off killed silence refused"),
+    ),
+    "kernels": (
+        1,
+        _each("late-answer unreadable torn-dump lost-news leaves unplugged service crowd"),
+    ),
+    "servers": (1, _each("errors unauthorized too-many lagging restored node-deleted lost joins")),
+    "users": (1, _each("leader-killed type pool service service-stays endpoints unselected taint")),
+    "operators": (
+        1,
+        _each("outage timings keys endpoints unselected taint joins leaves dropped frozen lost"),
+    ),
+    "the wire": (1, _each("cut one-way isolated lossy unplugged lost joins leaves outage")),
 }
 
 

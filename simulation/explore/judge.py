@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -27,6 +27,7 @@ from simulation.explore.troubles import Troubles
 from simulation.history import History
 from simulation.manifests import KINDS
 from simulation.time.timeline import MICROSECONDS
+from simulation.users import endpoints
 
 # Seconds. Two nodes hear of one change at different moments.
 DELIVERY = 0.05
@@ -36,8 +37,8 @@ TAKEOVER = 20.0
 SETTLED = 40.0
 # A right lasts for a Lease's duration. The kernel may end what it held a moment later.
 DURATION = 10.0
-# Renewals a second of one agent, and how much more of them is too much.
-RENEWALS, TIMES = 0.2, 2.0
+# How much more of the usual renewals is too much.
+TIMES = 2.0
 # A change may cause so many writes of each node at once.
 EXTRA = 5
 # The same of all requests of one agent. While it is refused, it begins six watches every 0.75 s.
@@ -174,8 +175,10 @@ class Judge:
     def settled(self) -> Iterator[str]:
         """Yield addresses that are not on their winner alone at the end."""
         live = [node.name for node in self.troubles.nodes if self.troubles.serves(node)]
-        for address in self.cluster.addresses() if live else ():
-            winner, holders = rank(live, address)[0], self.cluster.holders(address)
+        for address, service in self.cluster.addresses().items() if live else ():
+            preferred = endpoints(self.cluster, service) & set(live)
+            winner = rank(sorted(preferred) or live, address)[0]
+            holders = self.cluster.holders(address)
             if holders != [winner]:
                 where = " and ".join(holders) or "no node"
                 yield f"{address} is on {where} at the end, not on {winner}"
@@ -211,7 +214,8 @@ class Judge:
         """Yield by how much the agents wrote more Leases than they should."""
         seconds = self._after(self.cluster.timeline.now)
         nodes = len(self.troubles.nodes)
-        limit = TIMES * RENEWALS * seconds * nodes + EXTRA * nodes * len(self.troubles.moments)
+        renewals = max(1 / node.timing.renew_period for node in self.troubles.nodes)
+        limit = TIMES * renewals * seconds * nodes + EXTRA * nodes * len(self.troubles.moments)
         if self._writes > limit:
             yield f"{self._writes} Leases were written in {seconds:.0f} s by {nodes} nodes"
 
@@ -223,6 +227,11 @@ class Judge:
             count = self.cluster.way(f"agent/{node.name}").asked - self._asked.get(node.name, 0)
             if count > limit:
                 yield f"{node.name} sent {count} requests in {seconds:.0f} s"
+
+    def turned_away(self) -> Iterator[str]:
+        """Yield agents that had no place for questions although they ran."""
+        for name, count in Counter(self.cluster.network.turned_away).items():
+            yield f"{name} had no place for {count} questions"
 
     def run_on(self) -> Iterator[str]:
         """Yield programs that ended although nobody ended them; who loses the lead may."""
@@ -261,5 +270,6 @@ INVARIANTS: dict[str, Callable[[Judge], Iterator[str]]] = {
     "source": Judge.sources,
     "writes": Judge.written,
     "requests": Judge.asked,
+    "turned away": Judge.turned_away,
     "ended": Judge.run_on,
 }

@@ -7,16 +7,19 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 
+from purelb.core.settings import LeaseTiming
 from simulation.chance import stream
-from simulation.explore.fault import Fault
-from simulation.explore.faults import KINDS, told
+from simulation.explore.fault import ALL_BUT_ONE, NEW, Fault
+from simulation.explore.faults import FAMILIES, KINDS, told
 
 # Clusters at work from which schedules begin, each with phases and delays of its own.
 CLUSTERS = 48
 _SIZES = (3, 2, 3, 4, 3, 5)
 _COUNTS = (1, 2, 2, 3, 3, 4)
+# Of the faults of one node, how many hit the one that most faults hit; of all faults, how many
+# begin as another one ends; and of all schedules, how many draw from all kinds.
+_FOCUS, _ENDS, _ALL = 0.85, 0.5, 0.15
 
 
 @dataclass(frozen=True)
@@ -57,50 +60,64 @@ class Schedule:
         """Return the schedule in a smaller cluster; faults of all nodes hit those that are left."""
 
         def left(fault: Fault) -> Fault:
-            is_new = KINDS[fault.kind].hits < 0
+            is_new = KINDS[fault.kind].hits == NEW
             nodes = fault.nodes if is_new else tuple(n for n in fault.nodes if n in names)
             return replace(fault, nodes=nodes)
 
         return replace(self, names=tuple(names), faults=tuple(map(left, self.faults)))
 
 
-def draw(seed: int, kinds: Sequence[str] = tuple(KINDS), *, count: int = 0) -> Schedule:
-    """Return the schedule of a seed; with a count it has so many faults."""
+def draw(seed: int, kinds: Sequence[str] = (), *, count: int = 0) -> Schedule:
+    """Return the schedule of a seed, of these kinds if any; with a count it has so many faults."""
     chance = stream(seed, "schedule")
     size = _SIZES[seed % CLUSTERS % len(_SIZES)]
     names = tuple(f"n{number + 1}" for number in range(size))
     count = count or chance.choice(_COUNTS)
-    # Faults that hit the same node, shortly after each other, find more.
+    if not kinds:
+        weights, families = zip(*FAMILIES.values(), strict=True)
+        (family,) = chance.choices(families, weights)
+        kinds = tuple(KINDS) if chance.random() < _ALL else family
+    # Each kind once, as long as there are enough.
+    drawn = chance.sample([*kinds] * -(-count // len(kinds)), count)
+    # Faults that hit the same node find more.
     focus = chance.choice(names)
-    gaps = (12 * chance.random() ** 2 for _fault in range(count))
-    moments = list(accumulate(gaps, initial=chance.uniform(0.5, 6)))
-    faults = tuple(
-        _draw(stream(seed, "fault", str(number)), moments[number], names, focus, kinds, number)
-        for number in range(count)
-    )
+    faults: tuple[Fault, ...] = ()
+    for number, kind in enumerate(drawn):
+        faults += (_draw(stream(seed, "fault", str(number)), kind, faults, names, focus),)
     return Schedule(seed, names, faults, tuple(range(count)))
 
 
 def _draw(
-    chance: random.Random,
-    at: float,
-    names: tuple[str, ...],
-    focus: str,
-    kinds: Sequence[str],
-    number: int,
+    chance: random.Random, name: str, before: Sequence[Fault], names: tuple[str, ...], focus: str
 ) -> Fault:
-    name = chance.choice(kinds)
     kind = KINDS[name]
     seconds = chance.choice(kind.seconds) * chance.uniform(0.7, 1.3) if kind.seconds else 0.0
-    if kind.hits < 0:
-        nodes: tuple[str, ...] = (f"new{number}",)
+    first = focus if chance.random() < _FOCUS else chance.choice(names)
+    if kind.hits == NEW:
+        nodes: tuple[str, ...] = (f"new{len(before)}",)
+    elif kind.hits == ALL_BUT_ONE:
+        nodes = tuple(chance.sample(names, len(names) - 1))
     elif kind.hits == 0:
         nodes = names
     else:
-        first = focus if chance.random() < 0.6 else chance.choice(names)  # noqa: PLR2004 - a share
         others = [n for n in names if n != first]
         nodes = (first, *chance.sample(others, kind.hits - 1))
+    at = _moment(chance, before)
     return Fault(name, round(at, 3), round(seconds, 3), nodes, chance.choice(kind.values))
+
+
+def _moment(chance: random.Random, before: Sequence[Fault]) -> float:
+    """Return when a fault begins: soon after the one before it, or about as an earlier one ends.
+
+    Or so long before that end as a Lease lasts: what was seen then ends together with it.
+    """
+    if not before:
+        return chance.uniform(0.5, 6)
+    if chance.random() < _ENDS:
+        other = chance.choice(before)
+        end = other.at + other.seconds - chance.choice((0.0, LeaseTiming().duration))
+        return max(other.at, end + chance.uniform(-2, 2))
+    return before[-1].at + 12 * chance.random() ** 2
 
 
 def smaller(schedule: Schedule) -> Iterator[Schedule]:

@@ -8,19 +8,22 @@ list changes, so a fault that ends does not mend what another one still breaks.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from functools import partial
 from typing import Any, TypeVar
 
+from purelb.core.names import DEFAULT_NAMESPACE
 from simulation import users
 from simulation.api.way import Delay, Reach, Refusals, Slowness, Way
-from simulation.cluster import Cluster, Node
+from simulation.cluster import KEYS, Cluster, Node
 from simulation.history import History
 from simulation.time.process import Process
 from simulation.time.timeline import Action
 
 T = TypeVar("T")
+_CONFIG, _SELECTED = "selected", {"selected": "True"}
 # The worst of several is what counts.
 _WORSE = (Reach.WHOLE, Reach.STOPPED, Reach.DROPPED, Reach.REFUSED)
 
@@ -36,15 +39,18 @@ class Down(IntEnum):
 class Troubles:
     """What is wrong, by what it is wrong with.
 
-    `moments`: when something changed, in microseconds, each with whether from then on no node at
-    all can serve addresses.
+    `moments`: when something changed, in microseconds, each with whether from then on addresses may
+    be on no node: no node at all can serve them, or one need not know yet that it has to.
     """
 
     def __init__(self, cluster: Cluster, history: History) -> None:
         self.cluster = cluster
         self.history = history
         self.moments: list[tuple[int, bool]] = [(cluster.timeline.now, False)]
-        self.tainted: set[str] = set()
+        # In the Secret: what nodes read that join now.
+        self.keys = KEYS
+        self._unnoticed = 0
+        self._refused: Counter[str] = Counter()
         self._usual: dict[str, Delay] = {}
         self._wrong: dict[tuple[str, ...], list[Any]] = {}
 
@@ -79,7 +85,8 @@ class Troubles:
 
     def note(self) -> None:
         """Note that something has changed."""
-        self.moments.append((self.cluster.timeline.now, not any(map(self.serves, self.nodes))))
+        excuse = self._unnoticed > 0 or not any(map(self.serves, self.nodes))
+        self.moments.append((self.cluster.timeline.now, excuse))
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -94,10 +101,22 @@ class Troubles:
             and not (agent.is_dead or agent.has_ended or agent.is_frozen)
             and node.machine.runs
             and way.reach is Reach.WHOLE
+            and not self._refused[f"agent/{node.name}"]
             and node.eth0.is_up
             and node.eth0.has_carrier
-            and node.name not in self.tainted
+            and not self._taints(node)
+            and self._is_selected(node)
         )
+
+    def _taints(self, node: Node) -> bool:
+        found = self.cluster.find("nodes", "", node.name)
+        return bool(found and found["spec"].get("taints"))
+
+    def _is_selected(self, node: Node) -> bool:
+        if self.cluster.find("configs", DEFAULT_NAMESPACE, _CONFIG) is None:
+            return True
+        found = self.cluster.find("nodes", "", node.name)
+        return bool(found and found["metadata"].get("labels", {}).items() >= _SELECTED.items())
 
     # Things that can be wrong
 
@@ -125,6 +144,19 @@ class Troubles:
             way.stall(*(kind for each in wrong for kind in each))
 
         return self.begin(("stall", user), tuple(kinds), show)
+
+    def silence(self, user: str, kinds: Sequence[str]) -> Action:
+        """Let the watches of these kinds that are open bring nothing; the end of it ends nothing.
+
+        Until then the program need not have noticed.
+        """
+        self.cluster.way(user).silence(*kinds)
+        self._unnoticed += 1
+
+        def end() -> None:
+            self._unnoticed -= 1
+
+        return end
 
     def freeze(self, node: Node) -> Action:
         """Let none of an agent's code run; another agent that replaces it is not frozen."""
@@ -161,9 +193,10 @@ class Troubles:
 
         return self.begin(("processor", node.name, str(id(agent))), seconds, show)
 
-    def refuse(self, user: str, refusals: Refusals) -> Action:
-        """Let the server refuse requests of a program."""
+    def refuse(self, user: str, refusals: Refusals, *, is_all: bool) -> Action:
+        """Let the server refuse requests of a program; `is_all`: it refuses all of them."""
         way = self.cluster.way(user)
+        self._refused[user] += is_all
 
         def show(wrong: Sequence[Refusals]) -> None:
             each = tuple(wrong)
@@ -171,7 +204,13 @@ class Troubles:
                 filter(None, (r(method, kind) for r in each)), 0
             )
 
-        return self.begin(("refusals", user), refusals, show)
+        end_one = self.begin(("refusals", user), refusals, show)
+
+        def end() -> None:
+            self._refused[user] -= is_all
+            end_one()
+
+        return end
 
     def lag(self, user: str, seconds: float) -> Action:
         """Let a program's watches bring everything so much later."""
@@ -241,12 +280,28 @@ class Troubles:
                 return
             if not wrong:
                 users.untaint(self.cluster, node, key)
-                self.tainted.discard(node.name)
-            elif node.name not in self.tainted:
+            elif not self._taints(node):
                 users.taint(self.cluster, node, key)
-                self.tainted.add(node.name)
 
         return self.begin(("taint", node.name), key, show)
+
+    def unselect(self, names: Sequence[str]) -> Action:
+        """Let an LBNodeAgent select those nodes of today that are not among these."""
+        cluster = self.cluster
+
+        def show(wrong: Sequence[Sequence[str]]) -> None:
+            if not wrong:
+                # Unless an older store was put back, which did not have it.
+                if cluster.find("configs", DEFAULT_NAMESPACE, _CONFIG) is not None:
+                    users.unconfigure(cluster, _CONFIG)
+                return
+            hit = {name for each in wrong for name in each}
+            for node in self.nodes:
+                if cluster.find("nodes", "", node.name) is not None:
+                    users.label(cluster, node, selected=str(node.name not in hit))
+            users.configure(cluster, _CONFIG, local={}, labels=_SELECTED)
+
+        return self.begin(("selected",), tuple(names), show)
 
 
 def _nothing() -> None:

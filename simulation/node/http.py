@@ -30,7 +30,8 @@ class Network:
 
     `cut`: pairs of machines, by name, between which no question arrives. `paths`: what else is lost
     of the questions and replies; `homes` are the machines that addresses lead to. `heard` is called
-    with the name of a machine whenever a reply has reached it.
+    with the name of a machine whenever a reply has reached it. `turned_away`: the machines whose
+    program ran and had no place left for a question, once for each.
     """
 
     def __init__(self, timeline: Timeline, delay: Delay, *, seed: int = 0) -> None:
@@ -40,6 +41,7 @@ class Network:
         self.servers: dict[tuple[Address, int], ModelServer] = {}
         self.homes: dict[Address, str] = {}
         self.cut: set[frozenset[str]] = set()
+        self.turned_away: list[str] = []
         self.heard: Callable[[str], None] = lambda _machine: None
 
     def is_lost(self, asker: Process, asked: Process) -> bool:
@@ -133,6 +135,8 @@ class ModelPeers:
             elif server.waiting < BACKLOG:
                 server.waiting += 1
                 server.process.deliver(_handle, server, self._path, headers, reply)
+            elif server.process.machine.runs and not server.process.is_frozen:
+                network.turned_away.append(home)
 
         network.carry(asker, home, arrive)
         return await replied

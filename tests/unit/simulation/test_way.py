@@ -156,6 +156,15 @@ class TestWatches:
         seen, lists = self.watch(client, timeline, faults, (10, 20))
         assert (seen[29], seen[31], lists) == (None, 20, 1)
 
+    def test_one_that_is_silent_stays_so_and_a_new_one_is_not(self, client, timeline):
+        faults = {
+            5: lambda: client.way.silence(SERVICES),
+            30: lambda: client.way.set_reach(Reach.REFUSED),
+            31: lambda: client.way.set_reach(Reach.WHOLE),
+        }
+        seen, lists = self.watch(client, timeline, faults, (10, 40))
+        assert (seen[29], seen[33], seen[41], lists) == (None, 10, 40, 1)
+
     @pytest.mark.parametrize(
         ("reach", "knows_at"), [(Reach.REFUSED, 32), (Reach.DROPPED, 32), (Reach.STOPPED, 31)]
     )

@@ -9,6 +9,8 @@ from ipaddress import ip_address
 import pytest
 
 from purelb.core.election.election import rank
+from purelb_agent.runtime.probes import BACKLOG
+from simulation.crowd import Crowd
 from simulation.explore.judge import INVARIANTS, SETTLED, TAKEOVER, Judge
 from simulation.manifests import KINDS
 
@@ -119,6 +121,24 @@ def test_while_nobody_can_nobody_has_to_hold_an_address(cluster, in_a_copy):
     in_a_copy(work)
 
 
+def test_until_a_silent_watch_must_be_noticed_nobody_has_to_hold_an_address(cluster, in_a_copy):
+    def work():
+        judge = Judge(cluster)
+        for node in cluster.nodes.values():
+            end = judge.troubles.silence(f"agent/{node.name}", [KINDS["services"]])
+        judge.troubles.note()
+        cluster.add_service("late")
+        cluster.run(2 + TAKEOVER)
+        assert broken(judge) == {"settled"}
+        for _node in cluster.nodes:
+            end()
+        judge.troubles.note()
+        cluster.run(1 + TAKEOVER)
+        assert broken(judge) == {"settled", "unheld"}
+
+    in_a_copy(work)
+
+
 def test_an_address_that_is_on_another_node_than_its_winner(cluster, in_a_copy):
     def work():
         judge = Judge(cluster)
@@ -163,6 +183,25 @@ def test_an_address_that_is_used_as_a_source(cluster, in_a_copy):
             for held in node.kernel.held.values():
                 held.flags |= 0x20
         assert judge.breaches() == []
+
+    in_a_copy(work)
+
+
+def test_an_agent_that_turns_questions_away(cluster, in_a_copy):
+    def work():
+        judge = Judge(cluster)
+        node = cluster.nodes["n1"]
+        # One that is frozen may.
+        node.agent.freeze()
+        Crowd(cluster, 2 * BACKLOG).ask(node)
+        cluster.run(1)
+        node.agent.thaw()
+        cluster.run(1)
+        assert broken(judge) == set()
+        node.agent.pass_seconds = 0.02
+        Crowd(cluster, BACKLOG + 2).ask(node)
+        cluster.run(1)
+        assert broken(judge) == {"turned away"}
 
     in_a_copy(work)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from simulation.explore.faults import KINDS, told
+from simulation.explore.faults import FAMILIES, KINDS, told
 from simulation.explore.schedule import CLUSTERS, draw, shrunk, smaller
 
 # A seed of three nodes and of four faults.
@@ -29,6 +29,19 @@ def test_every_kind_and_every_size_is_drawn():
 def test_kinds_and_their_number_can_be_chosen():
     schedule = draw(SEED, ["frozen"], count=2)
     assert [fault.kind for fault in schedule.faults] == ["frozen", "frozen"]
+
+
+def test_most_schedules_have_kinds_of_one_family_and_some_have_any():
+    drawn = [{f.kind for f in draw(seed).faults} for seed in range(500)]
+    related = [
+        any(kinds <= set(family) for _weight, family in FAMILIES.values()) for kinds in drawn
+    ]
+    assert 0.8 < sum(related) / len(related) < 1
+
+
+def test_no_schedule_has_a_kind_twice_that_could_have_another_one():
+    drawn = [draw(seed, ["frozen", "outage", "wall"], count=3).faults for seed in range(10)]
+    assert all(len({fault.kind for fault in faults}) == 3 for faults in drawn)
 
 
 @pytest.mark.parametrize("kind", KINDS)

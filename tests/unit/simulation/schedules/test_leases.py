@@ -180,11 +180,26 @@ def test_a_taint_moves_nothing_before_the_holder_has_seen_it():
         must(history.twice() < DELIVERY, f"on two nodes for {history.twice():.1f} s")
 
 
+@breaks("a node of the cluster counts as a foreign host: what it holds, too, is set aside")
+def test_a_service_that_is_new_keeps_its_addresses_while_two_nodes_have_them():
+    with at_work() as (cluster, _history):
+        for number in range(6):
+            cluster.add_service(f"new{number}")
+        cluster.run(5)
+        before = cluster.addresses()
+        assert any(before[a].startswith("new") for a in won_by(cluster, "n1", THREE))
+        cluster.way("agent/n1").stall(KINDS["nodes"])
+        users.taint(cluster, cluster.nodes["n1"], DRAINING_TAINTS[0])
+        cluster.run(20)
+        moved = [name for address, name in before.items() if address not in cluster.addresses()]
+        must(not moved, f"{len(moved)} addresses are no Service's any more")
+
+
 @breaks("a watch has no deadline on the client's side: nothing is learnt, and nothing logged")
 def test_a_watch_whose_server_is_stopped_is_begun_anew():
     with at_work() as (cluster, _history):
         before = set(cluster.addresses())
-        cluster.way("agent/n1").stall(KINDS["services"])
+        cluster.way("agent/n1").silence(KINDS["services"])
         for number in range(10):
             cluster.add_service(f"late{number}")
         cluster.run(20)

@@ -4,18 +4,10 @@
 
 from __future__ import annotations
 
-import asyncio
-
-from purelb.core.election.peers import build_question
 from purelb.core.node.rtnetlink import IFA_F_DEPRECATED, RTM_NEWADDR
-from purelb_agent.lease.peer_http import PATH
-from purelb_agent.runtime.program import METRICS_PORT
 from simulation.api.way import Reach
-from simulation.cluster import KEYS
-from simulation.node.http import ModelPeers
+from simulation.crowd import Crowd
 from simulation.node.netlink import Stop
-from simulation.time.machine import Machine
-from simulation.time.process import Process
 from tests.unit.simulation.schedules.story import (
     DELIVERY,
     TAKEOVER,
@@ -151,25 +143,12 @@ def test_an_agent_that_cannot_read_the_kernel_deletes_its_lease():
 @breaks("a backlog of 128 connections: of 249 that ask at once 121 are silent")
 def test_an_agent_that_249_nodes_ask_at_once_answers_all():
     with at_work(services=0) as (cluster, _history):
-        asked, answers = cluster.nodes["n1"], []
-        crowd = Process(Machine(cluster.timeline, "crowd"), "crowd")
-        cluster.processes.append(crowd)
-        carrier = ModelPeers(cluster.network, crowd, PATH, METRICS_PORT)
-
-        async def ask(number):
-            question = build_question(
-                KEYS.signing, asker=f"node-{number}", peer="n1", nonce=str(number)
-            )
-            answers.append(await carrier.get(asked.addresses[0], question))
-
-        async def ask_all():
-            await asyncio.wait([asyncio.create_task(ask(number)) for number in range(249)])
-
+        asked, crowd = cluster.nodes["n1"], Crowd(cluster, 249)
         # For some milliseconds it is busy with something else.
         asked.agent.freeze()
-        crowd.start(ask_all())
+        crowd.ask(asked)
         cluster.run(0.05)
         asked.agent.thaw()
         cluster.run(2)
-        assert len(answers) >= 128
-        must(len(answers) == 249, f"{249 - len(answers)} are silent")
+        assert crowd.answered >= 128
+        must(crowd.answered == 249, f"{249 - crowd.answered} are silent")

@@ -1,0 +1,42 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Agents of many other nodes, which all ask one agent at one moment whether it can renew."""
+
+from __future__ import annotations
+
+import asyncio
+
+from purelb.core.election.peers import build_question
+from purelb_agent.lease.peer_http import PATH
+from purelb_agent.runtime.program import METRICS_PORT
+from simulation.cluster import KEYS, Cluster, Node
+from simulation.node.http import ModelPeers
+from simulation.time.machine import Machine
+from simulation.time.process import Process
+
+
+class Crowd:
+    """So many others; `answered` is how many answers they have got."""
+
+    def __init__(self, cluster: Cluster, count: int) -> None:
+        self.count = count
+        self.answered = 0
+        self._process = Process(Machine(cluster.timeline, "crowd"), "crowd")
+        self._peers = ModelPeers(cluster.network, self._process, PATH, METRICS_PORT)
+        cluster.processes.append(self._process)
+
+    def ask(self, node: Node) -> None:
+        """Ask one node, all at this moment."""
+        self._process.start(self._ask_all(node))
+
+    async def _ask_all(self, node: Node) -> None:
+        await asyncio.wait(
+            [asyncio.create_task(self._ask(node, number)) for number in range(self.count)]
+        )
+
+    async def _ask(self, node: Node, number: int) -> None:
+        question = build_question(
+            KEYS.signing, asker=f"node-{number}", peer=node.name, nonce=str(number)
+        )
+        await self._peers.get(node.addresses[0], question)
+        self.answered += 1

@@ -1,0 +1,106 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""What users and operators do in schedules: what begins it, and returns how it ends."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from purelb.core.election.peer_keys import SIGNING, RotationStep, after_step, parse_keys
+from purelb.core.names import DRAINING_TAINTS
+from purelb.core.settings import LeaseTiming
+from simulation import users
+from simulation.chance import stream
+from simulation.cluster import KEYS
+from simulation.explore.fault import Fault
+from simulation.explore.troubles import Troubles
+from simulation.time.timeline import Action
+
+# As in the group that a cluster begins with.
+_POOL = {"v4": "172.28.1.200-172.28.1.250", "v6": "fd28::200-fd28::2ff"}
+_NEW_KEY = b"the next key of all agents of it"
+_ROTATION = (RotationStep.ADD, RotationStep.SWITCH, RotationStep.REMOVE)
+_FAST = LeaseTiming(5, 3.5, 1)
+
+
+def taint(troubles: Troubles, fault: Fault) -> Action:
+    """Give Nodes a draining taint."""
+    nodes = [troubles.cluster.nodes[name] for name in fault.nodes]
+    ends = [troubles.taint(node, DRAINING_TAINTS[0]) for node in nodes]
+
+    def end() -> None:
+        for each in ends:
+            each()
+
+    return end
+
+
+def kill_leader(troubles: Troubles, _fault: Fault) -> Action:
+    """Kill the allocator that leads; its kubelet starts it again."""
+    users.kill_leader(troubles.cluster)
+    return _nothing
+
+
+def change_type(troubles: Troubles, _fault: Fault) -> Action:
+    """Make a Service one without an address, and back at the end."""
+    users.change_type(troubles.cluster, "s1", "ClusterIP")
+
+    def end() -> None:
+        users.change_type(troubles.cluster, "s1", "LoadBalancer")
+
+    return end
+
+
+def move_pool(troubles: Troubles, _fault: Fault) -> Action:
+    """Let the default group have other ranges, in which no address is that was given."""
+    cluster = troubles.cluster
+    users.put_group(cluster, "default", v4="172.28.1.100-172.28.1.150", v6="fd28::300-fd28::3ff")
+
+    def end() -> None:
+        users.put_group(cluster, "default", **_POOL)
+
+    return end
+
+
+def new_service(troubles: Troubles, fault: Fault) -> Action:
+    """Create a Service, and delete it at the end."""
+    name = f"at-{fault.at:.3f}-for-{fault.seconds:.3f}"
+    troubles.cluster.add_service(name)
+    return partial(troubles.cluster.drop, "services", "default", name)
+
+
+def move_endpoints(troubles: Troubles, fault: Fault) -> Action:
+    """Let the endpoints of the Local Services move to these nodes."""
+    for name in users.local_services(troubles.cluster):
+        users.move_endpoints(troubles.cluster, name, fault.nodes)
+    return _nothing
+
+
+def roll_out(troubles: Troubles, _fault: Fault) -> Action:
+    """Begin to give all agents a timing of half the seconds."""
+    users.roll_out(troubles.cluster, _FAST)
+    return _nothing
+
+
+def rotate_keys(troubles: Troubles, fault: Fault) -> Action:
+    """Rotate the keys of the peers; each node reads each step at a moment of its own."""
+    cluster, step_seconds = troubles.cluster, fault.seconds / len(_ROTATION)
+    chance = stream(cluster.seed, "kubelets", str(fault.at))
+    data = {SIGNING: KEYS.signing}
+    for number, step in enumerate(_ROTATION):
+        data = after_step(data, step, new=_NEW_KEY)
+        keys = parse_keys(data)
+        cluster.timeline.after(number * step_seconds, partial(setattr, troubles, "keys", keys))
+        for node in troubles.nodes:
+            after = (number + chance.random()) * step_seconds
+            cluster.timeline.after(after, partial(setattr, node, "keys", keys))
+    return _nothing
+
+
+def unselect(troubles: Troubles, fault: Fault) -> Action:
+    """Let an LBNodeAgent select all nodes but these."""
+    return troubles.unselect(fault.nodes)
+
+
+def _nothing() -> None:
+    """End what does not end."""
