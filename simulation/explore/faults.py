@@ -49,7 +49,7 @@ KINDS: Mapping[str, Kind] = {
         "{nodes} do not reach the API", partial(effects.reach, Reach.DROPPED), hits=2
     ),
     "all-but-one": Kind(
-        "{nodes} do not reach the API, and one does",
+        "{nodes} do not reach the API, and the other one does",
         partial(effects.reach, Reach.DROPPED),
         ALL_BUT_ONE,
     ),
