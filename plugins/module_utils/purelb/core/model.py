@@ -72,6 +72,8 @@ class Lease:
     # Resource version; changes with every write.
     version: str = ""
     uid: str = ""
+    # Names the time in which its renewals followed each other; empty: its agent knows no epochs.
+    epoch: str = ""
     # UID of the Node that owns the Lease.
     node_uid: str = ""
     # The last outage during which the node held its addresses.
@@ -82,6 +84,11 @@ class Lease:
     duplicates: Tuple[Address, ...] = ()
     # Entries of the subnets annotation that are not valid CIDRs.
     malformed: Tuple[str, ...] = ()
+
+    @property
+    def is_released(self) -> bool:
+        """Whether its node said in it that it leaves; agents that know no epochs never do."""
+        return bool(self.epoch) and not self.holder
 
 
 @dataclass(frozen=True)

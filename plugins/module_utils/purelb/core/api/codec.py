@@ -59,6 +59,7 @@ def lease_of(body: Json) -> Optional[Lease]:
         renew_time=parse_time(spec.get("renewTime")),
         version=meta.get("resourceVersion", ""),
         uid=meta.get("uid", ""),
+        epoch=annotations.get(names.EPOCH_ANNOTATION, ""),
         node_uid=_owning_node(meta),
         outage=_outage_of(annotations.get(names.OUTAGE_ANNOTATION, "")),
         peer_keys=_listed(annotations.get(names.PEER_KEYS_ANNOTATION, "")),

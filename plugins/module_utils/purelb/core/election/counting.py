@@ -1,0 +1,201 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Which Leases count, and until when, as one observer sees them.
+
+Another node's Lease counts from the moment at which this observer saw it renewed, on its own
+monotonic clock, so the nodes' clocks need not agree. It does not end by time alone: a watch may
+stand still, and a node may hold because no node can renew. An end is believed once the Lease was
+read after it and the node, or enough of the others, have been asked. All of this only ever makes a
+Lease count longer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Dict, Mapping, Optional
+
+from ..model import Lease
+
+# How long before the end of a Lease its node is asked, so that the answer is there when it ends.
+ASKED_BEFORE = 0.45
+_NEVER = float("-inf")
+_TWO = 2
+
+
+class Check(str, Enum):
+    """What is to be found out next before the end of a Lease is believed."""
+
+    ASK_NODE = "askNode"
+    READ = "read"
+    ASK_OTHERS = "askOthers"
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What was found out about the end of one Lease, each at the time at which it was asked for.
+
+    `silent_at`: the node did not answer whether it has a right. `read_at`: the Lease, read by a
+    request of its own, had not been renewed. `others_at`: of the others, some denied that they
+    promised the node to let it hold, and the rest did not answer.
+    """
+
+    silent_at: float = _NEVER
+    read_at: float = _NEVER
+    others_at: float = _NEVER
+
+
+@dataclass(frozen=True)
+class CountedLease:
+    """A Lease, and until when it counts at least.
+
+    `over`: the epoch in which its node said that it has no right any more. `is_deleted`: the object
+    is gone, but its node did not say that it leaves. `is_ended`: its end is believed.
+    """
+
+    lease: Lease
+    until: float
+    over: str = ""
+    is_deleted: bool = False
+    is_ended: bool = False
+    found: Findings = Findings()
+
+    @property
+    def counts(self) -> bool:
+        """Whether its node takes part in elections, and in permissions if it has an epoch."""
+        epoch = self.lease.epoch
+        return not (self.is_ended or self.lease.is_released or (epoch and epoch == self.over))
+
+    def next_check(self, now: float, *, members: int) -> Optional[Check]:
+        """Return what is to be found out now about the end of this Lease; None: nothing.
+
+        `members`: the number of nodes with a Lease object, this observer included. Who holds by
+        agreement has promises of so many others that, with itself, they are more than half of
+        them; so where there are two, this observer is asked by itself.
+        """
+        if not self.counts:
+            return None
+        asks_from = self.until - ASKED_BEFORE
+        if self.lease.epoch and now >= asks_from and self.found.silent_at < asks_from:
+            return Check.ASK_NODE
+        if now >= self.until and self.found.read_at < self.until:
+            return Check.READ
+        # After the read: who is asked knows from then on that a node reaches the API.
+        if self.lease.epoch and now >= self.until and self.found.others_at < self.found.read_at:
+            return Check.ASK_OTHERS if members > _TWO else None
+        return None
+
+    def at(self, now: float, *, members: int) -> CountedLease:
+        """Return the Lease at this time: ended, if nothing is to be found out any more."""
+        if self.counts and now >= self.until and self.next_check(now, members=members) is None:
+            return replace(self, is_ended=True)
+        return self
+
+
+def _same_renewal(one: Lease, other: Lease) -> bool:
+    # The resource version is ignored: labelling a dead node's Lease must not revive the node.
+    return (one.renew_time, one.holder, one.instance, one.epoch) == (
+        other.renew_time,
+        other.holder,
+        other.instance,
+        other.epoch,
+    )
+
+
+@dataclass(frozen=True)
+class Counting:
+    """The Leases of all other nodes as one observer counts them; each change returns a new record.
+
+    `promises`: until when this observer promised to count a node, because it cannot renew itself.
+    """
+
+    leases: Mapping[str, CountedLease] = field(default_factory=dict)
+    promises: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def _members(self) -> int:
+        return len(self.leases) + 1
+
+    def _with(self, node: str, counted: CountedLease) -> Counting:
+        return replace(self, leases={**self.leases, node: counted})
+
+    def observe(self, lease: Lease, *, now: float) -> Counting:
+        """Record a Lease as seen at `now`; another renewal counts for its duration from then on.
+
+        A shorter duration than before does not end sooner what the one before it allows.
+        """
+        known = self.leases.get(lease.node)
+        until = now + lease.duration
+        if known is None:
+            return self._with(lease.node, CountedLease(lease, until))
+        if _same_renewal(known.lease, lease):
+            return self._with(lease.node, replace(known, lease=lease, is_deleted=False))
+        until = max(until, known.until)
+        return self._with(lease.node, CountedLease(lease, until, over=known.over))
+
+    def deleted(self, node: str, *, last: Optional[Lease] = None) -> Counting:
+        """Record that a Lease is gone, which was `last` before; its node may be alive.
+
+        Who leaves says so in its Lease first. A Lease that somebody else deleted counts on.
+        """
+        known = self.leases.get(node)
+        if known is None:
+            return self
+        known = replace(known, lease=last or known.lease, is_deleted=True)
+        if known.counts:
+            return self._with(node, known)
+        return replace(self, leases={n: c for n, c in self.leases.items() if n != node})
+
+    def resigned(self, node: str, epoch: str) -> Counting:
+        """Record that a node said it has no right any more in this epoch."""
+        known = self.leases.get(node)
+        if known is None or known.over == known.lease.epoch:
+            return self
+        return self._with(node, replace(known, over=epoch))
+
+    def has_right(self, node: str, *, seconds: float, now: float) -> Counting:
+        """Record that a node, or one that promised it to count it, said for how long it may hold.
+
+        They said so before `now`, so what they mean ends earlier than what is recorded.
+        """
+        known = self.leases.get(node)
+        if known is None or known.is_ended:
+            return self
+        return self._with(node, replace(known, until=max(known.until, now + seconds)))
+
+    def found(self, node: str, check: Check, *, asked_at: float) -> Counting:
+        """Record the outcome of a check that leaves the end of a Lease possible."""
+        known = self.leases.get(node)
+        if known is None:
+            return self
+        named = {Check.ASK_NODE: "silent_at", Check.READ: "read_at", Check.ASK_OTHERS: "others_at"}
+        changed = replace(known.found, **{named[check]: asked_at})
+        return self._with(node, replace(known, found=changed))
+
+    def promise(self, node: str, *, until: float) -> Optional[Counting]:
+        """Promise a node to count it until then; None if it does not count any more."""
+        known = self.leases.get(node)
+        if known is None or not known.counts:
+            return None
+        counted = self._with(node, replace(known, until=max(known.until, until)))
+        return replace(counted, promises={**self.promises, node: until})
+
+    def at(self, now: float) -> Counting:
+        """Return the Leases at this time; what has ended and is deleted is forgotten."""
+        leases = {n: c.at(now, members=self._members) for n, c in self.leases.items()}
+        leases = {n: c for n, c in leases.items() if c.counts or not c.is_deleted}
+        promises = {n: until for n, until in self.promises.items() if now < until}
+        if leases == self.leases and promises == self.promises:
+            return self
+        return Counting(leases, promises)
+
+    def checks(self, now: float) -> Dict[str, Check]:
+        """Return what is to be found out now about the ends of Leases, by node."""
+        members = self._members
+        found = ((n, c.next_check(now, members=members)) for n, c in self.leases.items())
+        return {node: check for node, check in found if check is not None}
+
+    def epochs(self) -> Dict[str, str]:
+        """Return the epochs of the nodes that count and have one."""
+        return {n: c.lease.epoch for n, c in self.leases.items() if c.counts and c.lease.epoch}

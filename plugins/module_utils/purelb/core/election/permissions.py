@@ -1,0 +1,256 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Permissions to put addresses, between this node and each of the others.
+
+Between each two nodes there is one permission for each address. It is with the one that ranks first
+for the address, unless that node lent it to the other. A node puts an address only with the
+permissions of all nodes that count, and keeps it until one of them asks for it; so at most one node
+has an address, whatever each of them believes about Leases, taints or endpoints. This is mutual
+exclusion by permissions that stay where they were given (Ricart and Agrawala, Carvalho and
+Roucairol). Where permissions are by default, a node that leaves or dies costs no question: the next
+in rank has them.
+
+Epochs name the time in which a permission is valid. Two nodes whose present epochs have not met
+have no permission of each other. Nothing here sends anything, reads a clock or generates a nonce.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Container, Dict, FrozenSet, Iterable, Mapping, Optional, Set, Tuple
+
+from ..model import Address
+from .election import rank
+
+# How many questions in a row a peer leaves without an answer before one goes by the Leases.
+BY_LEASE_AFTER = 3
+_NONE: FrozenSet[Address] = frozenset()
+
+
+class QuestionRefusal(str, Enum):
+    """Why a question was not answered; the asker repeats it.
+
+    UNKNOWN_EPOCH: one of the two epochs in the question is not the one that this node knows.
+    EPOCH_OVER: this node has no right in its epoch of the question, and will never have one.
+    CROSSING: this node's own question to the asker is under way, and goes first.
+    """
+
+    UNKNOWN_EPOCH = "unknownEpoch"
+    EPOCH_OVER = "epochOver"
+    CROSSING = "crossing"
+
+
+@dataclass(frozen=True)
+class PermissionQuestion:
+    """A question of one node to another, each in one epoch.
+
+    `wants`: addresses whose permission the asker lacks. `moves`: those of them for which only this
+    peer's is missing, so it lets go of them even if it holds them. `holds`: what the asker holds,
+    by which the two epochs meet if they have not met.
+    """
+
+    asker: str
+    epoch: str
+    peer: str
+    peer_epoch: str
+    nonce: str
+    wants: FrozenSet[Address] = _NONE
+    moves: FrozenSet[Address] = _NONE
+    holds: FrozenSet[Address] = _NONE
+
+
+@dataclass(frozen=True)
+class PermissionAnswer:
+    """What the peer has now: its loans to the asker and from the asker; or why it refused."""
+
+    nonce: str
+    lent: FrozenSet[Address] = _NONE
+    borrowed: FrozenSet[Address] = _NONE
+    refusal: Optional[QuestionRefusal] = None
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The permissions between this node and a peer, since the epochs of both met.
+
+    `epoch`: the peer's. `lent`: addresses that rank this node first, and whose permission the peer
+    has or may have. `borrowed`: addresses that rank the peer first, and whose permission this node
+    has. Where an answer was lost, neither has the permission until one of them asks again.
+    """
+
+    epoch: str
+    lent: FrozenSet[Address] = _NONE
+    borrowed: FrozenSet[Address] = _NONE
+
+
+@dataclass(frozen=True)
+class Permissions:
+    """The permissions of one node in one of its epochs; each change returns a new record.
+
+    `pairs`: by peer, those whose epochs have met. `asked`: the one question to each peer whose
+    answer counts. `silent`: how many questions in a row a peer did not answer.
+    """
+
+    node: str
+    epoch: str = ""
+    pairs: Mapping[str, Pair] = field(default_factory=dict)
+    asked: Mapping[str, PermissionQuestion] = field(default_factory=dict)
+    silent: Mapping[str, int] = field(default_factory=dict)
+
+    def entered(self, epoch: str) -> Permissions:
+        """Record that this node is in another epoch, in which it has met nobody."""
+        return self if epoch == self.epoch else Permissions(self.node, epoch)
+
+    def among(self, peers: Mapping[str, str]) -> Permissions:
+        """Record the epochs of the peers that count; those of another epoch have not been met."""
+        if all(peers.get(peer) == pair.epoch for peer, pair in self.pairs.items()) and all(
+            peers.get(peer) == question.peer_epoch for peer, question in self.asked.items()
+        ):
+            return self
+        return replace(
+            self,
+            pairs={p: pair for p, pair in self.pairs.items() if peers.get(p) == pair.epoch},
+            asked={p: q for p, q in self.asked.items() if peers.get(p) == q.peer_epoch},
+        )
+
+    def is_denied(self, address: Address) -> bool:
+        """Whether a peer has the permission that this node would need to hold an address."""
+        return any(not self._permits(peer, address) for peer in self.pairs)
+
+    def lacking(self, address: Address, peers: Iterable[str]) -> FrozenSet[str]:
+        """Return those of the peers that count for an address whose permission is missing."""
+        return frozenset(
+            peer for peer in peers if peer not in self.pairs or not self._permits(peer, address)
+        )
+
+    def _permits(self, peer: str, address: Address) -> bool:
+        pair = self.pairs[peer]
+        if self._is_first(peer, address):
+            return address not in pair.lent
+        return address in pair.borrowed
+
+    def _is_first(self, peer: str, address: Address) -> bool:
+        return rank((self.node, peer), address)[0] == self.node
+
+    def to_ask(
+        self, missing: Mapping[Address, Iterable[str]], epochs: Mapping[str, str]
+    ) -> Dict[str, Tuple[FrozenSet[Address], FrozenSet[Address]]]:
+        """Return what to ask each peer for now, as `wants` and `moves` of a question.
+
+        `missing`: the addresses that this node wants and does not hold, each with the peers that
+        count for it. `epochs`: the peers that share a subnet with this node. Who has not been met
+        is asked also where nothing is wanted, as both may hold an address already.
+        """
+        wants: Dict[str, Set[Address]] = {p: set() for p in epochs if p not in self.pairs}
+        moves: Dict[str, Set[Address]] = {}
+        for address, peers in missing.items():
+            lacking = self.lacking(address, peers)
+            for peer in lacking:
+                wants.setdefault(peer, set()).add(address)
+                if len(lacking) == 1:
+                    moves.setdefault(peer, set()).add(address)
+        return {
+            peer: (frozenset(wanted), frozenset(moves.get(peer, ())))
+            for peer, wanted in wants.items()
+            if peer not in self.asked
+        }
+
+    def ask(
+        self,
+        peer: str,
+        epoch: str,
+        *,
+        nonce: str,
+        holds: FrozenSet[Address],
+        wants: FrozenSet[Address] = _NONE,
+        moves: FrozenSet[Address] = _NONE,
+    ) -> Tuple[Permissions, PermissionQuestion]:
+        """Return a question to a peer in its epoch; the answer to an earlier one is void."""
+        question = PermissionQuestion(
+            self.node, self.epoch, peer, epoch, nonce, wants, moves, holds
+        )
+        return replace(self, asked={**self.asked, peer: question}), question
+
+    def answer(
+        self,
+        question: PermissionQuestion,
+        *,
+        epochs: Mapping[str, str],
+        holds: FrozenSet[Address],
+        wanted: Container[Address],
+    ) -> Tuple[Permissions, PermissionAnswer]:
+        """Answer a peer's question; the node must let go of what is denied before it sends that.
+
+        `epochs`: those of the peers that count. `wanted`: what this node is to hold by its own
+        plan, whether it does or not; it gives nothing of that away.
+        """
+        asker = question.asker
+        if question.peer_epoch != self.epoch or question.epoch != epochs.get(asker):
+            return self, PermissionAnswer(question.nonce, refusal=QuestionRefusal.UNKNOWN_EPOCH)
+        if self.is_first_to_ask(asker):
+            return self, PermissionAnswer(question.nonce, refusal=QuestionRefusal.CROSSING)
+        pair = self.pairs.get(asker) or self._meet(question, holds)
+        given = {
+            address
+            for address in question.wants
+            if address not in wanted and (address not in holds or address in question.moves)
+        }
+        lent = pair.lent.union(a for a in given if self._is_first(asker, a))
+        pair = replace(pair, lent=lent, borrowed=pair.borrowed - given)
+        answered = replace(
+            self,
+            pairs={**self.pairs, asker: pair},
+            asked={peer: asked for peer, asked in self.asked.items() if peer != asker},
+        )
+        return answered, PermissionAnswer(question.nonce, pair.lent, pair.borrowed)
+
+    def is_first_to_ask(self, peer: str) -> bool:
+        """Whether a question to a peer is under way that goes before one from it.
+
+        Each answer is about what its asker has when it arrives, so of two that cross one counts.
+        """
+        return peer in self.asked and self.node < peer
+
+    def _meet(self, question: PermissionQuestion, holds: FrozenSet[Address]) -> Pair:
+        """Return what two nodes have that meet: each keeps what it holds; of both, the first."""
+        asker = question.asker
+        return Pair(
+            question.epoch,
+            lent=frozenset(a for a in question.holds - holds if self._is_first(asker, a)),
+            borrowed=frozenset(a for a in holds - question.holds if not self._is_first(asker, a)),
+        )
+
+    def heard(self, peer: str, answer: PermissionAnswer, *, by_lease: bool = False) -> Permissions:
+        """Record a peer's answer: this node has what the peer has not.
+
+        Void is an answer to a question other than the last one, or from before one of the two was
+        in another epoch, or from before this node answered a question of the peer.
+        """
+        question = self.asked.get(peer)
+        if question is None or question.nonce != answer.nonce:
+            return self
+        asked = {name: other for name, other in self.asked.items() if name != peer}
+        # Who was reached by its Lease only is asked directly again the next time, but once.
+        tries = min(self.silent.get(peer, 0), BY_LEASE_AFTER - 1) if by_lease else 0
+        silent = {**self.silent, peer: tries}
+        if answer.refusal is not None:
+            return replace(self, asked=asked, silent=silent)
+        pair = Pair(question.peer_epoch, lent=answer.borrowed, borrowed=answer.lent)
+        return replace(self, pairs={**self.pairs, peer: pair}, asked=asked, silent=silent)
+
+    def gave_up(self, peer: str, nonce: str) -> Permissions:
+        """Record that a question is not waited for any longer."""
+        question = self.asked.get(peer)
+        if question is None or question.nonce != nonce:
+            return self
+        return replace(
+            self,
+            asked={p: q for p, q in self.asked.items() if p != peer},
+            silent={**self.silent, peer: self.silent.get(peer, 0) + 1},
+        )
+
+    def asks_by_lease(self, peer: str) -> bool:
+        """Whether the next question to a peer goes by this node's Lease, and its answer by its."""
+        return self.silent.get(peer, 0) >= BY_LEASE_AFTER

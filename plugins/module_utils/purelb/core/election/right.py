@@ -1,0 +1,151 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The right of a node to hold addresses: from its own Lease, or because no node can renew one.
+
+The right counts from the moment at which the last successful renewal was *sent*, which is never
+later than what any observer saw. It is told the time and returns when it ends; it reads no clock.
+
+An epoch is the time in which the renewals of a Lease followed each other in time and its subnets
+were the same. Its name stands in the Lease, so whoever sees another one knows that whatever was
+agreed on in the epoch before is void.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Optional, Tuple
+
+from ..model import Network
+from ..settings import LeaseTiming
+from .leases import HoldDeadline
+
+MAX_FAILURES = 3
+_NEVER = float("-inf")
+
+
+@dataclass(frozen=True)
+class Right:
+    """The own Lease, and until when this node may hold addresses.
+
+    `token`: differs for each start of the agent. `number`: of the epoch in which the last write
+    succeeded; 0: none yet, or it is over. `next_number`: of the next epoch. `sent_at`: when the
+    last successful renewal of the epoch was sent; `failures` since then. `is_shown`: a watch or a
+    list has shown this node its own Lease in this epoch, and so every Lease that was written
+    before. `is_deleted`: somebody deleted the Lease. `agreed`: until when it may hold because no
+    node can renew. `subnets`: what the Lease lists in this epoch.
+    """
+
+    timing: LeaseTiming
+    token: str
+    number: int = 0
+    next_number: int = 1
+    sent_at: float = _NEVER
+    failures: int = 0
+    is_shown: bool = False
+    is_deleted: bool = False
+    agreed: Optional[HoldDeadline] = None
+    subnets: Tuple[Network, ...] = ()
+    is_released: bool = False
+
+    @property
+    def epoch(self) -> str:
+        """The epoch that this node is in; empty if it has no right."""
+        return self._named(self.number) if self.number else ""
+
+    def _named(self, number: int) -> str:
+        return f"{self.token}.{number}"
+
+    @property
+    def ends_at(self) -> float:
+        """Until when the own Lease gives the right to announce, counted from the last renewal."""
+        return self.sent_at + self.timing.renew_deadline
+
+    def epoch_to_write(self, subnets: Tuple[Network, ...], *, now: float) -> str:
+        """Return the epoch that a renewal sent now carries: another one if the present is over."""
+        lasts = now < self.ends_at and subnets == self.subnets and not self.is_deleted
+        return self._named(self.number if self.number and lasts else self.next_number)
+
+    def succeeded(
+        self, epoch: str, subnets: Tuple[Network, ...], *, sent_at: float, now: float
+    ) -> Right:
+        """Record that a renewal was written which was sent at `sent_at` with this epoch.
+
+        One that comes too late, after the right of its epoch has ended, gives none: by then the
+        others may have found the Lease ended.
+        """
+        if self.is_released or now >= sent_at + self.timing.renew_deadline:
+            return self
+        if self.number and epoch == self._named(self.number):
+            return self if now >= self.ends_at else replace(self, sent_at=sent_at, failures=0)
+        if epoch != self._named(self.next_number):
+            return self
+        return replace(
+            self,
+            number=self.next_number,
+            next_number=self.next_number + 1,
+            sent_at=sent_at,
+            failures=0,
+            is_shown=False,
+            is_deleted=False,
+            agreed=None,
+            subnets=subnets,
+        )
+
+    def failed(self, epoch: str) -> Right:
+        """Record a failed renewal; it may have been written, so no other enters its new epoch."""
+        is_next = epoch == self._named(self.next_number)
+        return replace(
+            self, failures=self.failures + 1, next_number=self.next_number + (1 if is_next else 0)
+        )
+
+    def is_over(self, epoch: str, now: float) -> bool:
+        """Whether this node may hold nothing now, and never will in this epoch of its Lease.
+
+        Who is in a later epoch does not say so: it may hold what it had before.
+        """
+        return self.deadline(now) is None and epoch != self._named(self.next_number)
+
+    def shown(self, epoch: str) -> Right:
+        """Record that a watch or a list has shown the own Lease in this epoch."""
+        if self.is_shown or not self.number or epoch != self._named(self.number):
+            return self
+        return replace(self, is_shown=True)
+
+    def deleted(self) -> Right:
+        """Record that the own Lease is gone: whoever joins now does not see this node."""
+        return replace(self, is_shown=False, is_deleted=True)
+
+    def extended(self, agreed: HoldDeadline, *, now: float) -> Right:
+        """Record that no node can renew; this never restores a right that has ended."""
+        return replace(self, agreed=agreed) if self.deadline(now) else self
+
+    def at(self, now: float) -> Right:
+        """Return the right at this time; once it has ended, so has its epoch."""
+        if not self.number or self.deadline(now) is not None:
+            return self
+        return replace(self, number=0, is_shown=False, agreed=None)
+
+    def resigned(self) -> Right:
+        """Leave the election permanently."""
+        return replace(self, number=0, is_shown=False, agreed=None, is_released=True)
+
+    def deadline(self, now: float) -> Optional[HoldDeadline]:
+        """Return until when this node may hold addresses; None if it may not hold any.
+
+        While no node can renew, failures are expected and do not count.
+        """
+        if not self.number:
+            return None
+        own = HoldDeadline(self.ends_at, self.sent_at + self.timing.duration)
+        if self.agreed is not None and now < self.agreed.announce_until:
+            return own.extended_to(self.agreed)
+        return own if now < self.ends_at and self.failures < MAX_FAILURES else None
+
+    def may_put_anew(self, now: float) -> bool:
+        """Whether the permissions of this epoch are valid for addresses that are not held yet.
+
+        Once the own Lease has ended the others may have taken theirs back, so who holds by
+        agreement only keeps what it has.
+        """
+        return self.is_shown and now < self.ends_at and self.deadline(now) is not None

@@ -1,0 +1,393 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""The agents of a small world: in each tick every one that runs takes one step.
+
+It reads what its watches show, renews, asks and answers, and puts or lets go of the address. All
+that decides is the core; this module carries messages, and loses them where a fault says so.
+Kernels are as late as they may be: an address outlives its agent until the node's right has ended,
+and not an instant less.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from purelb.core.election.counting import Check, Counting
+from purelb.core.election.peers import (
+    OutageAssessment,
+    PeerAnswer,
+    assess_outage,
+    extended_deadline,
+)
+from purelb.core.election.permissions import (
+    PermissionAnswer,
+    PermissionQuestion,
+    Permissions,
+    QuestionRefusal,
+)
+from purelb.core.election.right import Right
+from tests.support.rule.records import IT, TIMING, VIP, Node, PostedLease
+from tests.support.rule.world import World
+
+# How long a node passes on that another could renew.
+_PASSED_ON = 3
+# Steps of one node in one tick: meet, ask those who do not hold, ask the holder.
+_ROUNDS = 4
+
+
+class Cluster(World):
+    """A world whose nodes act."""
+
+    def tick(self) -> None:
+        """Let every node take one step."""
+        self.carry_out_writes()
+        for name in self.names:
+            node = self.nodes[name]
+            if node.holds and self.now >= node.kernel_until:
+                self.change(name, holds=False)
+            if node.right is None and self.down[name] <= self.now and self.reaches_api(name):
+                self.start(name)
+        for name in self.names:
+            if self.runs(name):
+                self.step(name)
+        self.now += 1
+        self.end_faults()
+
+    def start(self, name: str) -> None:
+        """Start a node's agent, which lists everything."""
+        node, counting = self.nodes[name], Counting()
+        for lease in self.leases.values():
+            if lease.node != name:
+                counting = counting.observe(lease, now=self.now)
+        starts = node.starts + 1
+        self.nodes[name] = replace(
+            Node(name, starts, Right(TIMING, f"{name}{starts}"), counting, Permissions(name)),
+            read=len(self.log), tainted=self.tainted, next_write=self.now,
+            holds=node.holds, kernel_until=node.kernel_until,
+        )  # fmt: skip
+
+    def stop(self, name: str, *, until: int) -> None:
+        """End a node's agent without a word; its kernel stays."""
+        self.change(name, right=None)
+        self.down[name] = until
+
+    def leave(self, name: str, *, until: int) -> None:
+        """End a node's agent as it ends on SIGTERM."""
+        right = self.nodes[name].right
+        self.change(name, holds=False, right=None)
+        self.down[name] = until
+        lease = self.leases.get(name)
+        if right is not None and lease is not None and self.reaches_api(name):
+            self.store(replace(lease, holder=""))
+            self.delete(name)
+
+    def step(self, name: str) -> None:
+        """Let one agent do what is due."""
+        self._hear_late(name)
+        self._watch(name)
+        self._lapse(name)
+        self._renew(name)
+        self._doubt(name)
+        self._resign(name)
+        self._find_ends(name)
+        self._read_mail(name)
+        self._hold(name)
+        self._renew(name)
+
+    def _hear_late(self, name: str) -> None:
+        node = self.nodes[name]
+        if node.late:
+            permissions = node.permissions
+            for peer, answer in node.late:
+                permissions = permissions.heard(peer, answer)
+            self.change(name, permissions=permissions, late=())
+            self._let_go(name)
+
+    def _watch(self, name: str) -> None:
+        """Read what the watches show; a watch that does not show the own renewal is made anew."""
+        node = self.nodes[name]
+        right = node.right
+        assert right is not None
+        is_behind = right.number > 0 and not right.is_shown and self.now > right.sent_at + 1
+        stands_still = self.has("stalled", name) and not is_behind
+        if node.read == len(self.log) or not self.reaches_api(name) or stands_still:
+            return
+        counting, tainted = node.counting, node.tainted
+        for entry in self.log[node.read :]:
+            if entry.taint is not None:
+                tainted = tainted | {entry.node} if entry.taint else tainted - {entry.node}
+            elif entry.lease is None:
+                continue
+            elif entry.node == name:
+                right = right.deleted() if entry.is_deleted else right.shown(entry.lease.epoch)
+            elif entry.is_deleted:
+                counting = counting.deleted(entry.node, last=entry.lease)
+            else:
+                counting = counting.observe(entry.lease, now=self.now)
+        self.change(
+            name, right=right, counting=counting, tainted=tainted, read=len(self.log),
+            next_write=self.now if right.is_deleted else node.next_write,
+        )  # fmt: skip
+        self._update_peers(name)
+
+    def _update_peers(self, name: str) -> None:
+        node = self.nodes[name]
+        counting = node.counting.at(self.now)
+        permissions = node.permissions.among(counting.epochs())
+        if counting is not node.counting or permissions is not node.permissions:
+            self.change(name, counting=counting, permissions=permissions)
+
+    def _lapse(self, name: str) -> None:
+        node = self.nodes[name]
+        right = node.right
+        assert right is not None
+        after = right.at(self.now)
+        if after is not right:
+            self.change(
+                name, right=after, holds=False, permissions=node.permissions.entered(""),
+                resigned=(right.epoch, frozenset(node.counting.leases)),
+            )  # fmt: skip
+
+    def _renew(self, name: str) -> None:
+        node = self.nodes[name]
+        right = node.right
+        assert right is not None
+        if self.now < node.next_write:
+            return
+        epoch = right.epoch_to_write((), now=self.now)
+        asked = node.permissions.asked
+        lease = PostedLease(
+            name, instance=str(node.starts), holder=name, duration=TIMING.duration,
+            renew_time=float(self.now), epoch=epoch,
+            questions=tuple(q for p, q in asked.items() if node.permissions.asks_by_lease(p)),
+            answers=node.posted,
+        )  # fmt: skip
+        if self.reaches_api(name) and self.has("slow", name):
+            self.writes = (*self.writes, (self.now + 2, lease, self.leases.get(name)))
+        elif self.reaches_api(name):
+            self.store(lease)
+            after = right.succeeded(epoch, (), sent_at=self.now, now=self.now)
+            permissions = node.permissions.entered(after.epoch)
+            self.change(
+                name, right=after, permissions=permissions,
+                next_write=self.now + TIMING.renew_period,
+            )  # fmt: skip
+            self._watch(name)
+            return
+        self.change(name, right=right.failed(epoch), next_write=self.now + TIMING.retry_period)
+        self._lapse(name)
+
+    def _doubt(self, name: str) -> None:
+        """Ask the others whether they can renew, while this node cannot."""
+        node = self.nodes[name]
+        assert node.right is not None
+        if not node.right.failures or self.reaches_api(name):
+            return
+        members = {*node.counting.leases, name}
+        answers = {peer: self._says_whether_it_can(name, peer) for peer in members - {name}}
+        for peer, answer in answers.items():
+            if answer is PeerAnswer.CAN:
+                self._note_who_can(name, peer)
+        node = self.nodes[name]
+        assert node.right is not None
+        if assess_outage(members, name, answers) is OutageAssessment.HOLD:
+            until = extended_deadline(self.now, TIMING)
+            self.change(name, right=node.right.extended(until, now=self.now))
+
+    def _note_who_can(self, name: str, peer: str) -> None:
+        recent = tuple(h for h in self.nodes[name].heard if self.now - h[1] < _PASSED_ON)
+        self.change(name, heard=(*recent, (peer, self.now)))
+
+    def _says_whether_it_can(self, asker: str, peer: str) -> PeerAnswer:
+        if not self.passes(asker, peer):
+            return PeerAnswer.SILENT
+        node, answer = self.nodes[peer], PeerAnswer.CANNOT
+        if self.reaches_api(peer):
+            answer = PeerAnswer.CAN
+        elif any(who != asker and self.now - at < _PASSED_ON for who, at in node.heard):
+            answer = PeerAnswer.KNOWS
+        else:
+            promised = node.counting.promise(asker, until=self.now + TIMING.duration)
+            if promised is None:
+                answer = PeerAnswer.KNOWS
+            else:
+                self.change(peer, counting=promised)
+        return answer if self.passes(peer, asker) else PeerAnswer.SILENT
+
+    def _resign(self, name: str) -> None:
+        """Tell the others that the last right of this node is over, until they have heard it."""
+        epoch, untold = self.nodes[name].resigned
+        told = set()
+        for peer in sorted(untold):
+            if peer in self.nodes and self.passes(name, peer):
+                other = self.nodes[peer]
+                self.change(peer, counting=other.counting.resigned(name, epoch))
+                self._update_peers(peer)
+                told |= {peer} if self.passes(peer, name) else set()
+        if told:
+            self.change(name, resigned=(epoch, untold - told))
+
+    def _find_ends(self, name: str) -> None:
+        for _round in range(_ROUNDS):
+            checks = self.nodes[name].counting.checks(self.now)
+            for peer, check in checks.items():
+                self._check(name, peer, check)
+            self._update_peers(name)
+            if not checks:
+                break
+
+    def _check(self, name: str, peer: str, check: Check) -> None:
+        if check is Check.READ:
+            if not self.reaches_api(name):
+                return
+            lease = self.leases.get(peer)
+            if lease is not None:
+                counting = self.nodes[name].counting.observe(lease, now=self.now)
+                self.change(name, counting=counting)
+        elif check is Check.ASK_NODE:
+            self._ask_for_its_right(name, peer)
+        else:
+            self._ask_for_promises(name, peer)
+        counting = self.nodes[name].counting.found(peer, check, asked_at=self.now)
+        self.change(name, counting=counting)
+
+    def _ask_for_its_right(self, name: str, peer: str) -> None:
+        reached = self.passes(name, peer) and self.passes(peer, name)
+        if not reached or not self.nodes[peer].acted:
+            return
+        self._lapse(peer)
+        right, counting = self.nodes[peer].right, self.nodes[name].counting
+        assert right is not None
+        deadline, epoch = right.deadline(self.now), counting.leases[peer].lease.epoch
+        if deadline is not None:
+            seconds = deadline.hold_until - self.now
+            counting = counting.has_right(peer, seconds=seconds, now=self.now)
+        elif right.is_over(epoch, self.now):
+            counting = counting.resigned(peer, epoch)
+        self.change(name, counting=counting)
+
+    def _ask_for_promises(self, name: str, peer: str) -> None:
+        for other in set(self.names) - {name, peer}:
+            if not self.passes(name, other):
+                continue
+            self._note_who_can(other, name)
+            promises = self.nodes[other].counting.promises
+            if peer in promises and self.passes(other, name):
+                seconds = promises[peer] - self.now
+                counting = self.nodes[name].counting
+                counting = counting.has_right(peer, seconds=seconds, now=self.now)
+                self.change(name, counting=counting)
+
+    def _read_mail(self, name: str) -> None:
+        """Hear the answers and answer the questions that stand in the Leases of others."""
+        for peer, counted in self.nodes[name].counting.leases.items():
+            lease, node = counted.lease, self.nodes[name]
+            if not isinstance(lease, PostedLease) or not counted.counts:
+                continue
+            for _asker, answer in (a for a in lease.answers if a[0] == name):
+                heard = node.permissions.heard(peer, answer, by_lease=True)
+                node = self.change(name, permissions=heard)
+            answered = dict(node.posted)
+            for question in (q for q in lease.questions if q.peer == name):
+                known = answered.get(peer)
+                if known and known.nonce == question.nonce:
+                    continue
+                if node.permissions.is_first_to_ask(peer):
+                    continue
+                answer = self._think(question)
+                posted = (*(p for p in node.posted if p[0] != peer), (peer, answer))
+                self.change(name, posted=posted, next_write=self.now)
+        self._let_go(name)
+
+    def _let_go(self, name: str) -> None:
+        node = self.nodes[name]
+        if node.holds and node.permissions.is_denied(VIP):
+            self.change(name, holds=False)
+
+    def _hold(self, name: str) -> None:
+        self._let_go(name)
+        for _round in range(_ROUNDS):
+            if not self._ask(name):
+                break
+        node = self.nodes[name]
+        right = node.right
+        assert right is not None
+        deadline = right.deadline(self.now)
+        if deadline is None:
+            return
+        lacking = node.permissions.lacking(VIP, node.counting.epochs())
+        puts = self.wants(name) and right.may_put_anew(self.now) and not lacking
+        holds = node.holds or puts
+        if (holds, deadline.hold_until, True) != (node.holds, node.kernel_until, node.acted):
+            self.change(name, holds=holds, kernel_until=deadline.hold_until, acted=True)
+
+    def _ask(self, name: str) -> bool:
+        """Ask whom this node has not met or whose permission it lacks; whether anybody was."""
+        node = self.nodes[name]
+        if node.right is None or not node.right.number:
+            return False
+        epochs = node.counting.epochs()
+        missing = {VIP: tuple(epochs)} if self.wants(name) and not node.holds else {}
+        asked = False
+        for peer, (wants, moves) in node.permissions.to_ask(missing, epochs).items():
+            node = self.nodes[name]
+            permissions, question = node.permissions.ask(
+                peer, epochs[peer], nonce=f"{name}{node.starts}.{node.nonce}",
+                holds=node.held, wants=wants, moves=moves,
+            )  # fmt: skip
+            self.change(name, permissions=permissions, nonce=node.nonce + 1)
+            if permissions.asks_by_lease(peer):
+                self.change(name, next_write=self.now)
+                continue
+            answer = self._answer(question)
+            if answer is not None:
+                self._hear(name, peer, question, answer)
+                asked = asked or answer.refusal is None
+        return asked
+
+    def _hear(
+        self, name: str, peer: str, question: PermissionQuestion, answer: PermissionAnswer
+    ) -> None:
+        node = self.nodes[name]
+        self.change(name, permissions=node.permissions.heard(peer, answer))
+        if answer.refusal is QuestionRefusal.EPOCH_OVER:
+            counting = self.nodes[name].counting.resigned(peer, question.peer_epoch)
+            self.change(name, counting=counting)
+            self._update_peers(name)
+        self._let_go(name)
+
+    def _answer(self, question: PermissionQuestion) -> PermissionAnswer | None:
+        """Let a peer answer; None if the answer does not arrive now."""
+        asker, peer = question.asker, question.peer
+        if not self.passes(asker, peer):
+            self._give_up(question)
+            return None
+        self._watch(peer)
+        self._lapse(peer)
+        answer = self._think(question)
+        if not self.passes(peer, asker):
+            self._give_up(question)
+            return None
+        if self.has("late", peer, asker):
+            self.change(asker, late=(*self.nodes[asker].late, (peer, answer)))
+            return None
+        return answer
+
+    def _think(self, question: PermissionQuestion) -> PermissionAnswer:
+        """PermissionAnswer a question, and let go of what the asker has from now on."""
+        node = self.nodes[question.peer]
+        right = node.right
+        if node.acted and right is not None and right.is_over(question.peer_epoch, self.now):
+            return PermissionAnswer(question.nonce, refusal=QuestionRefusal.EPOCH_OVER)
+        permissions, answer = node.permissions.answer(
+            question, epochs=node.counting.epochs(), holds=node.held,
+            wanted=IT if self.wants(node.name) else frozenset(),
+        )  # fmt: skip
+        self.change(node.name, permissions=permissions)
+        self._let_go(node.name)
+        return answer
+
+    def _give_up(self, question: PermissionQuestion) -> None:
+        node = self.nodes[question.asker]
+        permissions = node.permissions.gave_up(question.peer, question.nonce)
+        self.change(question.asker, permissions=permissions)

@@ -1,0 +1,190 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""A few nodes that may hold one address, an API server, and what is wrong between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Self
+
+from purelb.core.election.election import rank
+from purelb.core.model import Lease
+from tests.support.rule.records import VIP, Fault, Node, TwoHoldersError, Written
+
+# A fault that lasts longer is there for good.
+_FOR_GOOD = 500
+_NOBODY: frozenset[str] = frozenset()
+
+
+class World:
+    """The state of all nodes and of the API server, and the faults at this time."""
+
+    def __init__(self, names: tuple[str, ...], starts_at: tuple[int, ...]) -> None:
+        self.now = 0
+        self.names = names
+        self.nodes = {name: Node(name) for name in names}
+        self.down = dict(zip(names, starts_at, strict=True))
+        self.leases: dict[str, Lease] = {}
+        self.tainted: frozenset[str] = _NOBODY
+        self.log: list[Written] = []
+        self.writes: tuple[tuple[int, Lease, Lease | None], ...] = ()
+        self.faults: tuple[Fault, ...] = ()
+        # Whether two nodes came to hold the address as they cannot know of each other: the limit.
+        self.two_are_cut_off = False
+
+    def copy(self) -> Self:
+        """Return a world that goes on from here by itself."""
+        twin = type(self).__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin.nodes, twin.down = dict(self.nodes), dict(self.down)
+        twin.leases, twin.log = dict(self.leases), list(self.log)
+        return twin
+
+    def change(self, name: str, **changes: object) -> Node:
+        """Change what is known of a node."""
+        self.nodes[name] = node = replace(self.nodes[name], **changes)  # type: ignore[arg-type]
+        if changes.get("holds") and not self.two_are_cut_off:
+            self._judge(node)
+        return node
+
+    def _judge(self, taker: Node) -> None:
+        """Raise if another node holds the address that one puts, but for the one known limit."""
+        for other in self.nodes.values():
+            if other is taker or not other.holds:
+                continue
+            if not self._is_out_of_reach(other, taker):
+                raise TwoHoldersError(
+                    f"{other.name} and {taker.name} hold the address at {self.now}"
+                )
+            self.two_are_cut_off = True
+
+    def _is_out_of_reach(self, holder: Node, taker: Node) -> bool:
+        """Whether a node holds by agreement, and the taker reaches nobody who knows that.
+
+        It reaches neither the holder nor any of those that promised to count it.
+        """
+        right = holder.right
+        if right is None or right.agreed is None or right.deadline(self.now) is None:
+            return False
+        knowing = [holder.name] + [
+            node.name
+            for node in self.nodes.values()
+            if self.now < node.counting.promises.get(holder.name, 0)
+        ]
+        return not any(
+            self.passes(taker.name, name) and self.passes(name, taker.name) for name in knowing
+        )
+
+    def has(self, kind: str, node: str, other: str = "") -> bool:
+        """Whether a fault is in effect."""
+        return any(f.kind == kind and f.node == node and f.other == other for f in self.faults)
+
+    def runs(self, name: str) -> bool:
+        """Whether a node's agent runs and is not frozen."""
+        return self.nodes[name].right is not None and not self.has("frozen", name)
+
+    def passes(self, sender: str, receiver: str) -> bool:
+        """Whether a message arrives."""
+        return self.runs(receiver) and not self.has("mute", sender, receiver)
+
+    def reaches_api(self, name: str) -> bool:
+        """Whether requests of a node are answered."""
+        return not self.has("cut", name)
+
+    def store(self, lease: Lease) -> None:
+        """Store a Lease."""
+        self.leases[lease.node] = lease
+        self.log.append(Written(lease.node, lease=lease))
+
+    def delete(self, name: str) -> None:
+        """Delete a Lease."""
+        lease = self.leases.pop(name, None)
+        if lease is not None:
+            self.log.append(Written(name, lease=lease, is_deleted=True))
+
+    def carry_out_writes(self) -> None:
+        """Store what was slow; a write names the version that it changes, so it may be refused."""
+        arrived = [write for write in self.writes if write[0] <= self.now]
+        self.writes = tuple(write for write in self.writes if write[0] > self.now)
+        for _at, lease, before in arrived:
+            if self.leases.get(lease.node) == before:
+                self.store(lease)
+
+    def taint(self, name: str, *, is_tainted: bool) -> None:
+        """Taint a Node, or take the taint away."""
+        self.tainted = self.tainted | {name} if is_tainted else self.tainted - {name}
+        self.log.append(Written(name, taint=is_tainted))
+
+    def wants(self, name: str) -> bool:
+        """Whether a node is to hold the address by its own plan."""
+        node = self.nodes[name]
+        right = node.right
+        if right is None or right.deadline(self.now) is None:
+            return False
+        live = {n for n, counted in node.counting.leases.items() if counted.counts}
+        candidates = ({name} | live) - node.tainted
+        return bool(candidates) and rank(candidates, VIP)[0] == name
+
+    def winner(self) -> str:
+        """Return the node that is to hold the address when all is well."""
+        running = [name for name in self.names if self.runs(name) and name not in self.tainted]
+        return rank(running, VIP)[0]
+
+    def holders(self) -> list[str]:
+        """Return the nodes that hold the address."""
+        return [node.name for node in self.nodes.values() if node.holds]
+
+    def is_calm(self) -> bool:
+        """Whether nothing but renewals goes on: all have met, and the winner holds the address."""
+        passing = any(fault.until < _FOR_GOOD for fault in self.faults)
+        if passing or self.writes or self.tainted:
+            return False
+        epochs = {n.name: n.right.epoch for n in self.nodes.values() if n.right is not None}
+        return all(
+            self._is_calm(node, epochs) for node in self.nodes.values()
+        ) and self.holders() == [self.winner()]
+
+    def _is_calm(self, node: Node, epochs: dict[str, str]) -> bool:
+        right, others = node.right, {n: e for n, e in epochs.items() if n != node.name}
+        return (
+            right is not None
+            and right.is_shown
+            and not right.failures
+            and right.epoch == node.permissions.epoch
+            and len(epochs) == len(self.names)
+            and node.counting.epochs() == others
+            and {peer: pair.epoch for peer, pair in node.permissions.pairs.items()} == others
+            and not (node.late or node.permissions.asked or node.tainted)
+        )
+
+    def key(self) -> tuple[object, ...]:
+        """Return what decides how this world goes on."""
+        return (self.now, self.faults, self.writes, self.two_are_cut_off, *self._keys())
+
+    def _keys(self) -> Iterator[object]:
+        for node in self.nodes.values():
+            counted = tuple(
+                (c.lease.node, c.lease.epoch, c.lease.renew_time, c.lease.holder, c.until, c.over,
+                 c.is_deleted, c.is_ended, c.found)
+                for c in node.counting.leases.values()
+            )  # fmt: skip
+            permissions = node.permissions
+            yield (
+                node.starts, node.right, counted, tuple(node.counting.promises.items()),
+                permissions.epoch, tuple(permissions.pairs.items()), tuple(permissions.asked),
+                tuple(permissions.silent.items()), node.posted,
+                len(self.log) - node.read, node.tainted, node.acted, node.holds,
+                node.kernel_until, node.next_write, node.heard, node.resigned, node.late,
+                self.down[node.name],
+            )  # fmt: skip
+        yield tuple(self.leases.values())
+
+    def end_faults(self) -> None:
+        """End what lasts until now."""
+        for fault in self.faults:
+            if fault.until <= self.now and fault.kind == "tainted":
+                self.taint(fault.node, is_tainted=False)
+        self.faults = tuple(fault for fault in self.faults if self.now < fault.until)
+        if len(self.holders()) <= 1:
+            self.two_are_cut_off = False

@@ -1,0 +1,167 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from purelb.core.election.counting import ASKED_BEFORE, Check, Counting
+from purelb.core.model import Lease
+
+
+def lease(node="b", renewed=1.0, epoch="b.1", **more):
+    return Lease(node, holder=node, epoch=epoch, renew_time=renewed, duration=10.0, **more)
+
+
+@pytest.fixture
+def counting():
+    """The Leases of `b` and `c`, both seen at 0, so both count until 10."""
+    counting = Counting().observe(lease(), now=0.0)
+    return counting.observe(lease("c", epoch="c.1"), now=0.0)
+
+
+def counted(counting, now):
+    return [node for node, each in counting.at(now).leases.items() if each.counts]
+
+
+def checked(counting, node="b", *, now, checks=tuple(Check)):
+    for check in checks:
+        counting = counting.found(node, check, asked_at=now)
+    return counting
+
+
+class TestEnd:
+    def test_time_alone_does_not_end_a_lease(self, counting):
+        assert counted(counting, 1000.0) == ["b", "c"]
+
+    def test_it_ends_once_nothing_is_left_to_find_out(self, counting):
+        assert counted(checked(counting, now=10.0), 10.0) == ["c"]
+
+    @pytest.mark.parametrize("missing", list(Check))
+    def test_each_check_is_needed(self, counting, missing):
+        done = [check for check in Check if check is not missing]
+        counting = checked(counting, now=10.0, checks=done)
+        assert counted(counting, 10.0) == ["b", "c"]
+        assert counting.checks(10.0)["b"] is missing
+
+    def test_its_node_is_asked_shortly_before(self, counting):
+        assert counting.checks(10.0 - ASKED_BEFORE - 0.01) == {}
+        assert counting.checks(10.0 - ASKED_BEFORE)["b"] is Check.ASK_NODE
+
+    def test_it_is_read_after_its_end_and_the_others_are_asked_after_that(self, counting):
+        counting = counting.found("b", Check.ASK_NODE, asked_at=9.8)
+        assert "b" not in counting.checks(9.9)
+        assert counting.found("b", Check.READ, asked_at=9.9).checks(10.0)["b"] is Check.READ
+        counting = counting.found("b", Check.READ, asked_at=10.1)
+        assert counting.checks(10.1)["b"] is Check.ASK_OTHERS
+        assert counted(counting.found("b", Check.ASK_OTHERS, asked_at=10.2), 10.2) == ["c"]
+
+    def test_of_two_nodes_nobody_else_can_have_promised_anything(self):
+        counting = Counting().observe(lease(), now=0.0)
+        counting = checked(counting, now=10.0, checks=[Check.ASK_NODE, Check.READ])
+        assert counted(counting, 10.0) == []
+
+    def test_agents_without_epochs_are_not_asked(self):
+        counting = Counting().observe(lease(epoch=""), now=0.0)
+        assert counting.checks(9.9) == {}
+        assert counting.checks(10.0) == {"b": Check.READ}
+        assert counted(checked(counting, now=10.0, checks=[Check.READ]), 10.0) == []
+
+    def test_a_renewal_that_a_read_shows_is_no_end(self, counting):
+        counting = checked(counting.observe(lease(renewed=2.0), now=10.5), now=10.5)
+        assert counted(counting, 10.5) == ["b", "c"]
+
+    def test_who_renews_after_the_end_counts_again(self, counting):
+        ended = checked(counting, now=10.0).at(10.0)
+        assert counted(ended.observe(lease(renewed=2.0), now=11.0), 11.0) == ["b", "c"]
+
+    def test_nothing_changes_while_nothing_happens(self, counting):
+        assert counting.at(5.0) is counting
+
+
+class TestRenewals:
+    def test_each_counts_from_when_it_was_seen(self, counting):
+        assert counting.observe(lease(renewed=2.0), now=5.0).leases["b"].until == 15.0
+
+    def test_a_label_is_no_renewal(self, counting):
+        assert counting.observe(lease(version="9"), now=5.0).leases["b"].until == 10.0
+
+    def test_a_shorter_duration_does_not_end_the_one_before(self, counting):
+        short = replace(lease(renewed=2.0), duration=5.0)
+        assert counting.observe(short, now=1.0).leases["b"].until == 10.0
+
+
+class TestWhatNodesSay:
+    def test_who_has_a_right_counts_until_it_ends(self, counting):
+        counting = checked(counting.has_right("b", seconds=4.0, now=9.8), now=10.0)
+        assert counted(counting, 10.0) == ["b", "c"]
+        assert counted(checked(counting, now=13.8), 13.8) == ["c"]
+
+    def test_a_shorter_right_changes_nothing(self, counting):
+        assert counting.has_right("b", seconds=1.0, now=5.0).leases["b"].until == 10.0
+
+    def test_who_has_ended_is_not_revived(self, counting):
+        ended = checked(counting, now=10.0).at(10.0)
+        assert counted(ended.has_right("b", seconds=4.0, now=10.0), 10.0) == ["c"]
+
+    def test_who_resigned_does_not_count_in_this_epoch(self, counting):
+        resigned = counting.resigned("b", "b.1")
+        assert counted(resigned, 1.0) == ["c"]
+        assert resigned.epochs() == {"c": "c.1"}
+        assert "b" not in resigned.checks(10.0)
+        again = resigned.observe(lease(renewed=2.0, epoch="b.2"), now=2.0)
+        assert again.epochs() == {"b": "b.2", "c": "c.1"}
+
+    def test_a_late_word_about_an_older_epoch_changes_nothing(self, counting):
+        resigned = counting.resigned("b", "b.1").resigned("b", "b.0")
+        assert counted(resigned, 1.0) == ["c"]
+
+    def test_a_resignation_may_come_before_the_epoch_is_seen(self, counting):
+        counting = counting.resigned("b", "b.2")
+        assert counted(counting, 1.0) == ["b", "c"]
+        assert counted(counting.observe(lease(renewed=2.0, epoch="b.2"), now=2.0), 2.0) == ["c"]
+
+    @pytest.mark.parametrize("change", ["resigned", "has_right", "found", "promise", "deleted"])
+    def test_nothing_is_known_of_a_stranger(self, counting, change):
+        changed = {
+            "resigned": lambda: counting.resigned("x", "x.1"),
+            "has_right": lambda: counting.has_right("x", seconds=9.0, now=1.0),
+            "found": lambda: counting.found("x", Check.READ, asked_at=1.0),
+            "promise": lambda: counting.promise("x", until=9.0) or counting,
+            "deleted": lambda: counting.deleted("x"),
+        }[change]()
+        assert changed is counting
+
+
+class TestPromises:
+    def test_who_was_promised_counts_for_so_long(self, counting):
+        promised = counting.promise("b", until=17.0)
+        assert promised.promises == {"b": 17.0}
+        assert promised.leases["b"].until == 17.0
+
+    def test_they_are_forgotten_when_they_are_over(self, counting):
+        assert counting.promise("b", until=17.0).at(17.0).promises == {}
+
+    def test_whose_lease_has_ended_here_gets_none(self, counting):
+        assert checked(counting, now=10.0).at(10.0).promise("b", until=17.0) is None
+
+
+class TestDeletedLeases:
+    def test_one_that_somebody_deleted_counts_to_its_end(self, counting):
+        deleted = counting.deleted("b")
+        assert counted(deleted, 1.0) == ["b", "c"]
+        assert set(checked(deleted, now=10.0).at(10.0).leases) == {"c"}
+
+    def test_one_that_is_back_is_as_before(self, counting):
+        back = counting.deleted("b").observe(lease(), now=1.0)
+        assert not back.leases["b"].is_deleted
+
+    def test_who_leaves_says_so_first(self, counting):
+        released = counting.observe(replace(lease(), holder=""), now=1.0)
+        assert counted(released, 1.0) == ["c"]
+        assert set(released.deleted("b").leases) == {"c"}
+
+    def test_the_last_state_that_comes_with_the_deletion_counts(self, counting):
+        gone = counting.deleted("b", last=replace(lease(), holder=""))
+        assert set(gone.leases) == {"c"}

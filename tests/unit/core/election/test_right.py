@@ -1,0 +1,146 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from ipaddress import ip_network
+
+import pytest
+
+from purelb.core.election.leases import HoldDeadline
+from purelb.core.election.right import MAX_FAILURES, Right
+from purelb.core.settings import LeaseTiming
+
+TIMING = LeaseTiming()
+SUBNETS = (ip_network("192.0.2.0/24"),)
+OTHERS = (ip_network("2001:db8::/64"),)
+AGREED = HoldDeadline(announce_until=30.0, hold_until=33.0)
+
+
+def renewed(right, *, sent_at, now=None, subnets=SUBNETS):
+    now = sent_at if now is None else now
+    epoch = right.epoch_to_write(subnets, now=sent_at)
+    return right.succeeded(epoch, subnets, sent_at=sent_at, now=now)
+
+
+@pytest.fixture
+def right():
+    """A right by a renewal that was sent at 10, and that a watch has shown."""
+    right = renewed(Right(TIMING, "t"), sent_at=10.0)
+    return right.shown(right.epoch)
+
+
+class TestRight:
+    def test_it_counts_from_when_the_renewal_was_sent(self):
+        right = renewed(Right(TIMING, "t"), sent_at=10.0, now=11.5)
+        assert right.deadline(11.5) == HoldDeadline(announce_until=17.0, hold_until=20.0)
+
+    def test_there_is_none_before_the_first_renewal(self):
+        right = Right(TIMING, "t")
+        assert right.deadline(0.0) is None
+        assert right.epoch == ""
+
+    def test_it_ends_at_the_renew_deadline(self, right):
+        assert right.at(16.9) is right
+        assert right.at(17.0).deadline(17.0) is None
+
+    def test_it_ends_with_the_third_failure(self, right):
+        for _ in range(MAX_FAILURES - 1):
+            right = right.failed(right.epoch)
+        assert right.deadline(12.0)
+        assert right.failed(right.epoch).deadline(12.0) is None
+
+    def test_a_renewal_forgets_failures(self, right):
+        right = right.failed(right.epoch).failed(right.epoch)
+        assert renewed(right, sent_at=14.0).failures == 0
+
+    def test_one_that_is_answered_after_its_own_end_gives_none(self):
+        assert not renewed(Right(TIMING, "t"), sent_at=10.0, now=17.0).epoch
+
+    def test_one_that_is_answered_after_the_end_of_the_last_one_gives_none(self, right):
+        late = right.succeeded(right.epoch, SUBNETS, sent_at=16.0, now=17.0)
+        assert late.at(17.0).deadline(17.0) is None
+
+    def test_who_resigned_gets_none_again(self, right):
+        resigned = right.resigned()
+        assert resigned.deadline(10.0) is None
+        assert not renewed(resigned, sent_at=11.0).epoch
+
+
+class TestAgreement:
+    def test_it_extends_a_right(self, right):
+        held = right.extended(AGREED, now=16.0)
+        assert held.deadline(20.0) == AGREED
+        assert held.at(20.0).epoch == right.epoch
+
+    def test_failures_do_not_count_meanwhile(self, right):
+        held = right.extended(AGREED, now=12.0)
+        for _ in range(MAX_FAILURES):
+            held = held.failed(held.epoch)
+        assert held.deadline(12.0)
+
+    def test_it_never_restores_a_right_that_has_ended(self, right):
+        assert right.at(17.0).extended(AGREED, now=17.0).deadline(17.0) is None
+
+    def test_it_never_shortens_one(self, right):
+        held = right.extended(HoldDeadline(12.0, 13.0), now=11.0)
+        assert held.deadline(11.5) == HoldDeadline(17.0, 20.0)
+        assert held.deadline(12.5) == HoldDeadline(17.0, 20.0)
+
+    def test_who_holds_by_agreement_puts_nothing_anew(self, right):
+        held = right.extended(AGREED, now=16.0)
+        assert held.may_put_anew(16.9)
+        assert not held.may_put_anew(17.0)
+
+
+class TestEpochs:
+    def test_they_last_while_renewals_follow_each_other(self, right):
+        assert renewed(right, sent_at=15.0).epoch == right.epoch
+
+    def test_each_start_of_the_agent_has_its_own(self, right):
+        assert renewed(Right(TIMING, "u"), sent_at=10.0).epoch != right.epoch
+
+    def test_they_end_with_the_right(self, right):
+        assert renewed(right.at(17.0), sent_at=18.0).epoch not in ("", right.epoch)
+
+    def test_they_end_where_others_may_have_found_the_lease_ended(self, right):
+        held = right.extended(AGREED, now=16.0)
+        after = renewed(held, sent_at=21.0)
+        assert after.epoch not in ("", right.epoch)
+        assert after.agreed is None
+
+    def test_they_end_with_other_subnets(self, right):
+        assert renewed(right, sent_at=12.0, subnets=OTHERS).epoch != right.epoch
+
+    def test_the_old_one_is_in_use_until_the_new_one_is_written(self, right):
+        epoch = right.epoch_to_write(OTHERS, now=12.0)
+        assert epoch != right.epoch
+        assert right.failed(epoch).epoch == right.epoch
+
+    def test_they_end_where_somebody_deleted_the_lease(self, right):
+        deleted = right.deleted()
+        assert not deleted.may_put_anew(11.0)
+        assert renewed(deleted, sent_at=12.0).epoch not in ("", right.epoch)
+
+    def test_an_answer_in_another_epoch_gives_no_right(self, right):
+        assert right.succeeded("t.9", SUBNETS, sent_at=12.0, now=12.0) is right
+
+    def test_one_whose_write_failed_is_never_entered(self):
+        right = Right(TIMING, "t")
+        epoch = right.epoch_to_write(SUBNETS, now=10.0)
+        failed = right.failed(epoch)
+        assert failed.is_over(epoch, 12.0)
+        assert failed.epoch_to_write(SUBNETS, now=12.0) != epoch
+
+    def test_one_that_is_being_written_is_not_over(self):
+        right = Right(TIMING, "t")
+        assert not right.is_over(right.epoch_to_write(SUBNETS, now=10.0), 10.0)
+
+    def test_none_is_over_while_there_is_a_right(self, right):
+        assert not right.is_over("t.0", 10.0)
+        assert right.at(17.0).is_over(right.epoch, 17.0)
+
+    def test_nothing_is_put_before_the_own_lease_is_shown_in_it(self):
+        right = renewed(Right(TIMING, "t"), sent_at=10.0)
+        assert not right.may_put_anew(11.0)
+        assert not right.shown("t.0").may_put_anew(11.0)
+        assert right.shown(right.epoch).may_put_anew(11.0)
