@@ -16,6 +16,7 @@ import pytest
 from purelb.core.election.counting import Check, CountedLease, Counting
 from purelb.core.election.permissions import Pair, Permissions
 from purelb.core.election.right import Right
+from tests.support.rule import cluster
 from tests.support.rule.explore import ALWAYS, KINDS, WITH_DELETED, Choice, Explorer, Scope, follow
 from tests.support.rule.talk import explore
 
@@ -193,6 +194,17 @@ def _keeps_its_epoch(monkeypatch):
     monkeypatch.setattr(Right, "_named", lambda self, _number: self.token)
 
 
+def _does_not_pass_on_that_somebody_can(monkeypatch):
+    monkeypatch.setattr(cluster, "_PASSED_ON", 0)
+
+
+def _enters_an_epoch_that_it_failed_to_write(monkeypatch):
+    def failed(self, _epoch):
+        return replace(self, failures=self.failures + 1)
+
+    monkeypatch.setattr(Right, "failed", failed)
+
+
 def at(tick, kind, *nodes, length=6):
     return tick, Choice(kind, nodes, length)
 
@@ -234,13 +246,28 @@ SCHEDULES = {
         _takes_a_deleted_lease_for_a_leave,
         [at(9, "frozen", "a", length=3), at(9, "deleted", "a", length=1)],
     ),
+    "a link cut, the one between frozen": (
+        _does_not_pass_on_that_somebody_can,
+        [
+            at(9, "apart", "a", "c", length=12),
+            at(9, "some cut", "b", "c"),
+            at(14, "frozen", "b"),
+        ],
+    ),
+    "a link cut, slow writes, then frozen": (
+        _enters_an_epoch_that_it_failed_to_write,
+        [
+            at(9, "apart", "a", "c", length=20),
+            at(9, "slow", "c"),
+            at(15, "frozen", "c"),
+        ],
+    ),
     "frozen and back": (_keeps_its_epoch, [at(9, "frozen", "a", length=8)]),
 }
 
 
 def nodes_of(story):
-    names = {name for _at, choice in story for name in choice.nodes}
-    return tuple(sorted(names)) if len(names) > 1 else TWO
+    return THREE if any("c" in choice.nodes for _at, choice in story) else TWO
 
 
 @pytest.mark.parametrize(("without", "story"), SCHEDULES.values(), ids=SCHEDULES)

@@ -21,6 +21,9 @@ from ..settings import LeaseTiming
 from .leases import HoldDeadline
 
 MAX_FAILURES = 3
+# The others count the Lease by their own clocks, so a right ends earlier by this part of its
+# duration: the rates of two clocks that are both kept by NTP differ by less (500 ppm each).
+_CLOCK_RATES = 0.001
 _NEVER = float("-inf")
 
 
@@ -137,7 +140,8 @@ class Right:
         """
         if not self.number:
             return None
-        own = HoldDeadline(self.ends_at, self.sent_at + self.timing.duration)
+        lasts = self.timing.duration * (1 - _CLOCK_RATES)
+        own = HoldDeadline(self.ends_at, self.sent_at + lasts)
         if self.agreed is not None and now < self.agreed.announce_until:
             return own.extended_to(self.agreed)
         return own if now < self.ends_at and self.failures < MAX_FAILURES else None
