@@ -301,7 +301,7 @@ class Cluster(World):
 
     def _let_go(self, name: str) -> None:
         node = self.nodes[name]
-        if node.holds and node.permissions.is_denied(VIP):
+        if node.holds and node.permissions.is_denied(VIP, node.counting.epochs()):
             self.change(name, holds=False)
 
     def _hold(self, name: str) -> None:

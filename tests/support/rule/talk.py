@@ -58,7 +58,8 @@ class Talk:
 
     def with_side(self, i: int, side: Side, **changes: object) -> Talk:
         """Return the talk after a change of one side, which lets go of what it is denied."""
-        side = replace(side, holds=side.holds and not side.permissions.is_denied(VIP))
+        peers = [self.sides[1 - i].permissions.node]
+        side = replace(side, holds=side.holds and not side.permissions.is_denied(VIP, peers))
         sides = (side, self.sides[1]) if i == 0 else (self.sides[0], side)
         return replace(self, sides=sides, **changes)  # type: ignore[arg-type]
 
@@ -92,6 +93,9 @@ class Talk:
                 i, replace(side, permissions=entered, sees=other.permissions.epoch),
                 epochs=self.epochs - 1,
             )  # fmt: skip
+        for question in permissions.asked.values():
+            gave_up = permissions.gave_up(peer, question.nonce)
+            yield self.with_side(i, replace(side, permissions=gave_up))
         if self.questions:
             held = IT if side.holds else _NO
             for wants, moves in ((_NO, _NO), (IT, _NO), (IT, IT)):

@@ -63,7 +63,7 @@ class Talk:
         self.let_go(question.asker)
 
     def let_go(self, node):
-        self.holds[node] = {a for a in self.holds[node] if not self.of[node].is_denied(a)}
+        self.holds[node] = {a for a in self.holds[node] if not self.of[node].is_denied(a, "ab")}
 
     def ask(self, asker, **what):
         question = self.question(asker, **what)
@@ -113,6 +113,15 @@ class TestMeeting:
         assert talk.holds["a"] == {ours}
         assert not talk.may_put("b", ours)
 
+    def test_who_has_met_says_what_it_has_to_one_that_has_not_heard_it(self, talk, theirs):
+        """`a` answered while it held an address, and holds it again later."""
+        talk.holds["a"] = {theirs}
+        talk.answer(talk.question("b"))  # whose answer is lost
+        talk.of["b"] = talk.of["b"].gave_up("a", "1")
+        talk.holds["a"] = set()
+        talk.ask("a")
+        assert [talk.may_put(node, theirs) for node in "ab"] == [True, False]
+
     def test_another_epoch_of_this_node_voids_all(self, talk, ours):
         talk.ask("a")
         talk.of["a"] = talk.of["a"].entered("a1")
@@ -127,10 +136,15 @@ class TestMeeting:
         talk.of["a"] = talk.of["a"].among({"b": "b2"})
         assert not talk.may_put("a", ours)
 
+    def test_who_does_not_cover_an_address_denies_nothing(self, talk, theirs):
+        talk.ask("a")
+        assert talk.of["a"].is_denied(theirs, ["b"])
+        assert not talk.of["a"].is_denied(theirs, [])
+
     def test_who_does_not_count_any_more_denies_nothing(self, talk, theirs):
         talk.ask("a")
         talk.of["a"] = talk.of["a"].among({})
-        assert not talk.of["a"].is_denied(theirs)
+        assert not talk.of["a"].is_denied(theirs, ["b"])
 
 
 class TestAsking:

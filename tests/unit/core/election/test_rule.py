@@ -103,6 +103,7 @@ class TestQuestionsOfTwo:
             {"questions": 2, "epochs": 2},
             pytest.param({"questions": 3, "epochs": 1}, marks=thorough),
             pytest.param({"questions": 4, "epochs": 0}, marks=thorough),
+            pytest.param({"questions": 3, "epochs": 2}, marks=thorough),
         ],
         ids=lambda bounds: "{questions} questions, {epochs} epochs".format(**bounds),
     )
@@ -132,8 +133,13 @@ def _nobody_says_what_it_holds(monkeypatch):
     monkeypatch.setattr(Permissions, "_meet", lambda _self, question, _holds: Pair(question.epoch))
 
 
-def _epochs_void_nothing(monkeypatch):
-    monkeypatch.setattr(Permissions, "among", lambda self, _peers: self)
+def _who_has_met_says_what_it_holds_only(monkeypatch):
+    def ask(self, peer, epoch, real=Permissions.ask, **what):
+        after, question = real(self, peer, epoch, **what)
+        question = replace(question, has=None)
+        return replace(after, asked={**after.asked, peer: question}), question
+
+    monkeypatch.setattr(Permissions, "ask", ask)
 
 
 @pytest.mark.parametrize(
@@ -142,13 +148,13 @@ def _epochs_void_nothing(monkeypatch):
         _answered_though_another_is_under_way,
         _every_answer_counts,
         _nobody_says_what_it_holds,
-        _epochs_void_nothing,
+        _who_has_met_says_what_it_holds_only,
     ],
 )
 def test_each_part_of_asking_is_needed(monkeypatch, without):
     without(monkeypatch)
     with pytest.raises(AssertionError):
-        explore(TWO, questions=2, epochs=1)
+        explore(TURNED, questions=3, epochs=1)
 
 
 def _acts_before_its_lease_is_shown(monkeypatch):

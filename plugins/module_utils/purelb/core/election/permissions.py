@@ -43,35 +43,6 @@ class QuestionRefusal(str, Enum):
 
 
 @dataclass(frozen=True)
-class PermissionQuestion:
-    """A question of one node to another, each in one epoch.
-
-    `wants`: addresses whose permission the asker lacks. `moves`: those of them for which only this
-    peer's is missing, so it lets go of them even if it holds them. `holds`: what the asker holds,
-    by which the two epochs meet if they have not met.
-    """
-
-    asker: str
-    epoch: str
-    peer: str
-    peer_epoch: str
-    nonce: str
-    wants: FrozenSet[Address] = _NONE
-    moves: FrozenSet[Address] = _NONE
-    holds: FrozenSet[Address] = _NONE
-
-
-@dataclass(frozen=True)
-class PermissionAnswer:
-    """What the peer has now: its loans to the asker and from the asker; or why it refused."""
-
-    nonce: str
-    lent: FrozenSet[Address] = _NONE
-    borrowed: FrozenSet[Address] = _NONE
-    refusal: Optional[QuestionRefusal] = None
-
-
-@dataclass(frozen=True)
 class Pair:
     """The permissions between this node and a peer, since the epochs of both met.
 
@@ -83,6 +54,40 @@ class Pair:
     epoch: str
     lent: FrozenSet[Address] = _NONE
     borrowed: FrozenSet[Address] = _NONE
+
+    def mirrored(self, epoch: str) -> Pair:
+        """Return what the peer has, which is in this epoch for it."""
+        return Pair(epoch, lent=self.borrowed, borrowed=self.lent)
+
+
+@dataclass(frozen=True)
+class PermissionQuestion:
+    """A question of one node to another, each in one epoch.
+
+    `wants`: addresses whose permission the asker lacks. `moves`: those of them for which only this
+    peer's is missing, so it lets go of them even if it holds them. `has`: what the asker has of the
+    pair; None if the epochs have not met for it: then they meet by `holds`, the addresses that it
+    holds.
+    """
+
+    asker: str
+    epoch: str
+    peer: str
+    peer_epoch: str
+    nonce: str
+    wants: FrozenSet[Address] = _NONE
+    moves: FrozenSet[Address] = _NONE
+    holds: FrozenSet[Address] = _NONE
+    has: Optional[Pair] = None
+
+
+@dataclass(frozen=True)
+class PermissionAnswer:
+    """What the answering node has of the pair from now on; or why it refused."""
+
+    nonce: str
+    has: Optional[Pair] = None
+    refusal: Optional[QuestionRefusal] = None
 
 
 @dataclass(frozen=True)
@@ -115,9 +120,9 @@ class Permissions:
             asked={p: q for p, q in self.asked.items() if peers.get(p) == q.peer_epoch},
         )
 
-    def is_denied(self, address: Address) -> bool:
-        """Whether a peer has the permission that this node would need to hold an address."""
-        return any(not self._permits(peer, address) for peer in self.pairs)
+    def is_denied(self, address: Address, peers: Iterable[str]) -> bool:
+        """Whether one of the peers that count for an address has it, or may have it."""
+        return any(peer in self.pairs and not self._permits(peer, address) for peer in peers)
 
     def lacking(self, address: Address, peers: Iterable[str]) -> FrozenSet[str]:
         """Return those of the peers that count for an address whose permission is missing."""
@@ -169,7 +174,7 @@ class Permissions:
     ) -> Tuple[Permissions, PermissionQuestion]:
         """Return a question to a peer in its epoch; the answer to an earlier one is void."""
         question = PermissionQuestion(
-            self.node, self.epoch, peer, epoch, nonce, wants, moves, holds
+            self.node, self.epoch, peer, epoch, nonce, wants, moves, holds, self.pairs.get(peer)
         )
         return replace(self, asked={**self.asked, peer: question}), question
 
@@ -204,7 +209,7 @@ class Permissions:
             pairs={**self.pairs, asker: pair},
             asked={peer: asked for peer, asked in self.asked.items() if peer != asker},
         )
-        return answered, PermissionAnswer(question.nonce, pair.lent, pair.borrowed)
+        return answered, PermissionAnswer(question.nonce, pair)
 
     def is_first_to_ask(self, peer: str) -> bool:
         """Whether a question to a peer is under way that goes before one from it.
@@ -216,6 +221,8 @@ class Permissions:
     def _meet(self, question: PermissionQuestion, holds: FrozenSet[Address]) -> Pair:
         """Return what two nodes have that meet: each keeps what it holds; of both, the first."""
         asker = question.asker
+        if question.has is not None:
+            return question.has.mirrored(question.epoch)
         return Pair(
             question.epoch,
             lent=frozenset(a for a in question.holds - holds if self._is_first(asker, a)),
@@ -235,9 +242,9 @@ class Permissions:
         # Who was reached by its Lease only is asked directly again the next time, but once.
         tries = min(self.silent.get(peer, 0), BY_LEASE_AFTER - 1) if by_lease else 0
         silent = {**self.silent, peer: tries}
-        if answer.refusal is not None:
+        if answer.has is None:
             return replace(self, asked=asked, silent=silent)
-        pair = Pair(question.peer_epoch, lent=answer.borrowed, borrowed=answer.lent)
+        pair = answer.has.mirrored(question.peer_epoch)
         return replace(self, pairs={**self.pairs, peer: pair}, asked=asked, silent=silent)
 
     def gave_up(self, peer: str, nonce: str) -> Permissions:
