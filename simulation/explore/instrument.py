@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -75,7 +77,7 @@ def explored(
 ) -> list[Found]:
     """Run schedules on all cores; returns what they broke, in the order of their seeds."""
     began, done, found = time.monotonic(), 0, []
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
+    with _garbage_left_here(), ProcessPoolExecutor(os.cpu_count()) as pool:
         work = [
             pool.submit(try_all, part, ignored, shrinks=shrinks) for part in _by_cluster(schedules)
         ]
@@ -88,6 +90,20 @@ def explored(
                 f"{done} of {len(schedules)} seeds in {seconds:.0f} s, {len(found)} broke something"
             )
     return sorted(found, key=lambda each: each.schedule.seed)
+
+
+@contextmanager
+def _garbage_left_here() -> Iterator[None]:
+    """Collect garbage before this process is copied, and none of it in the copies.
+
+    A destructor may wait for a thread, and a copy has none of this process's threads.
+    """
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _by_cluster(schedules: Sequence[Schedule]) -> Iterator[list[Schedule]]:

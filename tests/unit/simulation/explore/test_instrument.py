@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shlex
 import signal
@@ -29,6 +30,28 @@ def test_a_schedule_that_breaks_something_is_found_and_shrunk():
     for each in found:
         assert [fault.kind for fault in each.smallest.faults] == ["late-answer"]
     assert told[-1].startswith("2 of 2 seeds in ")
+
+
+class Destroyed:
+    """Notes in which process it is destroyed, once the garbage is collected."""
+
+    def __init__(self, note):
+        self.note, self.itself = note, self
+
+    def __del__(self):
+        self.note.write_text(str(os.getpid()))
+
+
+def test_garbage_is_collected_by_the_process_that_made_it(tmp_path):
+    """A destructor may wait for a thread, which a copy of the process does not have."""
+    note = tmp_path / "process"
+    gc.disable()
+    try:
+        Destroyed(note)
+        explored([draw(3, ["service"], count=1)], IGNORED)
+    finally:
+        gc.enable()
+    assert note.read_text() == str(os.getpid())
 
 
 def test_what_it_tells_can_be_run_again(capsys):
