@@ -20,7 +20,7 @@ from purelb.core.model import Address, InterfaceAddress, Link
 from purelb.core.names import LINK_ALIAS
 from purelb.core.node import default_routes, rtnetlink
 from purelb.core.node.plan import Put
-from purelb.core.node.rtnetlink import LinkMessage, Message
+from purelb.core.node.rtnetlink import LinkMessage, Message, Reply
 from purelb_agent.runtime import clock
 
 _GROUPS = (
@@ -32,6 +32,8 @@ _GROUPS = (
 )
 _BUFFER = 1 << 20
 _SECONDS = 2.0
+# How often a dump is asked for while changes of interfaces or addresses interrupt it.
+_DUMPS = 5
 # A removal that fails like this has succeeded: the address or the interface is already gone.
 _ALREADY_GONE = {errno.EADDRNOTAVAIL, errno.ENODEV}
 
@@ -96,17 +98,25 @@ class Kernel:
         address = rtnetlink.interface_address(message, clock.now())
         return News(address, is_gone=message.kind == rtnetlink.RTM_DELADDR)
 
-    def _request(self, build: Callable[[int], bytes]) -> list[Message]:
-        """Send a request and return the messages of its reply; NetlinkError if it was refused."""
+    def _request(self, build: Callable[[int], bytes]) -> Reply:
+        """Send a request and return its reply; NetlinkError if it was refused."""
         self._sequence += 1
         self._requests.send(build(self._sequence))
         reply = rtnetlink.read_reply(lambda: self._requests.recv(_BUFFER), self._sequence)
         if reply.error:
             raise NetlinkError(reply.error, os.strerror(reply.error))
-        return reply.messages
+        return reply
 
     def _dump(self, kind: int) -> list[Message]:
-        return self._request(lambda sequence: rtnetlink.build_dump(kind, sequence))
+        """Return all links, addresses or routes; NetlinkError if none of the dumps was whole.
+
+        What an interrupted dump lacks may well be there, so it must not be taken for gone.
+        """
+        for _attempt in range(_DUMPS):
+            reply = self._request(lambda sequence: rtnetlink.build_dump(kind, sequence))
+            if not reply.was_interrupted:
+                return reply.messages
+        raise NetlinkError(errno.EINTR, "each dump was interrupted by a change")
 
     def addresses(self) -> tuple[InterfaceAddress, ...]:
         """Return all addresses of all interfaces."""

@@ -54,9 +54,9 @@ def route(index, metric, *, family=2, prefixlen=0, kind=rtnetlink.RTM_NEWROUTE):
     return kind, head + attributes
 
 
-def datagram(*messages, sequence=0):
+def datagram(*messages, sequence=0, flags=0):
     return b"".join(
-        struct.pack("=IHHII", 16 + len(body), kind, 0, sequence, 0) + body
+        struct.pack("=IHHII", 16 + len(body), kind, flags, sequence, 0) + body
         for kind, body in messages
     )
 
@@ -197,6 +197,22 @@ class TestDumps:
         with pytest.raises(NetlinkError) as raised:
             read(kernel)
         assert (raised.value.errno, raised.value.strerror) == (code, os.strerror(code))
+
+    @pytest.mark.parametrize(("times", "is_read"), [(1, True), (4, True), (5, False)])
+    async def test_an_interrupted_dump_is_repeated_a_few_times(
+        self, kernel, requests, times, is_read
+    ):
+        def interrupted(sequence):
+            return datagram(NLMSG_DONE, sequence=sequence, flags=rtnetlink.NLM_F_DUMP_INTR)
+
+        for _time in range(times):
+            requests.reply(interrupted)
+        requests.reply((address(VIP4), NLMSG_DONE))
+        if is_read:
+            assert [held.address for held in kernel.addresses()] == [VIP4]
+        else:
+            with pytest.raises(NetlinkError, match="interrupted"):
+                kernel.addresses()
 
     async def test_a_lost_reply_is_raised(self, kernel, requests):
         requests.reply(OSError(errno.ENOBUFS, "No buffer space available"))

@@ -217,7 +217,6 @@ def test_an_agent_that_is_stopped_while_it_refreshes_adds_nothing_that_others_ha
 
 @pytest.mark.parametrize("version", [4, 6])
 @pytest.mark.parametrize("seed", [1, 2, 3])
-@breaks("the flag of an interrupted dump is ignored: without its subnet, all is withdrawn")
 def test_a_dump_without_the_own_address_withdraws_nothing(seed, version):
     with at_work(seed) as (cluster, _history):
         node, gone = cluster.nodes["n1"], []
@@ -251,7 +250,6 @@ def test_a_dump_without_an_address_of_a_service_leaves_it(seed, dumps):
 
 
 @pytest.mark.parametrize("version", [4, 6])
-@breaks("the flag of an interrupted dump is ignored: what it lacks stays when the agent has left")
 def test_an_agent_that_leaves_withdraws_also_what_a_dump_lacks(version):
     with at_work() as (cluster, history):
         node = cluster.nodes["n1"]
