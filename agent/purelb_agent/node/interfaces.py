@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from purelb.core.model import InterfaceAddress, Link
+from purelb.core.model import InterfaceAddress, Link, Reason
 from purelb.core.names import DUMMY_INTERFACE
 from purelb.core.node.plan import Plan, Put, Remove
 from purelb.core.node.snapshot import Place, shows_marks
 from purelb_agent.node.metrics import AddressMetrics
-from purelb_agent.node.netlink import Kernel, NetlinkError, News
+from purelb_agent.node.netlink import Kernel, NetlinkError, News, NoAnswerError
 from purelb_agent.runtime import log
 
 _NEVER = float("-inf")
@@ -36,6 +36,10 @@ class Interfaces:
         self._metrics = metrics
         self._links_read_at = _NEVER
         self._seen: dict[Place, InterfaceAddress] = {}
+        # What was last sent for each place, answered or not.
+        self._sent: dict[Place, Put] = {}
+        # Places with a request that was not answered: the next read tells what became of it.
+        self._unsure: set[Place] = set()
         self._dummy_error = ""
 
     def subscribe(self, wake: Callable[[], None]) -> None:
@@ -60,7 +64,9 @@ class Interfaces:
         """Return all addresses on all interfaces."""
         addresses = self._kernel.addresses()
         self._seen = {(held.link, held.address): held for held in addresses}
-        self.put &= self._seen.keys()
+        self.put = (self.put | self._unsure) & self._seen.keys()
+        self._unsure.clear()
+        self._sent = {place: self._sent[place] for place in self.put}
         self.keeps_marks = self.keeps_marks or shows_marks(addresses)
         return addresses
 
@@ -98,6 +104,15 @@ class Interfaces:
         self._metrics.show_held(len(self.held))
         return all(removed) and all(added)
 
+    def withdraw_put(self) -> None:
+        """Remove what this process has added, without a look at what is there."""
+        for place in self.put | self._unsure:
+            put = self._sent[place]
+            held = InterfaceAddress(put.link, put.address, put.prefixlen)
+            self._remove(Remove(held, Reason.LEAVING))
+        self.held &= self.put
+        self._metrics.show_held(len(self.held))
+
     def _remove(self, remove: Remove) -> bool:
         held = remove.held
         try:
@@ -117,9 +132,12 @@ class Interfaces:
 
     def _put(self, put: Put) -> bool:
         place = (put.link, put.address)
+        self._sent[place] = put
         try:
             self._kernel.put(put)
         except NetlinkError as error:
+            if isinstance(error, NoAnswerError):
+                self._unsure.add(place)
             if not put.is_new:
                 self._metrics.count_renewal_error()
             where = self.name_of(put.link)

@@ -39,7 +39,11 @@ _ALREADY_GONE = {errno.EADDRNOTAVAIL, errno.ENODEV}
 
 
 class NetlinkError(OSError):
-    """The kernel refused a request."""
+    """The kernel refused a request, or its answer cannot be used."""
+
+
+class NoAnswerError(NetlinkError):
+    """No answer came in time or whole: the request may have been carried out all the same."""
 
 
 @dataclass(frozen=True)
@@ -101,8 +105,11 @@ class Kernel:
     def _request(self, build: Callable[[int], bytes]) -> Reply:
         """Send a request and return its reply; NetlinkError if it was refused."""
         self._sequence += 1
-        self._requests.send(build(self._sequence))
-        reply = rtnetlink.read_reply(lambda: self._requests.recv(_BUFFER), self._sequence)
+        try:
+            self._requests.send(build(self._sequence))
+            reply = rtnetlink.read_reply(lambda: self._requests.recv(_BUFFER), self._sequence)
+        except OSError as error:
+            raise NoAnswerError(error.errno or errno.ETIMEDOUT, str(error)) from error
         if reply.error:
             raise NetlinkError(reply.error, os.strerror(reply.error))
         return reply

@@ -32,13 +32,16 @@ from purelb_agent.node.conflicts import ConflictListener
 from purelb_agent.node.decisions import DecisionRecorder
 from purelb_agent.node.interfaces import Interfaces
 from purelb_agent.node.metrics import NodeMetrics
+from purelb_agent.node.netlink import NetlinkError
 from purelb_agent.node.reporter import Reporter
 from purelb_agent.runtime import clock, log
 
 # Watchdog: the interfaces are compared with the plan at least this often, even without news.
 RESYNC = 30.0
-# Pause before a refused change is retried.
+# Pause before a refused change or a failed read is tried again.
 _RETRY = 1.0
+# For how long reads may fail. A restart helps where it is this process that cannot read.
+_PATIENCE = 5.0
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,8 @@ class Reconciler:
         self._choice = SelectedConfig(SelectorState.DEFAULT, NodeConfig())
         self._decisions: Decisions | None = None
         self._leaving = False
+        # Since when reads have failed; None: the last one did not.
+        self._unread_since: float | None = None
 
     @property
     def is_ready(self) -> bool:
@@ -93,7 +98,27 @@ class Reconciler:
         """Reconcile until cancelled."""
         self._interfaces.subscribe(self._store.changed.notify)
         while True:
-            await self._store.changed.wait(until=self._cycle())
+            await self._store.changed.wait(until=self._try_cycle())
+
+    def _try_cycle(self) -> float:
+        """Run one cycle; one that cannot read the interfaces changes nothing and is tried again.
+
+        NetlinkError if that goes on for _PATIENCE.
+        """
+        now = clock.now()
+        try:
+            due = self._cycle()
+        except NetlinkError as error:
+            if self._unread_since is None:
+                self._unread_since = now
+                log.warning("interfacesNotRead", error=str(error))
+            if now - self._unread_since >= _PATIENCE:
+                raise
+            return clock.now() + _RETRY
+        if self._unread_since is not None:
+            self._unread_since = None
+            log.info("interfacesRead")
+        return due
 
     def _cycle(self) -> float:
         """Run one cycle; return when the next one is due, even without news."""
@@ -206,7 +231,14 @@ class Reconciler:
         return min(moment for moment in deadlines if moment is not None and moment > now)
 
     def withdraw_all(self) -> None:
-        """Withdraw all addresses and remove the dummy interface; later cycles add none."""
+        """Withdraw all addresses and remove the dummy interface; later cycles add none.
+
+        Where the interfaces cannot be read, what this process added goes, as far as it knows.
+        """
         self._leaving = True
-        self._cycle()
-        self._interfaces.remove_dummies()
+        try:
+            self._cycle()
+            self._interfaces.remove_dummies()
+        except NetlinkError as error:
+            log.error("interfacesNotRead", error=str(error))
+            self._interfaces.withdraw_put()

@@ -15,7 +15,7 @@ from purelb.core.names import ADDRESS_PROTOCOL, LINK_ALIAS
 from purelb.core.node.plan import Plan, Put, Remove
 from purelb_agent.node.interfaces import Interfaces
 from purelb_agent.node.metrics import NodeMetrics
-from purelb_agent.node.netlink import NetlinkError, News
+from purelb_agent.node.netlink import NetlinkError, News, NoAnswerError
 from tests.support.agent.fake_kernel import FakeKernel
 from tests.support.agent.logs import Logged
 from tests.support.core.snapshots import DUMMY, ETH0, OWN4, OWN6, VIP4, VIP6
@@ -330,6 +330,36 @@ class TestApply:
         assert logged.fields("withdrawFailed") == [
             {"ip": str(vip), "interface": "eth0", "error": error}
         ]
+
+    @pytest.mark.parametrize("is_there", [True, False])
+    def test_the_next_read_tells_what_became_of_a_request_without_an_answer(
+        self, interfaces, kernel, monkeypatch, vip, is_there
+    ):
+        def late(put):
+            if is_there:
+                kernel.hold(held_at(put.address))
+            raise NoAnswerError(errno.ETIMEDOUT, "timed out")
+
+        monkeypatch.setattr(kernel, "put", late)
+        assert not interfaces.apply(plan_of(put_of(vip)))
+        assert interfaces.held == frozenset()
+        interfaces.read_addresses()
+        interfaces.apply(plan_of(wanted={(2, vip)}))
+        assert interfaces.held == ({(2, vip)} if is_there else set())
+
+    def test_what_was_added_is_withdrawn_without_a_read(
+        self, interfaces, kernel, count, logged, vip
+    ):
+        kernel.hold(held_at(vip + 1))
+        interfaces.apply(plan_of(put_of(vip)))
+        calls = kernel.calls.count("addresses")
+        interfaces.withdraw_put()
+        assert list(kernel.held) == [(2, vip + 1)]
+        assert (interfaces.put, interfaces.held) == (frozenset(), frozenset())
+        assert kernel.calls.count("addresses") == calls
+        assert count("renewals_active") == 0
+        (fields,) = logged.fields("withdrawAddress")
+        assert fields["reason"] == "leaving"
 
     def test_an_address_that_needs_no_change_stays_held(self, interfaces, kernel, vip):
         interfaces.apply(plan_of(put_of(vip)))

@@ -23,6 +23,7 @@ from tests.support.agent.kubernetes_objects import (
     node_object,
     service_object,
 )
+from tests.support.agent.logs import Logged
 from tests.support.agent.reconciled_node import TABLES, Node
 from tests.support.core.snapshots import ETH0, NET4, NET6, VIP4, VIP6
 
@@ -33,6 +34,11 @@ REMOTE = PoolType.REMOTE
 
 def held_vips(node):
     return [node.kernel.held[place] for place in node.held]
+
+
+@pytest.fixture
+def logged(caplog):
+    return Logged(caplog)
 
 
 async def settle():
@@ -277,12 +283,27 @@ class TestKernelErrors:
         assert serving.held == set()
 
     @pytest.mark.parametrize("method", ["addresses", "links"])
-    async def test_interfaces_that_cannot_be_read_end_the_loop(self, method):
+    async def test_interfaces_that_cannot_be_read_for_5_s_end_the_loop(self, method):
         node = Node()
         node.list_all()
         node.kernel.refuse(method, errno.ENOBUFS)
+        began = clock.now()
         with pytest.raises(NetlinkError):
             await node.reconciler.run()
+        assert clock.now() == pytest.approx(began + 5)
+
+    @pytest.mark.parametrize("method", ["addresses", "links"])
+    async def test_a_read_that_fails_for_a_while_changes_nothing(self, serving, method, logged):
+        for _time in range(2):
+            serving.kernel.refuse(method, errno.ENOBUFS)
+            serving.kernel.notify(News())
+            await asyncio.sleep(4)
+            serving.kernel.allow(method)
+            serving.renew()
+            await asyncio.sleep(2)
+        assert serving.held == ON_ETH0
+        told = [event for event in logged.events if event.startswith("interfaces")]
+        assert told == ["interfacesNotRead", "interfacesRead"] * 2
 
 
 class TestDummyInterface:
@@ -374,6 +395,13 @@ class TestLeaving:
         serving.renew()
         await settle()
         assert serving.held == set()
+
+    @pytest.mark.parametrize("method", ["addresses", "links"])
+    async def test_what_it_added_goes_also_where_it_cannot_read(self, serving, method, logged):
+        serving.kernel.refuse(method, errno.ENOBUFS)
+        serving.reconciler.withdraw_all()
+        assert serving.held == set()
+        assert "interfacesNotRead" in logged.events
 
     async def test_the_dummy_interface_is_removed(self, node):
         made = service_object(pool_type=REMOTE)

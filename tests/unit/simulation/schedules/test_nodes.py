@@ -119,7 +119,6 @@ def test_an_agent_that_is_stopped_while_it_adds_addresses_adds_no_more_after_its
         must(not late, f"{len(late)} addresses were added 20 s after the end of the Lease")
 
 
-@breaks("an answer of the kernel that is 2 s late ends the agent")
 def test_a_late_answer_of_the_kernel_does_not_end_the_agent():
     with at_work() as (cluster, _history):
         node = cluster.nodes["n1"]
@@ -129,7 +128,6 @@ def test_a_late_answer_of_the_kernel_does_not_end_the_agent():
         must(not node.agent.has_ended, "the agent has ended")
 
 
-@breaks("leaving fails where the kernel cannot be read, so the Lease stays")
 def test_an_agent_that_cannot_read_the_kernel_deletes_its_lease():
     with at_work() as (cluster, _history):
         node = cluster.nodes["n1"]
