@@ -16,7 +16,7 @@ from purelb.core.node.plan import Plan, Put, Remove
 from purelb.core.node.snapshot import Place, shows_marks
 from purelb_agent.node.metrics import AddressMetrics
 from purelb_agent.node.netlink import Kernel, NetlinkError, News, NoAnswerError
-from purelb_agent.runtime import log
+from purelb_agent.runtime import clock, log
 
 _NEVER = float("-inf")
 
@@ -36,7 +36,7 @@ class Interfaces:
         self._metrics = metrics
         self._links_read_at = _NEVER
         self._seen: dict[Place, InterfaceAddress] = {}
-        # What was last sent for each place, answered or not.
+        # What was last sent for each place, unless the kernel refused it.
         self._sent: dict[Place, Put] = {}
         # Places with a request that was not answered: the next read tells what became of it.
         self._unsure: set[Place] = set()
@@ -132,11 +132,15 @@ class Interfaces:
 
     def _put(self, put: Put) -> bool:
         place = (put.link, put.address)
-        self._sent[place] = put
+        sent = put.sent_at(clock.now())
+        if sent is None:
+            log.warning("addTooLate", ip=put.address, interface=self.name_of(put.link))
+            return False
         try:
-            self._kernel.put(put)
+            self._kernel.put(sent)
         except NetlinkError as error:
             if isinstance(error, NoAnswerError):
+                self._sent[place] = sent
                 self._unsure.add(place)
             if not put.is_new:
                 self._metrics.count_renewal_error()
@@ -150,6 +154,7 @@ class Interfaces:
                 log.warning("addressPutBack", ip=put.address, interface=self.name_of(put.link))
         else:
             self._metrics.count_renewal()
+        self._sent[place] = sent
         self.put |= {place}
         return True
 
@@ -158,8 +163,13 @@ class Interfaces:
         return next((link.name for link in self.links if link.index == index), str(index))
 
     def usable(self, fresh: set[Place]) -> frozenset[Place]:
-        """Return the held addresses that other hosts can use now; `fresh` ones were just added."""
-        return frozenset(place for place in self.held if place in fresh or self._is_usable(place))
+        """Return the held addresses that other hosts can use now; `fresh` ones were just added.
+
+        By now: what was added before the process was stopped may have ended.
+        """
+        now = clock.now()
+        lasting = (place for place in self.held if self._sent[place].may_last(now))
+        return frozenset(place for place in lasting if place in fresh or self._is_usable(place))
 
     def _is_usable(self, place: Place) -> bool:
         seen = self._seen.get(place)

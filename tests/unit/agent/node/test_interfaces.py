@@ -16,6 +16,7 @@ from purelb.core.node.plan import Plan, Put, Remove
 from purelb_agent.node.interfaces import Interfaces
 from purelb_agent.node.metrics import NodeMetrics
 from purelb_agent.node.netlink import NetlinkError, News, NoAnswerError
+from purelb_agent.runtime import clock
 from tests.support.agent.fake_kernel import FakeKernel
 from tests.support.agent.logs import Logged
 from tests.support.core.snapshots import DUMMY, ETH0, OWN4, OWN6, VIP4, VIP6
@@ -60,9 +61,10 @@ def held_at(vip, **changes):
     return InterfaceAddress(2, vip, 24 if vip.version == 4 else 64, **changes)
 
 
-def put_of(vip, *, is_new=True, link=2, no_dad=True):
+def put_of(vip, *, is_new=True, link=2, no_dad=True, ends_by=None):
     prefixlen = 24 if vip.version == 4 else 64
-    return Put(link, vip, prefixlen, 9, 9, no_prefix_route=True, no_dad=no_dad, is_new=is_new)
+    values = {"no_prefix_route": True, "no_dad": no_dad, "is_new": is_new, "ends_by": ends_by}
+    return Put(link, vip, prefixlen, 9, 9, **values)
 
 
 def plan_of(*puts, removes=(), wanted=None):
@@ -291,6 +293,25 @@ class TestApply:
         assert (count("additions_total"), count("watchdog_recoveries_total")) == (2, 1)
         assert logged.fields("addressPutBack") == [{"ip": str(vip), "interface": "eth0"}]
 
+    def test_each_lifetime_is_what_is_left_when_it_is_sent(
+        self, interfaces, kernel, logged, monkeypatch, vip
+    ):
+        began, put, sent = clock.now(), kernel.put, []
+        moments = [began, began + 5, began + 8.5]
+
+        def stopped_after(one):
+            put(one)
+            sent.append(one)
+            moments.pop(0)
+
+        monkeypatch.setattr(kernel, "put", stopped_after)
+        monkeypatch.setattr(clock, "now", lambda: moments[0])
+        made = [put_of(vip + number, ends_by=began + 9) for number in range(3)]
+        assert not interfaces.apply(plan_of(*made))
+        assert [(one.address, one.valid_lft) for one in sent] == [(vip, 9), (vip + 1, 4)]
+        assert interfaces.held == {(2, vip), (2, vip + 1)}
+        assert logged.fields("addTooLate") == [{"ip": str(vip + 2), "interface": "eth0"}]
+
     @REFUSALS
     def test_a_refused_addition_is_logged_and_the_others_are_made(
         self, interfaces, kernel, count, logged, vip, code
@@ -383,6 +404,15 @@ class TestUsable:
     def test_a_fresh_address_is_usable_before_it_is_read(self, interfaces, vip):
         interfaces.apply(plan_of(put_of(vip)))
         assert self.usable(interfaces, vip, fresh=[(2, vip)])
+
+    @BOTH
+    def test_an_address_whose_lifetime_must_have_ended_is_not_usable(
+        self, interfaces, monkeypatch, vip
+    ):
+        interfaces.apply(plan_of(put_of(vip, ends_by=clock.now() + 9)))
+        later = clock.now() + 10
+        monkeypatch.setattr(clock, "now", lambda: later)
+        assert not self.usable(interfaces, vip, fresh=[(2, vip)])
 
     @BOTH
     def test_an_address_that_is_not_held_is_never_usable(self, interfaces, kernel, vip):

@@ -140,6 +140,22 @@ class TestWinner:
         made = planned(last)
         assert (made.puts, len(made.removes)) == ((), 1)
 
+    @pytest.mark.parametrize(
+        ("late", "expected"),
+        [(0.0, (8, 3)), (0.7, (8, 3)), (0.8, (7, 3)), (6.5, (2, 2)), (7.7, (1, 1))],
+    )
+    def test_gets_no_more_than_is_left_when_it_is_sent(self, vip, late, expected):
+        config = AddressConfig(preferred_lifetime=3)
+        made = snapshot(service(addresses=[vip]), hold_until=NOW + 9.75, config=config)
+        (put,) = planned(made).puts
+        sent = put.sent_at(NOW + late)
+        assert (sent.valid_lft, sent.preferred_lft) == expected
+
+    def test_is_not_sent_when_less_than_a_second_is_left(self, vip):
+        (put,) = planned(snapshot(service(addresses=[vip]), hold_until=NOW + 9.75)).puts
+        assert put.sent_at(NOW + 7.8) is None
+        assert [put.may_last(NOW + late) for late in (8.7, 8.8)] == [True, False]
+
     def test_puts_nothing_without_a_hold_deadline(self, vip):
         assert planned(snapshot(service(addresses=[vip]), hold_deadline=None)).puts == ()
 
@@ -246,6 +262,8 @@ class TestRemoteAddress:
 
     def test_is_put_on_the_dummy_interface_for_ever_and_with_its_route(self, vip):
         (put,) = planned(self.on_dummy(vip)).puts
+        assert put.sent_at(NOW + 1000) is put
+        assert put.may_last(NOW + 1000)
         assert (put.link, put.valid_lft, put.preferred_lft) == (DUMMY.index, None, None)
         assert put.no_prefix_route is False
 

@@ -28,7 +28,10 @@ _KERNEL_LATE = 1.0
 
 @dataclass(frozen=True)
 class Put:
-    """Add an address or refresh its lifetimes, in whole seconds; None is permanent."""
+    """Add an address or refresh its lifetimes, in whole seconds; None is permanent.
+
+    `ends_by`: when its lifetime must have ended, however late it is sent; None: no matter when.
+    """
 
     link: int
     address: Address
@@ -38,6 +41,25 @@ class Put:
     no_prefix_route: bool
     no_dad: bool
     is_new: bool
+    ends_by: Optional[float] = None
+
+    def sent_at(self, now: float) -> Optional[Put]:
+        """Return what to send at this time; None if less than a second is left to hold it.
+
+        A process can be stopped between its plan and this request, and others may have the address
+        by now.
+        """
+        if self.ends_by is None or self.valid_lft is None:
+            return self
+        left = int(self.ends_by - now)
+        if left >= self.valid_lft:
+            return self
+        preferred = min(left, self.preferred_lft or 0)
+        return replace(self, valid_lft=left, preferred_lft=preferred) if left >= 1 else None
+
+    def may_last(self, now: float) -> bool:
+        """Whether the address may still be there at this time."""
+        return self.ends_by is None or now < self.ends_by
 
     @property
     def usable_at_once(self) -> bool:
@@ -66,8 +88,10 @@ class Plan:
 
 def _wanted_address(decision: VipDecision, snapshot: NodeSnapshot, now: float) -> Optional[Put]:
     """Return the address as it should be now; None if the node may not hold it."""
-    config = snapshot.config if decision.vip.pool_type is PoolType.LOCAL else snapshot.dummy_config
-    lifetimes = _lifetimes(decision, config, snapshot, now)
+    is_local = decision.vip.pool_type is PoolType.LOCAL
+    config = snapshot.config if is_local else snapshot.dummy_config
+    ends_by = _ends_by(snapshot) if is_local else None
+    lifetimes = _lifetimes(config, ends_by, now)
     if decision.link is None or lifetimes is None:
         return None
     valid, preferred = lifetimes
@@ -80,22 +104,25 @@ def _wanted_address(decision: VipDecision, snapshot: NodeSnapshot, now: float) -
         no_prefix_route=config.no_prefix_route,
         no_dad=decision.vip.skip_dad,
         is_new=True,
+        ends_by=ends_by,
     )
 
 
+def _ends_by(snapshot: NodeSnapshot) -> float:
+    """Return when lifetimes on real interfaces must have ended."""
+    deadline = snapshot.hold_deadline
+    return float("-inf") if deadline is None else deadline.hold_until - _KERNEL_LATE
+
+
 def _lifetimes(
-    decision: VipDecision, config: AddressConfig, snapshot: NodeSnapshot, now: float
+    config: AddressConfig, ends_by: Optional[float], now: float
 ) -> Optional[Tuple[Optional[int], Optional[int]]]:
     """Return valid and preferred lifetime; None if less than a second is left to hold it."""
     valid = config.valid_lifetime or None
-    if decision.vip.pool_type is PoolType.LOCAL:
-        left = (
-            int(snapshot.hold_deadline.hold_until - _KERNEL_LATE - now)
-            if snapshot.hold_deadline
-            else 0
-        )
-        if left < 1:
+    if ends_by is not None:
+        if ends_by - now < 1:
             return None
+        left = int(ends_by - now)
         valid = min(left, valid or left)
     if valid is None:
         return None, None
