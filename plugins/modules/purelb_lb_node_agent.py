@@ -128,7 +128,8 @@ options:
                 type: int
               preferred_lifetime:
                 description:
-                  - Seconds for which an address is preferred as a source, at most the valid lifetime.
+                  - Seconds for which the node may choose an address as the source of its own traffic, at most the valid
+                    lifetime; V(0) is never. The default is never for IPv6, and the valid lifetime for IPv4.
                 type: int
               no_prefix_route:
                 description:

@@ -130,12 +130,15 @@ def test_changed_expression_is_in_force_within_two_seconds(
 @pytest.mark.thorough
 def test_lifetimes_and_prefix_route_follow_the_configuration(cluster, make_service, configure):
     holders = {vip: holder(cluster, vip) for vip in addresses_of(cluster, make_service())}
-    configure(addressConfig={"localInterface": {"preferredLifetime": 2, "noPrefixRoute": False}})
+    for vip in (vip for vip in holders if ":" in vip):
+        assert address_info(cluster, holders[vip], vip)["preferred_life_time"] == 0
+    configure(addressConfig={"localInterface": {"preferredLifetime": 4, "noPrefixRoute": False}})
 
     def is_changed(vip):
         info = address_info(cluster, holders[vip], vip)
         # To change the prefix route, the agent removes the address and adds it again.
-        return info and info["preferred_life_time"] <= 2 and not info.get("noprefixroute")
+        is_routed = info and not info.get("noprefixroute")
+        return is_routed and 0 < info["preferred_life_time"] <= 4
 
     eventually(
         lambda: all(is_changed(vip) for vip in holders), "change on the interface", seconds=IN_FORCE

@@ -82,6 +82,7 @@ class FakeKernel:
             None if put.preferred_lft is None else now + put.preferred_lft,
             no_prefix_route=put.no_prefix_route,
             tentative=not put.usable_at_once,
+            deprecated=put.preferred_lft == 0,
             protocol=ADDRESS_PROTOCOL if self.keeps_marks else 0,
         )
 

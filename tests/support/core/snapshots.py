@@ -77,5 +77,9 @@ def on_eth0(address, *, lifetime=10.0, prefixlen=None, **more):
     default = 24 if address.version == 4 else 64
     expires = None if lifetime is None else NOW + lifetime
     mark = {"protocol": ADDRESS_PROTOCOL}
-    more = {"preferred_until": expires, "no_prefix_route": True, **mark, **more}
+    if address.version == 4:
+        preferred = {"preferred_until": expires}
+    else:
+        preferred = {"preferred_until": NOW, "deprecated": True}
+    more = {**preferred, "no_prefix_route": True, **mark, **more}
     return InterfaceAddress(2, address, prefixlen or default, expires, **more)

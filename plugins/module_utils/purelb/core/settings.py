@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Mapping
+from typing import Mapping, Optional
 
 from .errors import SettingError
 
@@ -129,15 +129,19 @@ class AnnounceConfig:
 
 @dataclass(frozen=True)
 class AddressConfig:
-    """How an address is added to an interface, in seconds; a `valid_lifetime` of 0 is permanent."""
+    """How an address is added to an interface, in seconds; a `valid_lifetime` of 0 is permanent.
+
+    `preferred_lifetime`: for how long the node may choose it as the source of its own traffic; None
+    is never for IPv6, and the valid lifetime for IPv4, where the kernel does not look at it.
+    """
 
     valid_lifetime: int = 300
-    preferred_lifetime: int = 300
+    preferred_lifetime: Optional[int] = None
     no_prefix_route: bool = True
 
 
 # On the dummy interface: permanent, and with the prefix route that a routing daemon redistributes.
-ON_DUMMY = AddressConfig(0, 0, no_prefix_route=False)
+ON_DUMMY = AddressConfig(0, no_prefix_route=False)
 
 
 def required(mapping: Mapping[str, str], name: str, remediation: str) -> str:

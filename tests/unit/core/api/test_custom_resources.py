@@ -75,7 +75,7 @@ def test_a_groups_rules_are_read():
 def test_the_interface_for_remote_addresses_has_defaults_of_its_own():
     config = node_config_of({"metadata": {"name": "default"}, "spec": {"local": {}}})
     assert config.dummy_interface == "kube-lb0"
-    assert config.dummy_addresses == AddressConfig(0, 0, no_prefix_route=False)
+    assert config.dummy_addresses == AddressConfig(0, None, no_prefix_route=False)
 
 
 def test_the_interface_for_remote_addresses_is_configured_apart():
@@ -83,5 +83,5 @@ def test_the_interface_for_remote_addresses_is_configured_apart():
     local = {"dummyInterface": "lb0", "addressConfig": {"dummyInterface": on_dummy}}
     config = node_config_of({"metadata": {"name": "default"}, "spec": {"local": local}})
     assert config.dummy_interface == "lb0"
-    assert config.dummy_addresses == AddressConfig(120, 120, no_prefix_route=True)
+    assert config.dummy_addresses == AddressConfig(120, None, no_prefix_route=True)
     assert config.addresses == AddressConfig()

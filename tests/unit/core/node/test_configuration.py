@@ -86,9 +86,11 @@ class TestSettings:
         assert config().announce == AnnounceConfig()
         assert config().addresses == AddressConfig()
 
-    def test_the_preferred_lifetime_follows_the_valid_one(self):
-        read = config(addressConfig={"localInterface": {"validLifetime": 60}})
-        assert read.addresses == AddressConfig(60, 60, no_prefix_route=True)
+    @pytest.mark.parametrize("preferred", [0, 30])
+    def test_a_preferred_lifetime_is_read(self, preferred):
+        lifetimes = {"validLifetime": 60, "preferredLifetime": preferred}
+        read = config(addressConfig={"localInterface": lifetimes})
+        assert read.addresses == AddressConfig(60, preferred, no_prefix_route=True)
 
     @pytest.mark.parametrize(
         ("local", "problem"),

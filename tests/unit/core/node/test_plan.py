@@ -51,6 +51,7 @@ def carried_out(made, before):
                 NOW + p.valid_lft,
                 NOW + p.preferred_lft,
                 p.no_prefix_route,
+                deprecated=p.preferred_lft == 0,
                 protocol=ADDRESS_PROTOCOL,
             )
             for p in put.values()
@@ -68,7 +69,7 @@ class TestWinner:
 
     def test_lifetime_is_limited_by_the_lease(self, vip):
         (put,) = planned(snapshot(service(addresses=[vip]), hold_until=NOW + 9.7)).puts
-        assert (put.valid_lft, put.preferred_lft) == (8, 8)
+        assert (put.valid_lft, put.preferred_lft) == (8, 8 if vip.version == 4 else 0)
 
     def test_lifetime_is_limited_by_the_configuration(self, vip):
         config = AddressConfig(valid_lifetime=60, preferred_lifetime=30)
@@ -77,9 +78,19 @@ class TestWinner:
         assert (put.valid_lft, put.preferred_lft) == (60, 30)
 
     def test_never_makes_it_permanent(self, vip):
-        config = AddressConfig(valid_lifetime=0, preferred_lifetime=0)
+        config = AddressConfig(valid_lifetime=0, preferred_lifetime=20)
         (put,) = planned(snapshot(service(addresses=[vip]), config=config)).puts
         assert (put.valid_lft, put.preferred_lft) == (10, 10)
+
+    def test_is_never_a_source_if_the_configuration_says_so(self, vip):
+        never = snapshot(service(addresses=[vip]), config=AddressConfig(preferred_lifetime=0))
+        (put,) = planned(never).puts
+        assert (put.valid_lft, put.preferred_lft) == (10, 0)
+        preferred = on_eth0(vip, deprecated=False, preferred_until=NOW + 10)
+        (put,) = planned(replace(never, addresses=(OWN4, OWN6, preferred))).puts
+        assert (put.preferred_lft, put.is_new) == (0, False)
+        deprecated = on_eth0(vip, deprecated=True, preferred_until=NOW)
+        assert planned(replace(never, addresses=(OWN4, OWN6, deprecated))).puts == ()
 
     def test_does_nothing_about_a_fresh_address(self, vip):
         made = planned(snapshot(service(addresses=[vip]), held=[on_eth0(vip)]))
@@ -264,7 +275,8 @@ class TestRemoteAddress:
         (put,) = planned(self.on_dummy(vip)).puts
         assert put.sent_at(NOW + 1000) is put
         assert put.may_last(NOW + 1000)
-        assert (put.link, put.valid_lft, put.preferred_lft) == (DUMMY.index, None, None)
+        preferred = None if vip.version == 4 else 0
+        assert (put.link, put.valid_lft, put.preferred_lft) == (DUMMY.index, None, preferred)
         assert put.no_prefix_route is False
 
     def test_has_the_prefix_length_of_its_pool(self, vip):
@@ -314,6 +326,16 @@ class TestRemoteAddress:
         config = AddressConfig(100, 50, no_prefix_route=False)
         (put,) = planned(self.on_dummy(vip, dummy_config=config)).puts
         assert (put.valid_lft, put.preferred_lft) == (100, 50)
+
+    @pytest.mark.parametrize(("configured", "preferred"), [(0, 0), (50, None)])
+    def test_without_end_is_a_source_or_is_none_as_configured(self, vip, configured, preferred):
+        config = AddressConfig(0, configured, no_prefix_route=False)
+        wrong = self.held(vip, deprecated=configured != 0, preferred_until=None)
+        made = self.on_dummy(vip, held=[wrong], dummy_config=config)
+        (put,) = planned(made).puts
+        assert (put.valid_lft, put.preferred_lft, put.is_new) == (None, preferred, False)
+        right = replace(wrong, deprecated=configured == 0)
+        assert planned(replace(made, addresses=(OWN4, OWN6, right))).puts == ()
 
 
 class TestForeignAddresses:

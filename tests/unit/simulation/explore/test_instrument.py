@@ -18,17 +18,17 @@ from simulation.explore.judge import Breach
 from simulation.explore.schedule import draw
 from simulation.explore.trial import forked
 
-IGNORED = frozenset({"source"})
+IGNORED = frozenset({"unheld"})
 
 
 def test_a_schedule_that_breaks_something_is_found_and_shrunk():
     told = []
-    schedules = [draw(seed, ["late-answer", "service"], count=2) for seed in (3, 5)]
-    assert any(f.kind == "late-answer" for s in schedules for f in s.faults)
+    schedules = [draw(seed, ["unreadable", "service"], count=2) for seed in (3, 5)]
+    assert any(f.kind == "unreadable" for s in schedules for f in s.faults)
     found = explored(schedules, IGNORED, progress=told.append)
     assert all("ended" in each.invariants for each in found)
     for each in found:
-        assert [fault.kind for fault in each.smallest.faults] == ["late-answer"]
+        assert [fault.kind for fault in each.smallest.faults] == ["unreadable"]
     assert told[-1].startswith("2 of 2 seeds in ")
 
 
@@ -55,7 +55,7 @@ def test_garbage_is_collected_by_the_process_that_made_it(tmp_path):
 
 
 def test_what_it_tells_can_be_run_again(capsys):
-    drawn = ["--kinds", "late-answer,service", "--count", "3", "--ignore", "source"]
+    drawn = ["--kinds", "unreadable,service", "--count", "3", "--ignore", "unheld"]
     assert main(["--first", "4", "--seeds", "1", *drawn])
     told = capsys.readouterr().out
     assert "at work: " in told
@@ -69,7 +69,7 @@ def test_what_it_tells_can_be_run_again(capsys):
 
 
 def test_without_a_find_it_succeeds(capsys):
-    assert not main(["--seeds", "2", "--kinds", "service", "--ignore", "source"])
+    assert not main(["--seeds", "2", "--kinds", "service", "--ignore", "unheld"])
     assert capsys.readouterr().out.splitlines()[-1].endswith(" broke nothing")
 
 

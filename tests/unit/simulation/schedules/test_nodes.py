@@ -21,7 +21,6 @@ from tests.unit.simulation.schedules.story import (
 )
 
 
-@breaks("an IPv6 VIP has a preferred lifetime, so it becomes the source of the node's own traffic")
 def test_an_ipv6_address_is_never_a_source():
     with at_work() as (cluster, _history):
         held = [

@@ -143,10 +143,9 @@ def _announce_config(garp: Json) -> AnnounceConfig:
 
 
 def _address_config(config: Json, default: AddressConfig) -> AddressConfig:
-    valid = config.get("validLifetime", default.valid_lifetime)
     return AddressConfig(
-        valid_lifetime=valid,
-        preferred_lifetime=config.get("preferredLifetime", valid),
+        valid_lifetime=config.get("validLifetime", default.valid_lifetime),
+        preferred_lifetime=config.get("preferredLifetime"),
         no_prefix_route=config.get("noPrefixRoute", default.no_prefix_route),
     )
 

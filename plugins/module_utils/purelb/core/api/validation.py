@@ -204,7 +204,7 @@ def _check_lifetimes(where: str, interface: str, config: AddressConfig) -> None:
         raise ObjectError(
             where, f"{path}.validLifetime", f"is {valid}; write 0 (no limit) or 60 seconds or more"
         )
-    if preferred < 0 or 0 < valid < preferred:
+    if preferred is not None and (preferred < 0 or 0 < valid < preferred):
         raise ObjectError(
             where,
             f"{path}.preferredLifetime",

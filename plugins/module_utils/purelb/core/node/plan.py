@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from typing import Dict, FrozenSet, List, Mapping, Optional, Tuple
 
 from ..model import Address, InterfaceAddress, PoolType, Reason
-from ..settings import AddressConfig
 from .decisions import Decisions, VipDecision
 from .snapshot import NodeSnapshot, Place
 
@@ -91,16 +90,19 @@ def _wanted_address(decision: VipDecision, snapshot: NodeSnapshot, now: float) -
     is_local = decision.vip.pool_type is PoolType.LOCAL
     config = snapshot.config if is_local else snapshot.dummy_config
     ends_by = _ends_by(snapshot) if is_local else None
-    lifetimes = _lifetimes(config, ends_by, now)
-    if decision.link is None or lifetimes is None:
+    valid = config.valid_lifetime or None
+    if ends_by is not None:
+        left = int(max(0.0, ends_by - now))
+        valid = min(left, valid or left)
+    # With less than a second it would be gone at once.
+    if decision.link is None or valid == 0:
         return None
-    valid, preferred = lifetimes
     return Put(
         link=decision.link.index,
         address=decision.vip.address,
         prefixlen=decision.prefixlen,
         valid_lft=valid,
-        preferred_lft=preferred,
+        preferred_lft=_preferred_lifetime(decision.vip.address, valid, config.preferred_lifetime),
         no_prefix_route=config.no_prefix_route,
         no_dad=decision.vip.skip_dad,
         is_new=True,
@@ -114,19 +116,20 @@ def _ends_by(snapshot: NodeSnapshot) -> float:
     return float("-inf") if deadline is None else deadline.hold_until - _KERNEL_LATE
 
 
-def _lifetimes(
-    config: AddressConfig, ends_by: Optional[float], now: float
-) -> Optional[Tuple[Optional[int], Optional[int]]]:
-    """Return valid and preferred lifetime; None if less than a second is left to hold it."""
-    valid = config.valid_lifetime or None
-    if ends_by is not None:
-        if ends_by - now < 1:
-            return None
-        left = int(ends_by - now)
-        valid = min(left, valid or left)
-    if valid is None:
-        return None, None
-    return valid, min(valid, config.preferred_lifetime or valid)
+def _preferred_lifetime(
+    address: Address, valid: Optional[int], configured: Optional[int]
+) -> Optional[int]:
+    """Return for how long the node may choose an address as the source of its own traffic.
+
+    Never for IPv6 if nobody wants otherwise: whoever gets such traffic answers to the address, and
+    so to another node once it has moved.
+    """
+    default = 0 if address.version == 6 else valid  # noqa: PLR2004 - the IP version
+    if configured is None:
+        return default
+    if not configured:
+        return 0
+    return None if valid is None else min(valid, configured)
 
 
 def _is_correct(held: InterfaceAddress, want: Put) -> bool:
@@ -145,8 +148,12 @@ def _is_fresh(held: InterfaceAddress, want: Put, snapshot: NodeSnapshot, now: fl
     """
     if snapshot.keeps_marks and not held.protocol:
         return False
+    is_never_preferred = want.preferred_lft == 0
+    if is_never_preferred and not held.deprecated:
+        return False
     if held.expires_at is None or want.valid_lft is None:
-        return held.expires_at is None and want.valid_lft is None
+        is_preferred_as_wanted = held.deprecated == is_never_preferred
+        return held.expires_at is None and want.valid_lft is None and is_preferred_as_wanted
     latest = now + want.valid_lft + _SLACK
     if snapshot.hold_deadline is not None and held.link not in snapshot.dummies:
         latest = min(snapshot.hold_deadline.hold_until - _KERNEL_LATE, latest)
@@ -156,6 +163,8 @@ def _is_fresh(held: InterfaceAddress, want: Put, snapshot: NodeSnapshot, now: fl
         earliest = now + want.valid_lft / 2 + _SLACK
     if not earliest <= held.expires_at < latest + _SLACK:
         return False
+    if is_never_preferred:
+        return True
     # The preferred lifetime ends before the valid one by the wanted difference.
     lead = held.expires_at - (held.preferred_until or now)
     return abs(lead - (want.valid_lft - (want.preferred_lft or 0))) <= 2 * _SLACK
