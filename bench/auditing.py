@@ -235,7 +235,7 @@ def _seen(index: int, held: Iterable[int]) -> dict[str, Any]:
     own = _address(IPv4Address("10.0.0.1") + index, None)
     vips = [_address(_FIRST + number, 7) for number in held]
     eth0 = {"name": "eth0", "index": 2, "mac": f"02:00:00:00:{index >> 8:02x}:{index & 255:02x}"}
-    state = {"up": True, "default_metrics": {"IPv4": 0}, "addresses": [own, *vips]}
+    state = {"up": True, "state": "up", "default_metrics": {"IPv4": 0}, "addresses": [own, *vips]}
     return {"time": time.time(), "interfaces": [{**eth0, **state}]}
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from purelb.core.model import InterfaceAddress, Link, Reason
 from purelb.core.names import DUMMY_INTERFACE
+from purelb.core.node.carriers import Carriers
 from purelb.core.node.plan import Plan, Put, Remove
 from purelb.core.node.snapshot import Place, shows_marks
 from purelb_agent.node.metrics import AddressMetrics
@@ -35,6 +36,8 @@ class Interfaces:
         self._kernel = kernel
         self._metrics = metrics
         self._links_read_at = _NEVER
+        self._read: tuple[Link, ...] = ()
+        self._carriers = Carriers()
         self._seen: dict[Place, InterfaceAddress] = {}
         # What was last sent for each place, unless the kernel refused it.
         self._sent: dict[Place, Put] = {}
@@ -58,7 +61,13 @@ class Interfaces:
     def read_links(self, now: float, *, max_age: float) -> None:
         """Read the links if something changed, or if the last read is `max_age` seconds old."""
         if now - self._links_read_at >= max_age:
-            self.links, self._links_read_at = self._kernel.links(), now
+            self._read, self._links_read_at = self._kernel.links(), now
+            self._carriers = self._carriers.seen(self._read, now=now)
+        self.links = self._carriers.kept(self._read, now=now)
+
+    def changes_at(self, now: float) -> float | None:
+        """When the links change although nothing is heard of them; None if they do not."""
+        return self._carriers.next_at(now)
 
     def read_addresses(self) -> tuple[InterfaceAddress, ...]:
         """Return all addresses on all interfaces."""

@@ -184,6 +184,7 @@ def _link(
         name=found.name,
         mac=found.mac,
         is_up=found.is_up,
+        has_carrier=rtnetlink.has_carrier(found.state),
         alias=found.alias,
         default_metrics=default_metrics,
         gateways=gateways,

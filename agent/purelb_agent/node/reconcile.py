@@ -226,6 +226,7 @@ class Reconciler:
             self._store.leases.membership.next_expiry(now),
             snapshot.hold_deadline.announce_until if snapshot.hold_deadline else None,
             self._announcer.next_at,
+            self._interfaces.changes_at(now),
         ]
         # Ignores past ones: an expired hold deadline stays in the store until the renewer has run.
         return min(moment for moment in deadlines if moment is not None and moment > now)

@@ -16,7 +16,7 @@ from ..core.errors import PureLBError, SettingError
 from ..core.model import Address, InterfaceAddress, Link
 from ..core.names import FAMILIES, PROXY_INTERFACES, VERSIONS
 from ..core.node.interfaces import lease_subnets, segments
-from ..core.node.rtnetlink import AddressMessage
+from ..core.node.rtnetlink import AddressMessage, has_carrier
 from .netlink import Interface, interfaces
 
 IsVip = Callable[[Address], bool]
@@ -151,6 +151,7 @@ def _link_of(interface: Mapping[str, Any]) -> Link:
         name=interface["name"],
         mac=mac_of(interface["mac"]),
         is_up=interface["up"],
+        has_carrier=has_carrier(interface["state"]),
         default_metrics={VERSIONS[family]: metric for family, metric in metrics.items()},
     )
 

@@ -306,6 +306,8 @@ class Link:
     name: str
     mac: bytes = b""
     is_up: bool = True
+    # Whether frames get through, as far as the kernel knows.
+    has_carrier: bool = True
     # The kernel's ifalias; marks links that an agent created.
     alias: str = ""
     # IP version -> lowest metric of a default route through it.

@@ -259,6 +259,30 @@ class TestWakeUp:
         assert node.held == ON_ETH0
 
 
+class TestCarrier:
+    def unplug(self, node, *, has_carrier):
+        node.kernel.present[ETH0.index] = replace(ETH0, has_carrier=has_carrier)
+        node.kernel.notify(News())
+
+    async def test_a_lost_carrier_gives_the_addresses_up_after_2_s(self, serving):
+        self.unplug(serving, has_carrier=False)
+        await asyncio.sleep(1.9)
+        assert serving.held == ON_ETH0
+        await asyncio.sleep(0.2)
+        assert serving.held == set()
+        self.unplug(serving, has_carrier=True)
+        await settle()
+        assert serving.held == ON_ETH0
+
+    async def test_a_flap_changes_nothing(self, serving):
+        calls = serving.kernel.calls.count("remove")
+        for has_carrier in (False, True) * 2:
+            self.unplug(serving, has_carrier=has_carrier)
+            await asyncio.sleep(1.5)
+        assert serving.held == ON_ETH0
+        assert serving.kernel.calls.count("remove") == calls
+
+
 class TestKernelErrors:
     async def test_a_refused_addition_is_retried_every_second(self, node):
         node.kernel.refuse("put", errno.EINVAL)

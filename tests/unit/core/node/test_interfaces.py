@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from dataclasses import replace
 from ipaddress import ip_address, ip_network
 
 from purelb.core.model import InterfaceAddress, Link
@@ -62,6 +63,12 @@ class TestSubnets:
             InterfaceAddress(2, ip_address("fd03::1"), 64, deprecated=True),
         ]
         assert subnets(odd) == ()
+
+    def test_an_interface_without_a_carrier_is_on_no_segment(self):
+        unplugged = replace(ETH0, has_carrier=False)
+        same = InterfaceAddress(3, ip_address("172.28.1.12"), 24)
+        found = segments([unplugged, ETH1], [OWN4, OWN6, same], is_vip=never)
+        assert found == ((ETH1, ip_network("172.28.1.0/24")),)
 
     def test_a_vip_does_not_count(self):
         assert subnets([on_eth0(VIP4, prefixlen=32)], is_vip=ends) == ()

@@ -210,6 +210,16 @@ class TestLinks:
         expected = LinkMessage(3, "eth0", mac, is_up=True, state="up", alias="")
         assert rtnetlink.parse_link(message) == expected
 
+    @pytest.mark.parametrize(
+        ("number", "expected"),
+        [(0, True), (2, False), (3, False), (5, False), (6, True), (9, True)],
+    )
+    def test_a_link_has_a_carrier_unless_the_kernel_knows_better(self, number, expected):
+        head = struct.pack("=BxHiII", 0, 1, 3, 0x1003, 0)
+        name, state = struct.pack("=HH", 9, 3) + b"eth0\0\0\0\0", struct.pack("=HHI", 5, 16, number)
+        message = rtnetlink.Message(rtnetlink.RTM_NEWLINK, 0, 1, head + name + state)
+        assert rtnetlink.has_carrier(rtnetlink.parse_link(message).state) is expected
+
     def test_missing_attributes_have_defaults(self):
         expected = LinkMessage(3, "eth0", b"", is_up=False, state="unknown", alias="")
         assert rtnetlink.parse_link(self.link(flags=0x1042)) == expected

@@ -114,13 +114,16 @@ def held(address, prefix_length, lifetime):
     }
 
 
+UP = {"up": True, "state": "up"}
+
+
 def seen(*vips):
     addresses = [held("172.28.1.11", 24, None), held("fd28::11", 64, None)]
     addresses += [held(vip, 64 if ":" in vip else 24, 5) for vip in vips]
-    eth0 = {"name": "eth0", "index": 2, "mac": MAC, "up": True, "addresses": addresses}
+    eth0 = {"name": "eth0", "index": 2, "mac": MAC, "addresses": addresses}
     return {
         "time": time.time(),
-        "interfaces": [{**eth0, "default_metrics": {"IPv4": 0, "IPv6": 0}}],
+        "interfaces": [{**eth0, **UP, "default_metrics": {"IPv4": 0, "IPv6": 0}}],
     }
 
 

@@ -14,7 +14,6 @@ from tests.unit.simulation.schedules.story import breaks, must
 CLUSTERS = (0, 1, 3, 5)
 EACH = 5
 BREAKS = {
-    "unplugged": "only IFF_UP is read: the addresses of a node whose cable is out answer nowhere",
     "paused": "all clocks stood, so the agent believes in its right until it has written its Lease",
     "suspended": "deadlines pass while sleeps stand still",
     "joins-astray": "the wall clock decides whether a Lease is dead at first sight",

@@ -63,8 +63,11 @@ def segments(
     *,
     is_vip: Callable[[InterfaceAddress], bool],
 ) -> Tuple[Tuple[Link, Network], ...]:
-    """Return the subnets of these interfaces in interface order; VIPs define no subnet."""
-    order = {link.index: position for position, link in enumerate(links)}
+    """Return the subnets of these interfaces in interface order; VIPs define no subnet.
+
+    An interface without a carrier is on no segment, whatever its addresses.
+    """
+    order = {link.index: position for position, link in enumerate(links) if link.has_carrier}
     found = {
         (order[held.link], held.network)
         for held in addresses

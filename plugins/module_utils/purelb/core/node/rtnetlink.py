@@ -75,6 +75,8 @@ _FLAG_NAMES = {
     IFA_F_PERMANENT: "permanent",
     IFA_F_NOPREFIXROUTE: "noprefixroute",
 }
+# netif_oper_up, linux/netdevice.h
+_WITH_CARRIER = {"up", "unknown"}
 VERSIONS = {AF_INET: 4, AF_INET6: 6}
 
 _NLMSGHDR = struct.Struct("=IHHII")  # length, type, flags, sequence, port
@@ -156,6 +158,11 @@ class Reply(NamedTuple):
     messages: List[Message]
     error: int
     was_interrupted: bool
+
+
+def has_carrier(state: str) -> bool:
+    """Whether an interface in this state has a carrier; `unknown` is of drivers that know none."""
+    return state in _WITH_CARRIER
 
 
 def build_put(put: Put, sequence: int) -> bytes:
