@@ -44,7 +44,7 @@ class Announcer:
         *,
         now: float,
     ) -> None:
-        """Start announcing what became usable or was added (`fresh`), and send what is due.
+        """Start announcing what became usable or is `fresh`, and send what is due.
 
         The pending announcements of an address that is no longer usable are dropped, unless the
         configuration switches that check off (`verify`).

@@ -3,7 +3,7 @@
 """Listens for other hosts that use this node's addresses, and probes for them.
 
 One socket on each interface with addresses, and the task that sends the probes. Which claim proves
-a conflict, and when to probe, is decided in core/node/conflicts.
+a conflict, when to probe, and what to announce again is decided in core/node/conflicts.
 """
 
 from __future__ import annotations
@@ -50,6 +50,17 @@ class ConflictListener:
         # A socket failed or could not be opened: the next update retries even without a change.
         self._lacks_socket = False
         self._wakeup = Wakeup()
+        self._settled: frozenset[Place] = frozenset()
+        self._on_settled: Callable[[], None] = lambda: None
+
+    def subscribe(self, on_settled: Callable[[], None]) -> None:
+        """Call back when there is something for `take_settled`."""
+        self._on_settled = on_settled
+
+    def take_settled(self) -> frozenset[Place]:
+        """Return, once, the addresses that others had claimed and now nobody else has."""
+        settled, self._settled = self._settled, frozenset()
+        return settled
 
     def update(self, held: frozenset[Place], links: Iterable[Link], *, now: float) -> None:
         """Watch these addresses, (link index, address), and no others; `links`: all of the node."""
@@ -119,10 +130,17 @@ class ConflictListener:
         return next(link.name for link in self._links if link.index == index)
 
     async def run(self) -> None:
-        """Send the probes when they are due, until cancelled."""
+        """Send the probes when they are due, and tell what has settled, until cancelled."""
         while True:
+            self._settle(clock.now())
             self._probe(clock.now())
             await self._wakeup.wait(until=self._detector.next_at)
+
+    def _settle(self, now: float) -> None:
+        self._detector, settled = self._detector.settled(now=now)
+        if settled:
+            self._settled |= frozenset(settled)
+            self._on_settled()
 
     def _probe(self, now: float) -> None:
         self._detector, due = self._detector.due(now=now)

@@ -97,6 +97,7 @@ class Reconciler:
     async def run(self) -> None:
         """Reconcile until cancelled."""
         self._interfaces.subscribe(self._store.changed.notify)
+        self._conflict_listener.subscribe(self._store.changed.notify)
         while True:
             await self._store.changed.wait(until=self._try_cycle())
 
@@ -213,6 +214,7 @@ class Reconciler:
         usable = self._interfaces.usable(fresh)
         announced = frozenset(place for place in usable if place[0] not in snapshot.dummies)
         links = self._interfaces.links
+        fresh |= self._conflict_listener.take_settled()
         self._announcer.announce(announced, fresh, links, self._config.announce, now=now)
         # With addresses that failed duplicate address detection, to find the host that has them.
         held = self._interfaces.held

@@ -52,16 +52,29 @@ class RecordedAnnouncer:
 
     def __init__(self):
         self.usable = []
+        self.fresh = []
         self.next_at = None
 
     def announce(self, usable, fresh, links, config, *, now):
         self.usable.append(usable)
+        self.fresh.append(fresh)
 
 
 class RecordedListener:
-    """Keeps which addresses are checked for duplicates."""
+    """Keeps which addresses are checked for duplicates; `settle` is for the test to call."""
 
-    checked = frozenset()
+    checked = settled = frozenset()
+
+    def subscribe(self, on_settled):
+        self._on_settled = on_settled
+
+    def settle(self, *places):
+        self.settled = frozenset(places)
+        self._on_settled()
+
+    def take_settled(self):
+        settled, self.settled = self.settled, frozenset()
+        return settled
 
     def update(self, checked, _links, *, now):
         self.checked = checked

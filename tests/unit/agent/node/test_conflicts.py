@@ -226,6 +226,23 @@ class TestClaims:
         await segments.say(claim(vip))
         assert node.conflicts == []
 
+    async def test_what_was_claimed_and_is_not_answered_for_is_told_once(self, node, segments, vip):
+        told = []
+        node.listener.subscribe(lambda: told.append(clock.now() - node.began))
+        node.hold((2, vip), (2, vip + 1))
+        await segments.say(claim(vip))
+        assert node.listener.take_settled() == frozenset()
+        await asyncio.sleep(2.5)
+        assert told == [pytest.approx(2.0)]
+        assert node.listener.take_settled() == {(2, vip)}
+        assert node.listener.take_settled() == frozenset()
+
+    async def test_without_a_subscriber_it_waits_to_be_taken(self, node, segments, vip):
+        node.hold((2, vip))
+        await segments.say(claim(vip))
+        await asyncio.sleep(2.5)
+        assert node.listener.take_settled() == {(2, vip)}
+
     async def test_own_claims_other_addresses_and_other_frames_are_ignored(
         self, node, segments, vip
     ):

@@ -92,6 +92,12 @@ class Listener:
     def update(self, _held, _links, *, now):
         pass
 
+    def subscribe(self, _on_settled):
+        pass
+
+    def take_settled(self):
+        return frozenset()
+
     async def run(self):
         await asyncio.Event().wait()
 

@@ -259,6 +259,15 @@ class TestWakeUp:
         assert node.held == ON_ETH0
 
 
+@EACH_VIP
+async def test_an_address_that_nobody_else_has_any_more_is_announced_anew(serving, vip):
+    serving.announcer.fresh.clear()
+    serving.listener.settle((ETH0.index, vip))
+    await settle()
+    assert serving.announcer.fresh == [{(ETH0.index, vip)}]
+    assert serving.listener.settled == frozenset()
+
+
 class TestCarrier:
     def unplug(self, node, *, has_carrier):
         node.kernel.present[ETH0.index] = replace(ETH0, has_carrier=has_carrier)

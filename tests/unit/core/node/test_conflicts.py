@@ -35,7 +35,7 @@ class Segment:
         self.vip = vip
         self.answering = answering or {}
         self.lost_at = lost_at
-        self.probes, self.conflicts = [], []
+        self.probes, self.conflicts, self.settled = [], [], []
         self.claims = list(says)
         self.watch = ConflictDetector().holding([(LINK, vip)], [OWN, OWN_TOO], now=0.0)
 
@@ -46,6 +46,8 @@ class Segment:
             for claim in sorted(c for c in self.claims if c[0] == now):
                 self.claims.remove(claim)
                 self._hear(*claim)
+            self.watch, settled = self.watch.settled(now=now)
+            self.settled += [now] * len(settled)
             self.watch, due = self.watch.due(now=now)
             self.probes += [now] * len(due)
             self.claims += [
@@ -209,6 +211,29 @@ def test_an_address_that_stays_keeps_its_times_when_another_comes(vip):
     )
     watch, due = watch.due(now=2.0)
     assert (due, watch.next_at) == ([place], 3.0)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("segment", "settled"),
+    [
+        pytest.param({}, [], id="nobody else has it"),
+        pytest.param({"says": [(10.0, STRANGER, LINK)]}, [12], id="it goes before it is probed"),
+        pytest.param({"answering": {STRANGER: ALWAYS}}, [], id="a host that stays"),
+        pytest.param({"answering": {STRANGER: (0, 40)}}, [64.01], id="it goes later"),
+        pytest.param(
+            {"answering": {STRANGER: (0, 40)}, "says": [(63.5, STRANGER, LINK)]},
+            [94.01],
+            id="it speaks while it is probed",
+        ),
+        pytest.param({"says": [(10.0, OWN_TOO, LINK)]}, [], id="a claim of the node itself"),
+        pytest.param(
+            {"says": [(10.0, STRANGER, LINK)], "lost_at": 11.5}, [], id="the address is lost"
+        ),
+    ],
+)
+def test_it_is_settled_when_a_probe_finds_nobody_who_had_claimed_it(vip, segment, settled):
+    assert Segment(vip, **segment).run(100).settled == pytest.approx(settled)
 
 
 def many(count):

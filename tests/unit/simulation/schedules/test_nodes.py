@@ -57,7 +57,6 @@ def test_a_link_without_carrier_is_no_place_for_addresses():
         must(history.unheld() < TAKEOVER, f"unheld for {history.unheld():.1f} s")
 
 
-@breaks("nobody announces again: hosts keep the MAC address of who had to give an address up")
 def test_hosts_know_the_holder_after_a_double_holding_has_healed():
     with at_work() as (cluster, history):
         for address in cluster.addresses():

@@ -8,6 +8,9 @@ one knows. So a claim only makes an address suspect. The address is probed a sec
 former holder has withdrawn it; a claim that then arrives while it is still held proves a conflict.
 Nothing here removes an address: only the election decides who holds it. But the allocator gives no
 Service an address that another host was found to have, see allocation/duplicates.
+
+Hosts believe the last claim that they heard. So an address that another host had claimed is
+announced again once a probe of it is not answered: until then hosts may look for it at the other.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ BATCH, BATCH_EVERY = 25, 0.25
 MOST_HOSTS = 4
 # How long an address is listed after another host was last found to have it.
 LISTED_FOR = 3600.0
+_NEVER = float("inf")
 
 
 @dataclass(frozen=True)
@@ -52,29 +56,43 @@ class AddressProbe:
 
     `probe_at`: when it is probed next. `conflict_until`: until when a claim counts as the answer to
     the probe of a suspect address. `hosts`: the reported hosts by MAC, each with the time of its
-    last claim.
+    last claim. `is_contested`: another host has claimed it, and may still have it;
+    `settles_at`: when the silence after a probe says that it has not.
     """
 
     probe_at: float
     is_suspect: bool = False
     conflict_until: float = float("-inf")
     hosts: Mapping[bytes, float] = field(default_factory=dict)
+    is_contested: bool = False
+    settles_at: float = _NEVER
 
     def heard(self, mac: bytes, *, now: float) -> Tuple[AddressProbe, bool]:
         """Return the state after a claim by another host, and whether it is a new conflict."""
+        heard = replace(self, is_contested=True, settles_at=_NEVER)
         hosts = {host: at for host, at in self.hosts.items() if now < at + ABSENT_AFTER}
         if mac in hosts:
-            return replace(self, hosts={**hosts, mac: now}), False
+            return replace(heard, hosts={**hosts, mac: now}), False
         if self.is_suspect or len(hosts) == MOST_HOSTS:
-            return self, False
+            return heard, False
         if now <= self.conflict_until:
-            return replace(self, hosts={**hosts, mac: now}), True
-        return replace(self, is_suspect=True, probe_at=now + CONFIRM_AFTER), False
+            return replace(heard, hosts={**hosts, mac: now}), True
+        return replace(heard, is_suspect=True, probe_at=now + CONFIRM_AFTER), False
 
     def probed(self, now: float) -> AddressProbe:
         """Return the state after a probe sent now."""
         until = now + ANSWER_WITHIN if self.is_suspect else self.conflict_until
-        return replace(self, probe_at=now + PROBE_EVERY, is_suspect=False, conflict_until=until)
+        return replace(
+            self,
+            probe_at=now + PROBE_EVERY,
+            is_suspect=False,
+            conflict_until=until,
+            settles_at=now + ANSWER_WITHIN if self.is_contested else _NEVER,
+        )
+
+    def settled(self) -> AddressProbe:
+        """Return the state after nobody has answered to the probe of a contested address."""
+        return replace(self, is_contested=False, settles_at=_NEVER)
 
 
 @dataclass(frozen=True)
@@ -119,15 +137,25 @@ class ConflictDetector:
         }
         return replace(self, probes={**self.probes, **probed}, batch_at=now + BATCH_EVERY), batch
 
+    def settled(self, *, now: float) -> Tuple[ConflictDetector, List[Place]]:
+        """Return the state afterwards, and addresses that others had claimed and have no more."""
+        found = {p: probe.settled() for p, probe in self.probes.items() if probe.settles_at <= now}
+        if not found:
+            return self, []
+        return replace(self, probes={**self.probes, **found}), list(found)
+
     def _urgency(self, place: Place) -> Tuple[bool, float]:
         probe = self.probes[place]
         return not probe.is_suspect, probe.probe_at
 
     @property
     def next_at(self) -> Optional[float]:
-        """When the next probe is due; None without held addresses."""
+        """When the next probe is due, or the next address settled; None without held addresses."""
         soonest = min((probe.probe_at for probe in self.probes.values()), default=None)
-        return None if soonest is None else max(soonest, self.batch_at)
+        if soonest is None:
+            return None
+        settles_at = min(probe.settles_at for probe in self.probes.values())
+        return min(max(soonest, self.batch_at), settles_at)
 
 
 @dataclass(frozen=True)
