@@ -39,6 +39,7 @@ from simulation.node.hosts import Host
 from simulation.node.http import ModelPeers, ModelServer, Network
 from simulation.node.kernel import Kernel
 from simulation.node.messages import LinkState, Route
+from simulation.node.netlink import ModelResumes
 from simulation.node.wire import Segment, WireSender, listen_on
 from simulation.time.machine import Machine
 from simulation.time.process import Process, simulated_clocks
@@ -214,7 +215,11 @@ class Cluster:
         settings = AgentSettings(identity, timing=node.timing, keys=keys)
         outside = AgentOutside(
             kube=partial(Kube, self._access(process, f"agent/{node.name}")),
-            kernel=partial(KernelClient, open_socket=partial(node.kernel.open_socket, process)),  # type: ignore[arg-type]
+            kernel=partial(
+                KernelClient,
+                open_socket=partial(node.kernel.open_socket, process),  # type: ignore[arg-type]
+                open_resumes=partial(ModelResumes, process),  # type: ignore[arg-type]
+            ),
             sender=partial(WireSender, self.segments, node.kernel),  # type: ignore[arg-type]
             listener=partial(
                 ConflictListener,

@@ -31,6 +31,30 @@ class Stop:
     seconds: float
 
 
+class ModelResumes:
+    """Tells a process when its machine goes on after a sleep; see `purelb_agent.node.resumes`."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._read: Callable[[], None] | None = None
+        process.machine.on_resume(self._tell)
+
+    def _tell(self) -> None:
+        if self._read is not None:
+            self._process.deliver(self._read)
+
+    def on_readable(self, callback: Callable[[], None] | None) -> None:
+        """Call back after each sleep."""
+        self._read = callback
+
+    def read(self) -> None:
+        """Each sleep is told once in any case."""
+
+    def close(self) -> None:
+        """Tell nothing any more."""
+        self._read = None
+
+
 class KernelSocket:
     """A netlink socket of a process: requests are answered at once, news can be read later."""
 

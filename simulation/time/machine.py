@@ -68,6 +68,11 @@ class Machine:
         self.monotonic = Clock(timeline, 1_000.0)
         self.wall = Clock(timeline, self._true_time())
         self._rate = 1.0
+        self._resumed: list[Callable[[], None]] = []
+
+    def on_resume(self, callback: Callable[[], None]) -> None:
+        """Call back whenever it goes on after a sleep; of a pause it knows nothing."""
+        self._resumed.append(callback)
 
     def _true_time(self) -> float:
         return _EPOCH + self.timeline.now / MICROSECONDS
@@ -94,9 +99,12 @@ class Machine:
 
     def resume(self, *, sets_wall_clock: bool = False) -> None:
         """Let it go on; `sets_wall_clock`: it learns the true time at once, as from its host."""
+        has_slept = not self.hears
         self.runs = self.hears = True
         if sets_wall_clock:
             self.wall.step(self._true_time() - self.wall.read())
         # Who follows the monotonic clock finds all of the machine as it goes on.
         for clock in (self.boot, self.wall, self.monotonic):
             clock.set_rate(self._rate)
+        for callback in self._resumed if has_slept else ():
+            callback()

@@ -21,6 +21,7 @@ from purelb.core.names import LINK_ALIAS
 from purelb.core.node import default_routes, rtnetlink
 from purelb.core.node.plan import Put
 from purelb.core.node.rtnetlink import LinkMessage, Message, Reply
+from purelb_agent.node.resumes import Resumes
 from purelb_agent.runtime import clock
 
 _GROUPS = (
@@ -65,22 +66,44 @@ def open_socket(groups: int) -> socket.socket:
 class Kernel:
     """The network interfaces of the network namespace that `open_socket` leads to."""
 
-    def __init__(self, *, open_socket: Callable[[int], socket.socket] = open_socket) -> None:
+    def __init__(
+        self,
+        *,
+        open_socket: Callable[[int], socket.socket] = open_socket,
+        open_resumes: Callable[[], Resumes] = Resumes,
+    ) -> None:
         self._requests = open_socket(0)
         self._requests.settimeout(_SECONDS)
         self._news = open_socket(_GROUPS)
         self._news.setblocking(False)
+        self._open_resumes = open_resumes
+        self._resumes: Resumes | None = None
         self._sequence = 0
 
     def close(self) -> None:
-        """Close both sockets."""
-        asyncio.get_running_loop().remove_reader(self._news)
+        """Close all that is open."""
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._news)
+        if self._resumes is not None:
+            loop.remove_reader(self._resumes)
+            self._resumes.close()
         self._requests.close()
         self._news.close()
 
     def subscribe(self, callback: Callable[[News], None]) -> None:
-        """Call back from the event loop with each change from now on."""
-        asyncio.get_running_loop().add_reader(self._news, self._read_news, callback)
+        """Call back from the event loop with each change from now on.
+
+        After a sleep of the machine, anything may have changed.
+        """
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._news, self._read_news, callback)
+        self._resumes = resumes = self._open_resumes()
+
+        def resumed() -> None:
+            resumes.read()
+            callback(News())
+
+        loop.add_reader(resumes, resumed)
 
     def _read_news(self, callback: Callable[[News], None]) -> None:
         while True:

@@ -15,12 +15,12 @@ from purelb.core.names import ADDRESS_PROTOCOL, LINK_ALIAS
 from purelb.core.node import rtnetlink
 from purelb.core.node.plan import Put
 from purelb_agent.node.netlink import Kernel as KernelClient
-from purelb_agent.node.netlink import NetlinkError
+from purelb_agent.node.netlink import NetlinkError, News
 from purelb_agent.runtime import clock
 from simulation.chance import stream
 from simulation.node.kernel import Kernel
 from simulation.node.messages import LinkState, Route
-from simulation.node.netlink import Stop
+from simulation.node.netlink import ModelResumes, Stop
 from simulation.time.timeline import MICROSECONDS
 
 V4, V6 = ip_address("172.28.1.220"), ip_address("fd28::220")
@@ -46,7 +46,10 @@ class Node:
         results = []
 
         async def program():
-            client = KernelClient(open_socket=partial(self.kernel.open_socket, self.process))
+            client = KernelClient(
+                open_socket=partial(self.kernel.open_socket, self.process),
+                open_resumes=partial(ModelResumes, self.process),
+            )
             client.subscribe(self.news.append)
             for step in steps:
                 if isinstance(step, (int, float)):
@@ -312,3 +315,16 @@ class TestStop:
     def test_it_waits_for_its_request(self, node):
         assert self.moments(node, Stop(2, rtnetlink.RTM_GETADDR, 30)) == [0, 0]
         assert node.kernel.stop == Stop(1, rtnetlink.RTM_GETADDR, 30)
+
+
+@pytest.mark.parametrize("stops", ["suspend", "pause"])
+def test_news_come_after_a_sleep_and_not_after_a_pause(node, timeline, stops):
+    node.do(seconds=1)
+    for _time in range(2):
+        getattr(node.kernel.machine, stops)()
+        timeline.run(timeline.now + 5 * MICROSECONDS)
+        assert node.news == []
+        node.kernel.machine.resume()
+        timeline.run(timeline.now + MICROSECONDS)
+        assert node.news == ([News()] if stops == "suspend" else [])
+        node.news.clear()

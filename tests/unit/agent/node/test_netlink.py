@@ -132,6 +132,35 @@ class Notifications:
         self._kernel.close()
 
 
+class ResumesByHand:
+    """Tells of a resume when the test says so."""
+
+    def __init__(self):
+        self._end, self._kernel = socket.socketpair()
+        self.closed = False
+
+    def resume(self):
+        self._kernel.send(b"-")
+
+    def fileno(self):
+        return self._end.fileno()
+
+    def read(self):
+        self._end.recv(1)
+
+    def close(self):
+        self.closed = True
+        self._end.close()
+        self._kernel.close()
+
+
+@pytest.fixture
+def resumes():
+    made = ResumesByHand()
+    yield made
+    made.close()
+
+
 @pytest.fixture
 def requests():
     return Requests()
@@ -145,8 +174,11 @@ def notifications():
 
 
 @pytest.fixture
-async def kernel(requests, notifications):
-    made = Kernel(open_socket=lambda groups: notifications if groups else requests)
+async def kernel(requests, notifications, resumes):
+    made = Kernel(
+        open_socket=lambda groups: notifications if groups else requests,
+        open_resumes=lambda: resumes,
+    )
     yield made
     made.close()
     assert requests.closed
@@ -356,6 +388,20 @@ class TestNotifications:
         notifications.notify(address(VIP4), cut=1)
         notifications.notify(address(VIP6))
         assert [news.address.address for news in await received()] == [VIP6]
+
+    async def test_each_resume_is_news(self, received, resumes):
+        for number in range(1, 3):
+            resumes.resume()
+            assert await received() == [News()] * number
+
+    async def test_what_tells_of_resumes_is_closed(self, requests, notifications, resumes):
+        made = Kernel(
+            open_socket=lambda groups: notifications if groups else requests,
+            open_resumes=lambda: resumes,
+        )
+        made.subscribe(lambda _news: None)
+        made.close()
+        assert resumes.closed
 
     async def test_nothing_without_a_notification(self, received):
         assert await received() == []

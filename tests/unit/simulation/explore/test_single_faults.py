@@ -15,7 +15,6 @@ CLUSTERS = (0, 1, 3, 5)
 EACH = 5
 BREAKS = {
     "paused": "all clocks stood, so the agent believes in its right until it has written its Lease",
-    "suspended": "deadlines pass while sleeps stand still",
     "joins-astray": "the wall clock decides whether a Lease is dead at first sight",
     "unreadable": "an agent that cannot read its kernel for 5 s ends, as is meant",
     "crowd": "a backlog of 128 connections: of 249 that ask at once 121 are silent",
