@@ -40,8 +40,9 @@ from purelb_agent.runtime import clock, log
 RESYNC = 30.0
 # Pause before a refused change or a failed read is tried again.
 _RETRY = 1.0
-# For how long reads may fail. A restart helps where it is this process that cannot read.
-_PATIENCE = 5.0
+# For how long reads may fail. A restart helps where it is this process that cannot read, and who
+# leaves before its addresses end hands them over in order: half of their lifetime is left.
+_PATIENCE = 3.0
 
 
 @dataclass(frozen=True)

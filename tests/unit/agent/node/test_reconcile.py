@@ -316,21 +316,21 @@ class TestKernelErrors:
         assert serving.held == set()
 
     @pytest.mark.parametrize("method", ["addresses", "links"])
-    async def test_interfaces_that_cannot_be_read_for_5_s_end_the_loop(self, method):
+    async def test_interfaces_that_cannot_be_read_for_3_s_end_the_loop(self, method):
         node = Node()
         node.list_all()
         node.kernel.refuse(method, errno.ENOBUFS)
         began = clock.now()
         with pytest.raises(NetlinkError):
             await node.reconciler.run()
-        assert clock.now() == pytest.approx(began + 5)
+        assert clock.now() == pytest.approx(began + 3)
 
     @pytest.mark.parametrize("method", ["addresses", "links"])
     async def test_a_read_that_fails_for_a_while_changes_nothing(self, serving, method, logged):
         for _time in range(2):
             serving.kernel.refuse(method, errno.ENOBUFS)
             serving.kernel.notify(News())
-            await asyncio.sleep(4)
+            await asyncio.sleep(2.5)
             serving.kernel.allow(method)
             serving.renew()
             await asyncio.sleep(2)

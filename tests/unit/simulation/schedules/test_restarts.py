@@ -73,7 +73,10 @@ def test_an_agent_that_ends_by_an_error_hands_over_and_returns(seed):
     with at_work(seed) as (cluster, history):
         cluster.run_kubelets()
         node, won = cluster.nodes["n1"], won_by(cluster, "n1", THREE)
-        node.kernel.late_answers = 1
+        node.kernel.is_unreadable = True
+        while not node.kubelet.ended:
+            cluster.run(0.1)
+        node.kernel.is_unreadable = False
         cluster.run(60)
         assert [p.error is not None for p in node.kubelet.ended] == [True]
         must(history.twice() < DELIVERY, f"on two nodes for {history.twice():.2f} s")
