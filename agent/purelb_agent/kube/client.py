@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Kubernetes API: JSON in, JSON out, no models.
 
-Requests have a timeout. Watches have none: the transport closes a connection that is left half
-open. A transport carries the bytes of one request: kube/http is the real one.
+Requests have a timeout. Watches are given theirs by who asks for them; the transport closes a
+connection that is left half open. A transport carries the bytes of one request: kube/http is the
+real one.
 """
 
 from __future__ import annotations

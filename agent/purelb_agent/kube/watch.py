@@ -16,8 +16,12 @@ from purelb_agent.runtime import clock, log
 # Short, as a long backoff would delay the first list after an outage, and constant: one request
 # per second is a negligible load.
 _RETRY_SECONDS = (0.5, 1.0)
-# Time limit of a watch, chosen at random so that the nodes do not reconnect at the same time.
-_WATCH_SECONDS = (240, 480)
+# Time limit of a watch, chosen at random so that the nodes do not reconnect at the same time. The
+# server keeps it, so a watch that goes on for longer is of a server that is stopped, or gone behind
+# a proxy that keeps the connection. Nothing else is promised: bookmarks may come at any interval.
+_WATCH_SECONDS = (60, 110)
+# How much later the end may come.
+_END_SECONDS = 10.0
 _PAGE = "500"
 # Spreads what many nodes would do at the same time.
 CHANCE = random.Random()  # noqa: S311 - no secret
@@ -117,16 +121,20 @@ class Watcher:
             params["continue"] = token
 
     async def _follow(self, version: str) -> None:
+        limit = self._chance.randint(*_WATCH_SECONDS)
         params = {
             **self._params,
             "resourceVersion": version,
             "allowWatchBookmarks": "true",
-            "timeoutSeconds": str(self._chance.randint(*_WATCH_SECONDS)),
+            "timeoutSeconds": str(limit),
         }
         stream = self._kube.watch(self._path, params, on_open=self._recovered)
-        async with aclosing(stream) as events:
-            async for event in events:
-                self._take(event["type"], event["object"])
+        try:
+            async with asyncio.timeout(limit + _END_SECONDS), aclosing(stream) as events:
+                async for event in events:
+                    self._take(event["type"], event["object"])
+        except TimeoutError as error:
+            raise ApiError(0, f"the watch should have ended after {limit} s") from error
 
     def _take(self, kind: str, item: Json) -> None:
         if kind == "ERROR":

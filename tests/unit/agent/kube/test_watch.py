@@ -156,7 +156,24 @@ class TestWatch:
         (request,) = api.sent("WATCH")
         assert request.params["resourceVersion"] == "17"
         assert request.params["allowWatchBookmarks"] == "true"
-        assert 240 <= int(request.params["timeoutSeconds"]) <= 480
+        assert 60 <= int(request.params["timeoutSeconds"]) <= 110
+
+    async def test_one_that_the_server_does_not_end_in_time_is_begun_anew(
+        self, api, watcher, caplog
+    ):
+        (request,) = api.sent("WATCH")
+        limit = int(request.params["timeoutSeconds"])
+        await asyncio.sleep(limit + 9)
+        assert request.outcome == "pending"
+        await asyncio.sleep(3)
+        assert [watch.outcome for watch in api.sent("WATCH")] == ["cancelled", "pending"]
+        assert caplog.records[0].fields["error"] == f"the watch should have ended after {limit} s"
+
+    async def test_one_that_is_never_accepted_is_given_up_as_well(self, api, start):
+        api.hang("WATCH", PATH)
+        start()
+        await asyncio.sleep(121)
+        assert len(api.sent("WATCH")) == 2
 
     @pytest.mark.parametrize(
         ("kind", "call"),
