@@ -8,8 +8,10 @@ import asyncio
 import random
 from collections.abc import Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Protocol
 
+from purelb.core.api.codec import is_older
 from purelb_agent.kube.client import GONE, ApiError, Json, Kube
 from purelb_agent.runtime import clock, log
 
@@ -23,6 +25,10 @@ _WATCH_SECONDS = (60, 110)
 # How much later the end may come.
 _END_SECONDS = 10.0
 _PAGE = "500"
+# After an outage of this length a list is needed in any case: an older store that was put back may
+# have come as far as the former one by then, so the versions tell nothing.
+_LONG_OUTAGE = 10.0
+_SERVER_FAILED = 500
 # Spreads what many nodes would do at the same time.
 CHANCE = random.Random()  # noqa: S311 - no secret
 
@@ -66,7 +72,9 @@ class Watcher:
         self._version: str | None = None
         self._stream: asyncio.Task[None] | None = None
         self._is_refreshing = False
-        self._failing = False
+        self._failing_since: float | None = None
+        # Whether the server may have another store now than that of the known version.
+        self._is_in_doubt = False
         self._listed_at = float("-inf")
 
     async def run(self) -> None:
@@ -75,6 +83,7 @@ class Watcher:
             try:
                 if self._version is None:
                     self._version = await self._list()
+                    self._is_in_doubt = False
                 self._stream = asyncio.create_task(self._follow(self._version))
                 await self._stream
             except asyncio.CancelledError:
@@ -98,14 +107,34 @@ class Watcher:
     def _failed(self, error: ApiError) -> None:
         if error.status == GONE:
             self._version = None
-        if not self._failing:
+        elif not 0 < error.status < _SERVER_FAILED:
+            self._is_in_doubt = True
+        if self._failing_since is None:
             log.warning("watchFailed", path=self._path, error=str(error))
-        self._failing = True
+            self._failing_since = clock.now()
 
-    def _recovered(self) -> None:
-        if self._failing:
+    async def _accepted(self, version: str) -> None:
+        """Take note that a watch is open; ApiError if a list is needed nevertheless.
+
+        The server accepts a version of the future, and says nothing until that is reached. After a
+        restore the known version is one, and what was known is no more.
+        """
+        if self._is_in_doubt:
+            since = self._failing_since
+            if since is not None and clock.now() > since + _LONG_OUTAGE:
+                raise ApiError(GONE, "too much may have happened meanwhile")
+            if await self._is_future(version):
+                raise ApiError(GONE, "an older store has been put back")
+        self._is_in_doubt = False
+        if self._failing_since is not None:
             log.info("watchRecovered", path=self._path)
-        self._failing = False
+        self._failing_since = None
+
+    async def _is_future(self, version: str) -> bool:
+        """Ask the store itself, by a list without a version; of its objects one is enough."""
+        params = {**self._params, "limit": "1"}
+        page = await self._kube.request("GET", self._path, params=params)
+        return is_older(str(page["metadata"]["resourceVersion"]), version)
 
     async def _list(self) -> str:
         items: list[Json] = []
@@ -128,12 +157,15 @@ class Watcher:
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(limit),
         }
-        stream = self._kube.watch(self._path, params, on_open=self._recovered)
+        accepted = partial(self._accepted, version)
+        stream = self._kube.watch(self._path, params, on_open=accepted)
         try:
             async with asyncio.timeout(limit + _END_SECONDS), aclosing(stream) as events:
                 async for event in events:
                     self._take(event["type"], event["object"])
         except TimeoutError as error:
+            # For how long it was silent is not known.
+            self._version = None
             raise ApiError(0, f"the watch should have ended after {limit} s") from error
 
     def _take(self, kind: str, item: Json) -> None:
