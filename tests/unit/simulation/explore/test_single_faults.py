@@ -22,7 +22,6 @@ BREAKS = {
     "joins-astray": "the wall clock decides whether a Lease is dead at first sight",
     "late-answer": "an answer of the kernel that is 2 s late ends the agent",
     "unreadable": "a kernel that cannot be read ends the agent",
-    "crowd": "a backlog of 128 connections: of 249 that ask at once 121 are silent",
     "slow-writes": "slow is taken for down: all write because they are asked",
     "slow-answers": "slow is taken for down: all write because they are asked",
 }
