@@ -106,7 +106,7 @@ class ServiceAllocator:
         concerned = self.refused if came_back else set[ServiceKey]()
         new = self._taken.set_aside(found)
         for address in new:
-            if now < self._given.get(address, -NEW_FOR) + NEW_FOR:
+            if self._is_new(address, now):
                 self._taken.replace(address)
                 concerned.update(self._taken.holders(address))
         self._pools.report_set_aside({address: found[address] for address in new})
@@ -120,6 +120,7 @@ class ServiceAllocator:
     def settle(self, service: Service) -> Request | None:
         """Decide for one Service; returns what is to be sent, None if nothing is."""
         groups = self._pools.groups
+        self._replace_outside(service)
         outcome = decide(service, groups, self._taken, self._live, classes=self._classes)
         if not isinstance(outcome, Refusal):
             self._refusals.pop(service.key, None)
@@ -128,6 +129,20 @@ class ServiceAllocator:
         self._note_multi(service, origin or groups.all.get(service.group or ""))
         self._ipam_releases.learn(service, origin)
         return self._carry_out(service, outcome)
+
+    def _replace_outside(self, service: Service) -> None:
+        """Let a Service get another address for a new one that no group has and no node announces.
+
+        The group changed meanwhile: agents that knew of that first never knew the address in a
+        pool, so they will not announce it.
+        """
+        for address in self._taken.of(service.key):
+            is_in_use = self._pools.groups.has_range_of(address) or service.is_announced(address)
+            if self._is_new(address, clock.now()) and not is_in_use:
+                self._taken.replace(address)
+
+    def _is_new(self, address: Address, now: float) -> bool:
+        return now < self._given.get(address, -NEW_FOR) + NEW_FOR
 
     def forget(self, key: ServiceKey) -> None:
         """Free everything that a deleted Service had."""

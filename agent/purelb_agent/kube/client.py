@@ -2,15 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Kubernetes API: JSON in, JSON out, no models.
 
-Requests have a timeout. Watches have none: the transport closes a connection that is left half
-open. A transport carries the bytes of one request: kube/http is the real one.
+Requests have a timeout. Watches are given theirs by who asks for them; the transport closes a
+connection that is left half open. A transport carries the bytes of one request: kube/http is the
+real one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, Self
 
@@ -164,11 +165,12 @@ class Kube:
         return _decode(text, path)
 
     async def watch(
-        self, path: str, params: Mapping[str, str], *, on_open: Callable[[], None]
+        self, path: str, params: Mapping[str, str], *, on_open: Callable[[], Awaitable[None]]
     ) -> AsyncGenerator[Json, None]:
         """Yield watch events until the server ends the stream; ApiError if the stream breaks.
 
-        Calls `on_open` when the server has accepted the watch.
+        Calls `on_open` when the server has accepted the watch, before it yields anything; what that
+        raises ends the watch.
         """
         try:
             async with self._transport.send(
@@ -181,7 +183,7 @@ class Kube:
                 if response.status >= 400:  # noqa: PLR2004 - HTTP's own limit
                     text = await response.read()
                     raise ApiError(response.status, f"{path}: {_message(response.status, text)}")
-                on_open()
+                await on_open()
                 rest = b""
                 async for chunk in response.chunks():
                     *lines, rest = (rest + chunk).split(b"\n")

@@ -8,17 +8,27 @@ import asyncio
 import random
 from collections.abc import Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Protocol
 
+from purelb.core.api.codec import is_older
 from purelb_agent.kube.client import GONE, ApiError, Json, Kube
 from purelb_agent.runtime import clock, log
 
 # Short, as a long backoff would delay the first list after an outage, and constant: one request
 # per second is a negligible load.
 _RETRY_SECONDS = (0.5, 1.0)
-# Time limit of a watch, chosen at random so that the nodes do not reconnect at the same time.
-_WATCH_SECONDS = (240, 480)
+# Time limit of a watch, chosen at random so that the nodes do not reconnect at the same time. The
+# server keeps it, so a watch that goes on for longer is of a server that is stopped, or gone behind
+# a proxy that keeps the connection. Nothing else is promised: bookmarks may come at any interval.
+_WATCH_SECONDS = (60, 110)
+# How much later the end may come.
+_END_SECONDS = 10.0
 _PAGE = "500"
+# After an outage of this length a list is needed in any case: an older store that was put back may
+# have come as far as the former one by then, so the versions tell nothing.
+_LONG_OUTAGE = 10.0
+_SERVER_FAILED = 500
 # Spreads what many nodes would do at the same time.
 CHANCE = random.Random()  # noqa: S311 - no secret
 
@@ -62,7 +72,9 @@ class Watcher:
         self._version: str | None = None
         self._stream: asyncio.Task[None] | None = None
         self._is_refreshing = False
-        self._failing = False
+        self._failing_since: float | None = None
+        # Whether the server may have another store now than that of the known version.
+        self._is_in_doubt = False
         self._listed_at = float("-inf")
 
     async def run(self) -> None:
@@ -71,6 +83,7 @@ class Watcher:
             try:
                 if self._version is None:
                     self._version = await self._list()
+                    self._is_in_doubt = False
                 self._stream = asyncio.create_task(self._follow(self._version))
                 await self._stream
             except asyncio.CancelledError:
@@ -94,14 +107,34 @@ class Watcher:
     def _failed(self, error: ApiError) -> None:
         if error.status == GONE:
             self._version = None
-        if not self._failing:
+        elif not 0 < error.status < _SERVER_FAILED:
+            self._is_in_doubt = True
+        if self._failing_since is None:
             log.warning("watchFailed", path=self._path, error=str(error))
-        self._failing = True
+            self._failing_since = clock.now()
 
-    def _recovered(self) -> None:
-        if self._failing:
+    async def _accepted(self, version: str) -> None:
+        """Take note that a watch is open; ApiError if a list is needed nevertheless.
+
+        The server accepts a version of the future, and says nothing until that is reached. After a
+        restore the known version is one, and what was known is no more.
+        """
+        if self._is_in_doubt:
+            since = self._failing_since
+            if since is not None and clock.now() > since + _LONG_OUTAGE:
+                raise ApiError(GONE, "too much may have happened meanwhile")
+            if await self._is_future(version):
+                raise ApiError(GONE, "an older store has been put back")
+        self._is_in_doubt = False
+        if self._failing_since is not None:
             log.info("watchRecovered", path=self._path)
-        self._failing = False
+        self._failing_since = None
+
+    async def _is_future(self, version: str) -> bool:
+        """Ask the store itself, by a list without a version; of its objects one is enough."""
+        params = {**self._params, "limit": "1"}
+        page = await self._kube.request("GET", self._path, params=params)
+        return is_older(str(page["metadata"]["resourceVersion"]), version)
 
     async def _list(self) -> str:
         items: list[Json] = []
@@ -117,16 +150,23 @@ class Watcher:
             params["continue"] = token
 
     async def _follow(self, version: str) -> None:
+        limit = self._chance.randint(*_WATCH_SECONDS)
         params = {
             **self._params,
             "resourceVersion": version,
             "allowWatchBookmarks": "true",
-            "timeoutSeconds": str(self._chance.randint(*_WATCH_SECONDS)),
+            "timeoutSeconds": str(limit),
         }
-        stream = self._kube.watch(self._path, params, on_open=self._recovered)
-        async with aclosing(stream) as events:
-            async for event in events:
-                self._take(event["type"], event["object"])
+        accepted = partial(self._accepted, version)
+        stream = self._kube.watch(self._path, params, on_open=accepted)
+        try:
+            async with asyncio.timeout(limit + _END_SECONDS), aclosing(stream) as events:
+                async for event in events:
+                    self._take(event["type"], event["object"])
+        except TimeoutError as error:
+            # For how long it was silent is not known.
+            self._version = None
+            raise ApiError(0, f"the watch should have ended after {limit} s") from error
 
     def _take(self, kind: str, item: Json) -> None:
         if kind == "ERROR":

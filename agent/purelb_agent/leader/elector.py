@@ -18,6 +18,7 @@ expired when it resumes, and ends; another takes its place.
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,22 +93,26 @@ class Elector:
 
     # Called by the watcher.
 
-    def replace(self, items: list[Json], *, asked_at: float) -> None:  # noqa: ARG002 - a list has no age
+    def replace(self, items: list[Json], *, asked_at: float) -> None:
         """Take the listed Lease, or that there is none."""
         if items:
-            self.put(items[0])
+            self._take(items[0], asked_at=asked_at)
         else:
             self._note(self._machine.gone(clock.now()))
 
     def put(self, item: Json) -> None:
         """Take a new or changed Lease."""
-        self._uid = item["metadata"]["uid"]
-        self._note(self._machine.observed(locks.record_of(item), clock.now()))
+        self._take(item, asked_at=-math.inf)
 
     def drop(self, item: Json) -> None:
         """Take the deletion of the Lease."""
         version = item["metadata"]["resourceVersion"]
         self._note(self._machine.gone(clock.now(), version))
+
+    def _take(self, item: Json, *, asked_at: float) -> None:
+        self._uid = item["metadata"]["uid"]
+        record = locks.record_of(item)
+        self._note(self._machine.observed(record, clock.now(), asked_at=asked_at))
 
     def _note(self, machine: Leadership) -> None:
         self._machine = machine
@@ -175,6 +180,7 @@ class Elector:
 
     async def _read(self) -> None:
         """Read the lock after a write that was based on an outdated one."""
+        asked_at = clock.now()
         try:
             seen = await self._kube.request(
                 "GET", self._lock.path, seconds=self._timing.retry_period
@@ -183,7 +189,7 @@ class Elector:
             if error.status == NOT_FOUND:
                 self._note(self._machine.gone(clock.now()))
             return
-        self.put(seen)
+        self._take(seen, asked_at=asked_at)
 
     # Log, metric and event.
 

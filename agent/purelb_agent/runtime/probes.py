@@ -15,8 +15,10 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from purelb.core.errors import SettingError
 
-# How many connections the kernel keeps until the program accepts them.
-BACKLOG = 128
+# How many connections the kernel keeps until the program accepts them: all agents of a large
+# cluster may ask one at once. Who finds no place is silent for a second. The kernel caps it by
+# net.core.somaxconn, 4096 by default, and each costs it 2 to 3 kB.
+BACKLOG = 1024
 
 
 class Probes:

@@ -26,7 +26,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -146,7 +146,7 @@ class FakeApi:
         return answer
 
     async def watch(
-        self, path: str, params: Mapping[str, str], *, on_open: Callable[[], None]
+        self, path: str, params: Mapping[str, str], *, on_open: Callable[[], Awaitable[None]]
     ) -> AsyncGenerator[Json, None]:
         """As `Kube.watch`; opens unless `answer("WATCH", ...)` refuses or `hang` keeps it."""
         request = Request("WATCH", path, None, dict(params), clock.now())
@@ -162,7 +162,7 @@ class FakeApi:
             elif self.server is not None:
                 watched = self._follow(self.server, request, news)
             self._news[path].append(news)
-            on_open()
+            await on_open()
             while (event := await news.get()) is not None:
                 if isinstance(event, ApiError):
                     raise event

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -78,15 +79,15 @@ class TestWatches:
     @pytest.fixture
     async def watching(self, api):
         """A task that watches, and the events that it has seen."""
-        seen, opened = [], []
+        seen, opened = [], AsyncMock()
 
         async def follow():
-            async for event in api.watch(PATH, {}, on_open=lambda: opened.append(True)):
+            async for event in api.watch(PATH, {}, on_open=opened):
                 seen.append(event)  # noqa: PERF401 - each is looked at when it comes
 
         task = asyncio.create_task(follow())
         await asyncio.sleep(1)
-        assert opened
+        opened.assert_awaited_once()
         yield task, seen
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -117,6 +118,8 @@ class TestWatches:
 
     async def test_a_refused_watch_does_not_open(self, api):
         api.answer("WATCH", PATH, ApiError(403, "forbidden"))
-        stream = api.watch(PATH, {}, on_open=lambda: pytest.fail("opened"))
+        opened = AsyncMock()
+        stream = api.watch(PATH, {}, on_open=opened)
         with pytest.raises(ApiError, match="forbidden"):
             await anext(stream)
+        opened.assert_not_called()

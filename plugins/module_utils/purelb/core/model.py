@@ -155,6 +155,11 @@ class Service:
     has_affinity: bool = False
     announcing: Mapping[int, Tuple[Announcement, ...]] = field(default_factory=dict)
 
+    def is_announced(self, address: Address) -> bool:
+        """Whether a node says so; entries of older agents have no address, and mean a family."""
+        entries = self.announcing.get(address.version, ())
+        return any(entry.address in (address, None) for entry in entries)
+
 
 @dataclass(frozen=True)
 class EndpointSlice:

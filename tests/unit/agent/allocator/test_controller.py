@@ -178,6 +178,8 @@ class TestAssignment:
         async with AllocatorWorld().running(local_group()) as world:
             world.add_service("web")
             await world.settle()
+            announcing = {"purelb.io/announcing-IPv4": f"n1,eth0,{FIRST[4]}"}
+            world.change("web", {"metadata": {"annotations": announcing}})
             world.pools.put(local_group(first=5))
             await world.settle()
             world.change("web", {"metadata": {"labels": {"a": "b"}}})
@@ -185,6 +187,48 @@ class TestAssignment:
             await world.settle()
             assert world.addresses("web") == [FIRST[4]]
             assert world.events.reasons == ["AddressAssigned", "AddressOutsidePool"]
+
+    @FAMILIES
+    async def test_a_range_that_is_removed_as_it_gives_an_address_gives_another_one(self, version):
+        async with AllocatorWorld().running(local_group(version=version)) as world:
+            world.add_service("web", version=version)
+            await world.settle()
+            world.pools.put(local_group(version=version, first=5))
+            await world.settle()
+            assert world.addresses("web") == [str(ip_address(FIRST[version]) + 4)]
+            assert world.events.reasons == ["AddressAssigned", "AddressAssigned"]
+
+    async def test_a_range_that_is_removed_after_a_minute_takes_nothing(self):
+        async with AllocatorWorld().running(local_group()) as world:
+            world.add_service("web")
+            await world.settle()
+            await asyncio.sleep(NEW_FOR + 1)
+            world.pools.put(local_group(first=5))
+            await world.settle()
+            assert world.addresses("web") == [FIRST[4]]
+
+    @FAMILIES
+    @pytest.mark.parametrize("entry", ["n1,eth0,{}", "n1,eth0"])
+    async def test_a_range_that_is_removed_takes_nothing_that_is_announced(self, version, entry):
+        async with AllocatorWorld().running(local_group(version=version)) as world:
+            world.add_service("web", version=version)
+            await world.settle()
+            text = entry.format(FIRST[version])
+            announcing = {f"purelb.io/announcing-IPv{version}": text}
+            world.change("web", {"metadata": {"annotations": announcing}})
+            world.pools.put(local_group(version=version, first=5))
+            await world.settle()
+            assert world.addresses("web") == [FIRST[version]]
+
+    @FAMILIES
+    async def test_an_address_that_another_group_has_by_now_is_kept(self, version):
+        async with AllocatorWorld().running(local_group(version=version)) as world:
+            world.add_service("web", version=version)
+            await world.settle()
+            world.pools.put(local_group(version=version, first=5))
+            world.pools.put(local_group("other", version=version, last=4))
+            await world.settle()
+            assert world.addresses("web") == [FIRST[version]]
 
     async def test_a_new_group_serves_the_refused(self):
         async with AllocatorWorld().running() as world:

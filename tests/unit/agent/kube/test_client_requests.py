@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import replace
+from unittest.mock import AsyncMock
 
 import pytest
 from aiohttp import web
@@ -113,7 +114,7 @@ class TestRequests:
                 await kube.request("GET", PATH)
             assert refused.value.status == 0
             with pytest.raises(ApiError, match=f"^{PATH}: ") as refused:
-                await anext(kube.watch(PATH, {}, on_open=lambda: None))
+                await anext(kube.watch(PATH, {}, on_open=AsyncMock()))
             assert refused.value.status == 0
 
     async def test_a_client_that_is_not_open_cannot_send(self, server):
@@ -130,8 +131,11 @@ class TestWatches:
         """Watch to the end of the stream; returns whether it opened, and the events."""
         opened, events = [], []
 
+        async def note():
+            opened.append(True)
+
         async def watch():
-            watching = kube.watch(PATH, {"a": "b"}, on_open=lambda: opened.append(True))
+            watching = kube.watch(PATH, {"a": "b"}, on_open=note)
             async for event in watching:
                 events.append(event)  # noqa: PERF401 - kept if the stream breaks
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest.mock import AsyncMock
 
 import pytest
 from aiohttp import web
@@ -54,7 +55,7 @@ async def kube(server, token_file):
 
 
 async def watched(kube):
-    return [event["type"] async for event in kube.watch(PATH, {}, on_open=lambda: None)]
+    return [event["type"] async for event in kube.watch(PATH, {}, on_open=AsyncMock())]
 
 
 async def test_the_token_is_sent_without_its_newline(kube):

@@ -81,6 +81,11 @@ async def watcher(start):
     return made
 
 
+def lists(api):
+    """The lists; of one that only asks for the version, one object is enough."""
+    return [request for request in api.sent("GET") if request.params["limit"] != "1"]
+
+
 def moments(api, method):
     """When each request came, after the first list."""
     began = api.sent("GET")[0].at
@@ -156,7 +161,24 @@ class TestWatch:
         (request,) = api.sent("WATCH")
         assert request.params["resourceVersion"] == "17"
         assert request.params["allowWatchBookmarks"] == "true"
-        assert 240 <= int(request.params["timeoutSeconds"]) <= 480
+        assert 60 <= int(request.params["timeoutSeconds"]) <= 110
+
+    async def test_one_that_the_server_does_not_end_in_time_is_begun_anew(
+        self, api, watcher, caplog
+    ):
+        (request,) = api.sent("WATCH")
+        limit = int(request.params["timeoutSeconds"])
+        await asyncio.sleep(limit + 9)
+        assert request.outcome == "pending"
+        await asyncio.sleep(3)
+        assert [watch.outcome for watch in api.sent("WATCH")] == ["cancelled", "pending"]
+        assert caplog.records[0].fields["error"] == f"the watch should have ended after {limit} s"
+
+    async def test_one_that_is_never_accepted_is_given_up_as_well(self, api, start):
+        api.hang("WATCH", PATH)
+        start()
+        await asyncio.sleep(121)
+        assert len(api.sent("WATCH")) == 2
 
     @pytest.mark.parametrize(
         ("kind", "call"),
@@ -185,7 +207,7 @@ class TestWatch:
         await settle()
         api.end_watch(PATH, ApiError(status, "broken"))
         await asyncio.sleep(1.1)
-        assert len(api.sent("GET")) == 1
+        assert len(lists(api)) == 1
         assert len(api.sent("WATCH")) == 2
         assert caplog.messages == ["watchFailed"]
 
@@ -240,6 +262,61 @@ class TestExpiredVersion:
         start()
         await asyncio.sleep(5)
         assert moments(api, "GET") == [0.0]
+
+
+class TestOtherStore:
+    """A server with an older store takes watches at versions of the future, and says nothing."""
+
+    @pytest.fixture
+    async def version_ten(self, api, start):
+        """A watch from version 10 on, of a server that now has version 9, with another object."""
+        api.answer("GET", PATH, page(thing("a"), version="10"))
+        start()
+        await settle()
+        api.answer("GET", PATH, page(thing("b"), version="9"))
+
+    @pytest.mark.parametrize("status", [0, 500, 503])
+    async def test_an_older_store_is_listed_at_once(self, api, sink, version_ten, status, caplog):
+        caplog.set_level("INFO", "purelb")
+        await asyncio.sleep(1)
+        api.end_watch(PATH, ApiError(status, "broken"))
+        await asyncio.sleep(1.1)
+        assert sink.calls == [("replace", ["a"]), ("replace", ["b"])]
+        assert [request.params["resourceVersion"] for request in api.sent("WATCH")] == [
+            "10",
+            "10",
+            "9",
+        ]
+        assert caplog.messages == ["watchFailed", "watchRecovered"]
+
+    async def test_what_only_refuses_has_the_same_store(self, api, version_ten):
+        await asyncio.sleep(1)
+        api.end_watch(PATH, ApiError(429, "slow down"))
+        await asyncio.sleep(1.1)
+        assert len(api.sent("GET")) == 1
+
+    async def test_a_store_that_does_not_answer_is_asked_again(self, api, sink, version_ten):
+        api.answer("GET", PATH, ApiError(500, "no leader"), times=3)
+        await asyncio.sleep(1)
+        api.end_watch(PATH, ApiError(0, "broken"))
+        await asyncio.sleep(5)
+        assert sink.calls[1:] == [("replace", ["b"])]
+        assert api.under_way == 1
+
+    @pytest.mark.parametrize(("seconds", "count"), [(9, 1), (12, 2)])
+    async def test_after_a_long_outage_a_list_is_needed_in_any_case(
+        self, api, watcher, seconds, count
+    ):
+        api.end_watch(PATH, ApiError(0, "down"))
+        api.hang("WATCH", PATH)
+        await asyncio.sleep(seconds)
+        api.resume("WATCH", PATH)
+        await asyncio.sleep(1.1)
+        assert len(lists(api)) == count
+
+    async def test_after_a_silent_watch_a_list_is_needed_in_any_case(self, api, watcher):
+        await asyncio.sleep(122)
+        assert len(lists(api)) == 2
 
 
 class TestRefresh:

@@ -54,6 +54,10 @@ class ApiServer:
         self._log.append((self._version, {"type": kind, "object": stored}))
         return stored
 
+    def restore(self, backup):
+        self.lease, self._version = backup, int(backup["metadata"]["resourceVersion"])
+        self._log = [entry for entry in self._log if entry[0] <= self._version]
+
     def label(self):
         self.store({**self.lease, "labels": "more"})
 
@@ -282,6 +286,30 @@ async def test_holder_keeps_a_lock_that_others_label_or_delete(api, replica):
         await until(lambda b=before: api.lease and spec(api)["renewTime"] != b)
         assert spec(api)["holderIdentity"] == "a"
     assert not first.runs.done()
+
+
+async def test_in_an_older_store_the_leader_ends_and_another_takes_over(
+    api, replica, sleep_through, standing_clock
+):
+    first, second = replica("a"), replica("b")
+    await until(lambda: first.elector.elected.is_set() or second.elector.elected.is_set())
+    leader, other = (first, second) if first.elector.elected.is_set() else (second, first)
+    backup = api.lease
+    before = int(backup["metadata"]["resourceVersion"])
+    await until(lambda: int(api.lease["metadata"]["resourceVersion"]) > before + 2)
+    api.restore(backup)
+    sleep_through(10)
+    with pytest.raises(LeadershipLostError, match="notRenewed"):
+        await leader.runs
+    with standing_clock():
+        other.elector.replace([backup], asked_at=clock.now())
+        sleep_through(14.5)
+        other.elector.replace([backup], asked_at=clock.now())
+        await asyncio.sleep(0.05)
+        assert not other.elector.elected.is_set()
+    sleep_through(1)
+    other.elector.replace([backup], asked_at=clock.now())
+    await other.elected()
 
 
 class Fence:

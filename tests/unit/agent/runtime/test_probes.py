@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import asyncio
 import socket
+from contextlib import ExitStack
 
 import aiohttp
 import pytest
@@ -53,6 +55,24 @@ async def test_a_program_can_add_routes(get, port):
     async with Probes(CollectorRegistry(), port=port, is_ready=lambda: True, routes=routes):
         assert await get("/more") == (200, "more")
         assert (await get("/less"))[0] == 404
+
+
+@pytest.mark.parametrize(("family", "host"), [("AF_INET", "127.0.0.1"), ("AF_INET6", "::1")])
+async def test_many_that_connect_while_the_program_is_busy_are_answered(port, family, host):
+    request, asking = b"GET /healthz HTTP/1.0\r\n\r\n", []
+    with ExitStack() as stack:
+        async with Probes(CollectorRegistry(), port=port, is_ready=lambda: True):
+            for _number in range(400):
+                asking.append(stack.enter_context(socket.socket(getattr(socket, family))))
+                # Without a place in the backlog, the kernel tries again only after a second.
+                asking[-1].settimeout(0.5)
+                asking[-1].connect((host, port))
+                asking[-1].sendall(request)
+                asking[-1].setblocking(False)
+            loop = asyncio.get_running_loop()
+            async with asyncio.timeout(5):
+                heads = [await loop.sock_recv(one, 12) for one in asking]
+    assert set(heads) == {b"HTTP/1.0 200"}
 
 
 async def test_a_taken_port_is_a_wrong_setting(port):

@@ -72,6 +72,22 @@ def renewed(record, version):
             wait(NOW + 15), id="what-is-older-says-nothing",
         ),
         pytest.param(
+            ME.observed(THEIRS, NOW).observed(replace(EMPTY, version="9"), NOW + 1, asked_at=NOW),
+            NOW + 1, wait(NOW + 15), id="what-was-asked-for-before-says-nothing-either",
+        ),
+        pytest.param(
+            ME.observed(THEIRS, NOW).observed(
+                replace(EMPTY, version="9"), NOW + 2, asked_at=NOW + 1
+            ),
+            NOW + 2, wait(NOW + 17), id="what-is-free-in-an-older-store-may-still-be-led-by",
+        ),
+        pytest.param(
+            ME.observed(THEIRS, NOW).observed(
+                replace(THEIRS, duration=40.0, version="9"), NOW + 2, asked_at=NOW + 1
+            ),
+            NOW + 2, wait(NOW + 42), id="held-in-an-older-store",
+        ),
+        pytest.param(
             ME.observed(THEIRS, NOW).observed(replace(OURS, version="11"), NOW + 1), NOW + 1,
             ACQUIRE, id="the-own-write-whose-answer-was-lost",
         ),
@@ -152,6 +168,13 @@ def test_late_response_gives_no_leadership():
 @pytest.mark.parametrize("lost", [LEADING.at(NOW + 10), LEADING.stopped()], ids=["lapsed", "left"])
 def test_response_after_the_end_changes_nothing(lost):
     assert lost.written(OURS, sent_at=NOW + 9, now=NOW + 11) == lost
+
+
+def test_in_an_older_store_a_leader_cannot_renew_and_others_can():
+    older = replace(THEIRS, version="5")
+    assert LEADING.observed(older, NOW + 2, asked_at=NOW + 1).wanted(WALL).version == "20"
+    standby = ME.observed(THEIRS, NOW).observed(older, NOW + 2, asked_at=NOW + 1)
+    assert standby.wanted(WALL).version == "5"
 
 
 def test_nothing_leads_back():

@@ -10,6 +10,7 @@ import pytest
 
 from purelb.core.election.election import rank
 from purelb_agent.runtime.probes import BACKLOG
+from simulation.api.way import Reach
 from simulation.crowd import Crowd
 from simulation.explore.judge import SETTLED, TAKEOVER, Judge
 from simulation.manifests import KINDS
@@ -94,8 +95,17 @@ def test_an_address_that_nobody_has(cluster, in_a_copy):
     in_a_copy(work)
 
 
+def begin_watches_anew(cluster):
+    """Let no watch end by itself for a minute."""
+    for node in cluster.nodes.values():
+        cluster.way(f"agent/{node.name}").set_reach(Reach.REFUSED)
+        cluster.way(f"agent/{node.name}").set_reach(Reach.WHOLE)
+    cluster.run(3)
+
+
 def test_an_address_that_nobody_ever_had(cluster, in_a_copy):
     def work():
+        begin_watches_anew(cluster)
         judge = Judge(cluster)
         for node in cluster.nodes.values():
             cluster.way(f"agent/{node.name}").stall(KINDS["services"])
@@ -120,6 +130,7 @@ def test_while_nobody_can_nobody_has_to_hold_an_address(cluster, in_a_copy):
 
 def test_until_a_silent_watch_must_be_noticed_nobody_has_to_hold_an_address(cluster, in_a_copy):
     def work():
+        begin_watches_anew(cluster)
         judge = Judge(cluster)
         for node in cluster.nodes.values():
             end = judge.troubles.silence(f"agent/{node.name}", [KINDS["services"]])

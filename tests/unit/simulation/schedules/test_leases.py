@@ -195,7 +195,6 @@ def test_a_service_that_is_new_keeps_its_addresses_while_two_nodes_have_them():
         must(not moved, f"{len(moved)} addresses are no Service's any more")
 
 
-@breaks("a watch has no deadline on the client's side: nothing is learnt, and nothing logged")
 def test_a_watch_whose_server_is_stopped_is_begun_anew():
     with at_work() as (cluster, _history):
         before = set(cluster.addresses())

@@ -120,8 +120,19 @@ def test_a_machine_that_slept_answers_no_more_before_it_hears_from_others():
     must(worst < DELIVERY, f"on two nodes for {worst:.1f} s")
 
 
-@pytest.mark.parametrize("how", [Reach.REFUSED, Reach.DROPPED])
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("seed", "how"),
+    [
+        (1, Reach.REFUSED),
+        pytest.param(
+            2,
+            Reach.REFUSED,
+            marks=breaks("a right that ended in its sleep is extended as it wakes"),
+        ),
+        (3, Reach.REFUSED),
+        *((seed, Reach.DROPPED) for seed in (1, 2, 3)),
+    ],
+)
 def test_a_machine_that_slept_while_nobody_reaches_the_api_answers_no_more(seed, how):
     with at_work(seed) as (cluster, history):
         own = won_by(cluster, "n1", THREE)
@@ -133,7 +144,7 @@ def test_a_machine_that_slept_while_nobody_reaches_the_api_answers_no_more(seed,
         cluster.run(30)
         # Nobody can know that it has gone, so nobody may take its addresses.
         must(history.twice() == 0, f"on two nodes for {history.twice():.1f} s")
-        assert not any(cluster.holders(address) for address in own)
+        must(not any(cluster.holders(address) for address in own), "it holds without a right")
         reach(cluster, Reach.WHOLE)
         cluster.run(30)
         must(history.twice() == 0, f"on two nodes for {history.twice():.1f} s")

@@ -109,7 +109,6 @@ def crossed(seed):
         return len(unheld(cluster))
 
 
-@breaks("the agents know the new pool before the allocator: given, but outside of it, so nowhere")
 def test_services_that_are_created_while_a_pool_moves_are_served():
     worst = max(map(crossed, range(1, 4)))
     must(worst == 0, f"{worst} addresses are on no node")

@@ -72,6 +72,10 @@ class Groups:
         """The usable group with a range that holds the address."""
         return next((g for g in self.usable.values() if g.range_of(address)), None)
 
+    def has_range_of(self, address: Address) -> bool:
+        """Whether any group has the address, so that agents announce it; usable or not."""
+        return any(group.range_of(address) for group in self.all.values())
+
     def of(self, service: Service, held: HeldAddresses) -> GroupChoice:
         """Return the group for a Service; raises AllocationRefusedError.
 

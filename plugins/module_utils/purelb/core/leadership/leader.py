@@ -134,15 +134,16 @@ class Step:
 class Leadership:
     """One replica: its knowledge of the lock and its state.
 
-    `record`: the lock as last seen; `exists`: whether it existed then. `free_at`: when it may be
-    acquired. `next_attempt`: when the next write is due. `fence_at`: until when the last successful
-    write of the lock allows this replica to write.
+    `record`: the lock as last seen, `known_at` that time; `exists`: whether it existed then.
+    `free_at`: when it may be acquired. `next_attempt`: when the next write is due. `fence_at`:
+    until when the last successful write of the lock allows this replica to write.
     """
 
     identity: str
     timing: LeaderTiming
     state: LeaderState = LeaderState.STANDING_BY
     record: Optional[LeaderRecord] = None
+    known_at: float = _ALWAYS
     exists: bool = False
     free_at: float = _NEVER
     next_attempt: float = _ALWAYS
@@ -156,13 +157,25 @@ class Leadership:
         """The holder of the lock as last seen; empty without one."""
         return self.record.holder if self.record else ""
 
-    def observed(self, record: LeaderRecord, now: float) -> Leadership:
-        """Record the lock as read; a version older than the known one is ignored."""
-        if self.record is not None and is_older(record.version, self.record.version):
+    def observed(
+        self, record: LeaderRecord, now: float, *, asked_at: float = _ALWAYS
+    ) -> Leadership:
+        """Record the lock as read; a version older than the known one is ignored.
+
+        `asked_at`: when the API server was asked for the lock as it is. If that is older than what
+        was known before the question, an older store has been put back, as by a restore of etcd.
+        Its holder may be one of the past, and who led until then may not have noticed yet: it knows
+        what is no more, so it ends as it cannot renew.
+        """
+        is_back = self.record is not None and is_older(record.version, self.record.version)
+        if is_back and (asked_at <= self.known_at or self.state is LeaderState.LEADING):
             return self
         is_lost = self.state is LeaderState.LEADING and record.holder != self.identity
         machine = self._to(LeaderEvent.SUPERSEDED) if is_lost else self
-        return replace(machine, record=record, exists=True, free_at=self._free_at(record, now))
+        free_at = self._free_at(record, now)
+        if is_back:
+            free_at = max(free_at, now + self.timing.duration)
+        return replace(machine, record=record, known_at=now, exists=True, free_at=free_at)
 
     def _free_at(self, record: LeaderRecord, now: float) -> float:
         # With the own identity: the write succeeded, but its response was lost.
@@ -222,6 +235,7 @@ class Leadership:
         written = replace(
             self._to(LeaderEvent.WRITTEN),
             record=record,
+            known_at=now,
             exists=True,
             next_attempt=max(now, sent_at + self.timing.retry_period),
             fence_at=sent_at + self.timing.renew_deadline,
