@@ -21,7 +21,8 @@ from prometheus_client import CollectorRegistry
 from bench.figures import Figure, progress
 from purelb.core.addresses import parse_range
 from purelb.core.api import codec
-from purelb.core.election.leases import HoldDeadline
+from purelb.core.election.election import Member
+from purelb.core.election.right import HoldDeadline
 from purelb.core.election.vips import VipIndex
 from purelb.core.model import (
     InterfaceAddress,
@@ -131,7 +132,7 @@ class Node:
         self.wakes = 0
         self.size = size
         self.services = _services(size.addresses // 2)
-        self.leases = LeaseTable(self._wake)
+        self.leases = LeaseTable(self._wake, node="n0000")
         self.index = VipIndex()
         self.index.regroup((_GROUP,))
         self.index.change({service.key: service for service in self.services})
@@ -156,14 +157,14 @@ class Node:
         """Return the snapshot that the agent's loop would take now."""
         now = clock.now()
         right = HoldDeadline(now + 7, now + 10)
+        own = Member("n0000", (NET4, NET6))
+        members = (own, *self.leases.counting.members({}))
         return NodeSnapshot(
             node="n0000",
             vips=self.index.vips,
             groups=(_GROUP,),
             endpoints=self._endpoints,
-            membership=membership_view_of(
-                self.leases.membership.live(now), right, listed=self.leases.listed, now=now
-            ),
+            membership=membership_view_of(members, right, listed=self.leases.listed, now=now),
             hold_deadline=right,
             links=(_ETH0,),
             addresses=(*_OWN, *self._held),

@@ -38,5 +38,5 @@ class Crowd:
         question = build_question(
             KEYS.signing, asker=f"node-{number}", peer=node.name, nonce=str(number)
         )
-        await self._peers.get(node.addresses[0], question)
+        await self._peers.send(node.addresses[0], question, None)
         self.answered += 1

@@ -94,7 +94,7 @@ class Troubles:
         return tuple(self.cluster.nodes.values())
 
     def serves(self, node: Node) -> bool:
-        """Whether a node's agent runs, reaches the API and has a place for addresses."""
+        """Whether a node's agent runs, reaches the API and has a Node and a place for addresses."""
         agent, way = node.agent, self.cluster.way(f"agent/{node.name}")
         return (
             agent is not None
@@ -106,6 +106,7 @@ class Troubles:
             and node.eth0.has_carrier
             and not self._taints(node)
             and self._is_selected(node)
+            and self.cluster.find("nodes", "", node.name) is not None
         )
 
     def _taints(self, node: Node) -> bool:

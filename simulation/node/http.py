@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from types import MappingProxyType, SimpleNamespace
+from types import MappingProxyType
 from typing import Any, Self
 
 from aiohttp import web
@@ -108,7 +108,9 @@ class ModelPeers:
     async def __aexit__(self, *_: object) -> None:
         """Nothing is kept open."""
 
-    async def get(self, address: Address, headers: Mapping[str, str]) -> bytes:
+    async def send(
+        self, address: Address, headers: Mapping[str, str], message: bytes | None
+    ) -> bytes:
         """Return the body of an agent's reply; OSError if there is none."""
         network, asker = self._network, self._process.machine.name
         home = network.homes.get(address, "")
@@ -134,7 +136,8 @@ class ModelPeers:
                 reply(None)
             elif server.waiting < BACKLOG:
                 server.waiting += 1
-                server.process.deliver(_handle, server, self._path, headers, reply)
+                request = ModelRequest(headers, message)
+                server.process.deliver(_handle, server, self._path, request, reply)
             elif server.process.machine.runs and not server.process.is_frozen:
                 network.turned_away.append(home)
 
@@ -142,15 +145,28 @@ class ModelPeers:
         return await replied
 
 
+class ModelRequest:
+    """What a handler reads of a request."""
+
+    def __init__(self, headers: Mapping[str, str], message: bytes | None) -> None:
+        self.headers = headers
+        self.method = "GET" if message is None else "POST"
+        self._message = message or b""
+
+    async def read(self) -> bytes:
+        """Return the body."""
+        return self._message
+
+
 def _handle(
-    server: ModelServer, path: str, headers: Mapping[str, str], reply: Callable[[bytes], None]
+    server: ModelServer, path: str, request: ModelRequest, reply: Callable[[bytes], None]
 ) -> None:
     """Answer a question in a task of the program that was asked, also if nobody waits any more."""
     server.waiting -= 1
     handler = server.routes[path]
 
     async def handle() -> None:
-        answer = await handler(SimpleNamespace(headers=headers))
+        answer = await handler(request)
         is_answer = isinstance(answer, web.Response) and answer.status == _OK
         body = answer.body if is_answer and isinstance(answer, web.Response) else b"refused"
         reply(body if isinstance(body, bytes) else b"")

@@ -139,9 +139,9 @@ class AllocatorController:
             self._send_or_finish(key, self._settle(key))
 
     def _take_leases(self, now: float) -> None:
-        membership = self.leases.membership
-        self._allocator.set_members(membership.live(now))
-        found = listed_duplicates(membership.live_with_duplicates(now))
+        counting = self.leases.counting
+        self._allocator.set_members(counting.members({}, renewed_at=now))
+        found = listed_duplicates(counting.with_duplicates(now))
         for key in sorted(self._allocator.set_duplicates(found, now=now), key=str):
             self._queue.add(key)
 

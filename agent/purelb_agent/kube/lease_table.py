@@ -1,40 +1,51 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The table of the nodes' Leases, and when this process saw each of them renewed."""
+"""The table of the nodes' Leases, and until when each of them counts for this process."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from purelb.core.api import codec
-from purelb.core.election.leases import Membership
+from purelb.core.election.counting import Counting
+from purelb.core.election.election import share_subnet
 from purelb.core.model import Lease
 from purelb_agent.kube.client import Json
 from purelb_agent.runtime import clock
+from purelb_agent.runtime.wakeup import Wakeup
 
 
 def _content(lease: Lease) -> tuple[object, ...]:
-    return lease.subnets, lease.duplicates
+    return lease.subnets, lease.duplicates, lease.epoch, lease.mail
 
 
 class LeaseTable:
-    """The Leases of all nodes, as one Membership.
+    """The Leases of all nodes: that of `node`, and those of the others as one Counting.
 
-    `on_change` is called when an election or an allocation may have another result.
+    `on_change` is called when an election or an allocation may have another result. `own`: the
+    Lease of `node` as a watch or a list has shown it. `seen` wakes who checks the ends of Leases.
+    `watch_anew` begins with another list; who builds the watcher sets it.
     """
 
-    def __init__(self, on_change: Callable[[], None]) -> None:
-        self.membership = Membership()
+    def __init__(self, on_change: Callable[[], None], *, node: str = "") -> None:
+        self.own: Lease | None = None
+        self.counting = Counting()
         self.listed = False
+        self.seen = Wakeup()
+        self.watch_anew: Callable[[], None] = lambda: None
+        self._node = node
         self._on_change = on_change
 
-    def replace(self, items: list[Json], *, asked_at: float) -> None:
-        """Replace all Leases by those of a complete list, requested at `asked_at`."""
-        leases = [lease for lease in map(codec.lease_of, items) if lease is not None]
-        self.membership = self.membership.listed(
-            leases, asked_at=asked_at, now=clock.now(), wall_time=clock.wall_time()
-        )
+    def replace(self, items: list[Json], *, asked_at: float) -> None:  # noqa: ARG002
+        """Replace all Leases by those of a complete list."""
+        leases = {lease.node: lease for lease in map(codec.lease_of, items) if lease is not None}
+        self.own = leases.pop(self._node, None)
+        for node in self.counting.leases.keys() - leases.keys():
+            self.counting = self.counting.deleted(node)
+        for lease in leases.values():
+            self.counting = self.counting.observe(lease, now=clock.now())
         self.listed = True
+        self.seen.notify()
         self._on_change()
 
     def put(self, item: Json) -> None:
@@ -42,14 +53,19 @@ class LeaseTable:
         lease = codec.lease_of(item)
         if lease is None:
             return
-        known = self.membership.observed.get(lease.node)
-        if known is not None and codec.is_older(lease.version, known.lease.version):
-            return
-        was_live = known is not None and clock.now() < known.expires_at
-        self.membership = self.membership.observe(
-            lease, now=clock.now(), wall_time=clock.wall_time()
-        )
-        if not was_live or known is None or _content(known.lease) != _content(lease):
+        if lease.node == self._node:
+            is_news = self.own is None or self.own.epoch != lease.epoch
+            self.own = lease
+        else:
+            now, known = clock.now(), self.counting.leases.get(lease.node)
+            self.counting = self.counting.observe(lease, now=now)
+            counts = self.counting.leases[lease.node].counts
+            # Who checks no ends took a Lease that was not renewed in time for ended.
+            is_news = known is None or known.counts != counts or known.until <= now
+            if is_news:
+                self.seen.notify()
+            is_news = is_news or known is None or _content(known.lease) != _content(lease)
+        if is_news:
             self._on_change()
 
     def drop(self, item: Json) -> None:
@@ -57,40 +73,30 @@ class LeaseTable:
         lease = codec.lease_of(item)
         if lease is None:
             return
-        known = self.membership.observed.get(lease.node)
-        # The renewer stores its own Lease as soon as it is written, so a newer one may be known.
-        if known is not None and not codec.is_older(lease.version, known.lease.version):
-            self.membership = self.membership.forget(lease.node)
+        if lease.node == self._node:
+            self.own = None
+            self._on_change()
+        else:
+            self.change(self.counting.deleted(lease.node, last=lease))
+
+    def change(self, counting: Counting) -> None:
+        """Take what was found out about Leases by other ways."""
+        counting = counting.at(clock.now())
+        if counting is self.counting:
+            return
+        before = {n for n, c in self.counting.leases.items() if c.counts}
+        self.counting = counting
+        self.seen.notify()
+        if before != {n for n, c in counting.leases.items() if c.counts}:
             self._on_change()
 
-    def promise(self, node: str, *, seconds: float) -> bool:
-        """Treat a node's Lease as valid for this time, even if no renewal is seen.
+    def mail(self) -> list[tuple[str, str]]:
+        """Return what stands in the Leases of the other nodes that count and have an epoch."""
+        counted = self.counting.leases.items()
+        return [(n, c.lease.mail) for n, c in counted if c.lease.epoch and c.counts]
 
-        Returns False for a Lease that has already expired here; it stays expired.
-        """
-        # Read once: the Lease may expire between two readings of the clock.
-        now = clock.now()
-        if not self.membership.is_live(node, now):
-            return False
-        self.membership = self.membership.promise(node, until=now + seconds, now=now)
-        return True
-
-    def freeze(self) -> None:
-        """Let no Lease expire: a renewal may have happened without being seen here."""
-        self.membership = self.membership.freeze(clock.now())
-
-    def unfreeze(self) -> None:
-        """Let Leases expire again as if they had not been frozen."""
-        if self.membership.frozen_at is not None:
-            self.membership = self.membership.unfreeze()
-            self._on_change()
-
-    def resume_expiry(self) -> None:
-        """Let Leases expire again, each after at least a full duration."""
-        self.membership = self.membership.resume_expiry(clock.now())
-        self._on_change()
-
-    def rejoin(self, *, since: float, patience: float) -> None:
-        """Mark the Leases that expired since then as doubtful; see Membership.rejoin."""
-        self.membership = self.membership.rejoin(since=since, now=clock.now(), patience=patience)
-        self._on_change()
+    def near(self, epochs: Mapping[str, str]) -> dict[str, str]:
+        """Return the epochs of those nodes that share a subnet with this one."""
+        own = self.own.subnets if self.own else ()
+        leases = self.counting.leases
+        return {n: e for n, e in epochs.items() if share_subnet(own, leases[n].lease.subnets)}

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 
 from purelb.core.election.claims import Classes, concerns_agents
 from purelb.core.election.draining import Drained, NodeInfo, drained_nodes, draining_taint
+from purelb.core.election.election import Member
 from purelb.core.election.endpoints import EndpointIndex
-from purelb.core.election.leases import HoldDeadline
+from purelb.core.election.right import HoldDeadline
 from purelb.core.election.vips import Vip, VipIndex
-from purelb.core.model import Address, ServiceKey
+from purelb.core.model import Address, Network, ServiceKey
 from purelb_agent.kube.lease_table import LeaseTable
 from purelb_agent.kube.tables import (
     config_table,
@@ -23,6 +24,7 @@ from purelb_agent.kube.tables import (
     service_table,
     slice_table,
 )
+from purelb_agent.runtime import clock
 from purelb_agent.runtime.wakeup import Wakeup
 
 
@@ -37,10 +39,14 @@ class NodeStore:
         )
         self.groups = group_table(self._groups_changed)
         self.slices = slice_table(self._slices_changed)
-        self.leases = LeaseTable(self.changed.notify)
+        self.leases = LeaseTable(self.changed.notify, node=node)
         self.configs = config_table(self._touch)
         self.nodes = node_table(self._nodes_changed)
         self.hold_deadline: HoldDeadline | None = None
+        # The first plan has been carried out, and no address of a Service is left here.
+        self.holds_nothing = False
+        # The subnets that the own Lease lists.
+        self.subnets: tuple[Network, ...] = ()
         # Addresses in the status of Nodes. They are never VIPs, even if a pool contains them.
         self.known_addresses: frozenset[Address] = frozenset()
         # The Nodes whose taints keep addresses off them, by name.
@@ -106,16 +112,34 @@ class NodeStore:
         tables = (self.services, self.groups, self.slices, self.leases, self.configs, self.nodes)
         return all(table.listed for table in tables)
 
+    def addresses_of(self, node: str) -> tuple[Address, ...]:
+        """Return the addresses at which the agent of a node is reached."""
+        found = self.nodes.records.get(node)
+        return () if found is None else tuple(found.addresses)
+
+    def members(self) -> tuple[Member, ...]:
+        """Return the nodes that take part in elections, sorted by name; this one if it may."""
+        members = self.leases.counting.members(self.drained)
+        if self.hold_deadline is None:
+            return members
+        own = Member(self._node, self.subnets, taint=self.taint)
+        return tuple(sorted((*members, own), key=lambda member: member.node))
+
     def promise(self, node: str, *, seconds: float) -> bool:
-        """Treat another node's Lease as valid for this time; False if this node may not.
+        """Count another node's Lease for this time; False if it does not count any more here."""
+        promised = self.leases.counting.promise(node, until=clock.now() + seconds)
+        if promised is None:
+            return False
+        self.leases.change(promised)
+        return True
 
-        Not after the Lease has expired here, as this node may hold its addresses by then. A node
-        without a hold deadline holds no addresses, and lets others renew before it rejoins.
+    def set_hold_deadline(
+        self, deadline: HoldDeadline | None, subnets: tuple[Network, ...] = ()
+    ) -> None:
+        """Publish until when the own Lease allows this node to hold addresses; None: it may not.
+
+        `subnets`: those that the Lease lists.
         """
-        return self.leases.promise(node, seconds=seconds) or self.hold_deadline is None
-
-    def set_hold_deadline(self, deadline: HoldDeadline | None) -> None:
-        """Publish until when the own Lease allows this node to hold addresses; None: it may not."""
-        if deadline != self.hold_deadline:
-            self.hold_deadline = deadline
+        if (deadline, subnets) != (self.hold_deadline, self.subnets):
+            self.hold_deadline, self.subnets = deadline, subnets
             self.changed.notify()

@@ -57,13 +57,11 @@ class OutageKeeper:
         """Ask the peers whenever renewals are in doubt, until cancelled."""
         while True:
             await self._renewer.in_doubt.wait()
-            # The members when the doubt began: later this node may see no other Lease.
-            members = self._members()
             self._assessment = None
             previous = self._renewer.outage
             while self._renewer.in_doubt.is_set():
                 asked_at = clock.now()
-                is_held = await self._ask(members, asked_at) is OutageAssessment.HOLD
+                is_held = await self._ask(self._members(), asked_at) is OutageAssessment.HOLD
                 pause = _PAUSE_HOLDING if is_held else _PAUSE_UNDECIDED
                 await asyncio.sleep(max(0.0, asked_at + pause - clock.now()))
             outage = self._renewer.outage
@@ -71,15 +69,16 @@ class OutageKeeper:
                 self._report_end(outage)
 
     def _members(self) -> dict[str, tuple[Address, ...]]:
-        live = self._store.leases.membership.live(clock.now())
-        nodes = self._store.nodes.records
-        return {m.node: tuple(nodes[m.node].addresses) if m.node in nodes else () for m in live}
+        """Return all nodes with a Lease, dead or not, so that no two parts have more than half."""
+        members = (*self._store.leases.counting.leases, self._renewer.node)
+        return {member: self._store.addresses_of(member) for member in members}
 
     async def _ask(
         self, members: Mapping[str, tuple[Address, ...]], asked_at: float
     ) -> OutageAssessment:
         answers = await self._peers.ask(members)
-        assessment = assess_outage(members, self._renewer.node, answers)
+        told = self._peers.was_told(clock.now())
+        assessment = assess_outage(members, self._renewer.node, answers, told=told)
         for answer in answers.values():
             self._metrics.count_peer_answer(answer.value)
         if assessment is not self._assessment:
@@ -87,8 +86,6 @@ class OutageKeeper:
             self._assessment = assessment
         if assessment is OutageAssessment.HOLD:
             self._renewer.extend(extended_deadline(asked_at, self._timing))
-        elif assessment is OutageAssessment.ALONE_CUT_OFF:
-            self._renewer.renew_soon()
         return assessment
 
     def _log(self, assessment: OutageAssessment, answers: Mapping[str, PeerAnswer]) -> None:

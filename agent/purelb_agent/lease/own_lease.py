@@ -39,14 +39,8 @@ class OwnLease:
         path = f"/apis/coordination.k8s.io/v1/namespaces/{identity.namespace}/leases"
         self._collection, self._path = path, f"{path}/{lease_name(identity.node)}"
 
-    async def list_all(self) -> list[Json]:
-        """Returns all Leases of the namespace."""
-        listed = await self._kube.request("GET", self._collection, seconds=self._seconds)
-        items: list[Json] = listed["items"]
-        return items
-
-    async def write(self, lease: Lease) -> Json:
-        """Create or replace the Lease and return it; one changed by others is read and replaced."""
+    async def write(self, lease: Lease) -> None:
+        """Create or replace the Lease; one changed by others is read and replaced."""
         if not self._node_uid:
             path = f"/api/v1/nodes/{self._identity.node}"
             node = await self._kube.request("GET", path, seconds=self._seconds)
@@ -63,8 +57,7 @@ class OwnLease:
             log.warning("leaseChangedByOthers", lease=lease_name(lease.node), error=str(error))
             # A Node that was deleted and created again has another UID, and its Lease is gone.
             self._body, self._node_uid = None, ""
-            return await self.write(lease)
-        return self._body
+            await self.write(lease)
 
     async def _replace(self, wanted: Json, known: Json | None) -> Json:
         if known is None:
@@ -85,7 +78,10 @@ class OwnLease:
             raise
 
     async def delete(self) -> None:
-        """Delete the Lease if this pod still holds it, so that peers take over at once."""
+        """Release and delete the Lease if this pod still holds it: peers take over at once.
+
+        Without a holder it says that this node leaves; a Lease that somebody deletes does not.
+        """
         for _attempt in range(_DELETE_ATTEMPTS):
             try:
                 deleted = await self._delete_once()
@@ -104,6 +100,8 @@ class OwnLease:
         lease = codec.lease_of(body) if body else None
         if body is None or lease is None or lease.instance != self._identity.instance:
             return False
+        body["spec"]["holderIdentity"] = ""
+        body = await self._kube.request("PUT", self._path, body, seconds=self._seconds)
         meta = body["metadata"]
         this_version = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": this_version}

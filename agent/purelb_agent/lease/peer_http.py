@@ -13,7 +13,8 @@ from purelb.core.model import Address
 
 PATH = "/peer"
 _V6 = 6
-_LONGEST_REPLY = 1024
+# What two nodes have of ten thousand addresses is shorter.
+_LONGEST_REPLY = 2**20
 
 
 class PeerHttp:
@@ -37,14 +38,25 @@ class PeerHttp:
         if self._session is not None:
             await self._session.close()
 
-    async def get(self, address: Address, headers: Mapping[str, str]) -> bytes:
-        """Return the body of an agent's reply; OSError if there is none of the usual length."""
+    async def send(
+        self, address: Address, headers: Mapping[str, str], message: bytes | None
+    ) -> bytes:
+        """Return the body of an agent's reply; OSError if there is none of the usual length.
+
+        Without a message this is a GET, as agents without epochs know it; with one, a POST.
+        """
         if self._session is None:
             raise RuntimeError("PeerHttp is not open")
         host = f"[{address}]" if address.version == _V6 else str(address)
         url = f"http://{host}:{self._port}{PATH}"
         try:
-            async with self._session.get(url, headers=headers, allow_redirects=False) as reply:
+            async with self._session.request(
+                "GET" if message is None else "POST",
+                url,
+                headers=headers,
+                data=message,
+                allow_redirects=False,
+            ) as reply:
                 if not 0 < (reply.content_length or 0) <= _LONGEST_REPLY:
                     raise OSError(f"{url}: a reply of {reply.content_length} bytes")
                 return await reply.read()

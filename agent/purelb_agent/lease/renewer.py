@@ -2,20 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Renews the node's own Lease: the only writer of the Lease and of the hold deadline.
 
-The renewal state machine in the core decides what the result of a renewal means. While renewals are
-in doubt, the outage keeper asks the peers and extends the hold deadline by their answers.
+The core's Right decides what the result of a renewal means. While renewals are in doubt, the outage
+keeper asks the peers and extends the hold deadline by their answers.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
+import secrets
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
 
-from purelb.core.election.leases import HoldDeadline, Renewal, RenewalState
-from purelb.core.election.peers import FRESHNESS, PATIENCE, Attempts
+from purelb.core.election.peers import FRESHNESS, PATIENCE
+from purelb.core.election.right import HoldDeadline, Right, RightState
 from purelb.core.model import Address, Lease, Network, Outage
 from purelb.core.node.conflicts import FoundDuplicates
 from purelb.core.settings import LeaseTiming
@@ -30,12 +29,12 @@ from purelb_agent.runtime.wakeup import Wakeup
 SUBNET_DEBOUNCE = 2.0
 # A host that answers for many addresses causes one write for all that are found in this time.
 DUPLICATE_DEBOUNCE = 0.5
-_POLL = 0.05
-# Minimum pause between attempts that others request. With a longer one, a question could reach a
-# healthy node when its last renewal is no longer fresh and the next one would end too late.
-_MIN_PAUSE = FRESHNESS
-# How long after its next attempt a peer's renewal may be seen here.
-_MARGIN = 0.5
+# Minimum pause after a renewal before another one mends what others changed in the Lease.
+_MIN_PAUSE = 0.5
+# How long after its renewal the watch must have shown the own Lease.
+SHOWN_AFTER = 1.5
+# A Lease has microseconds.
+_ROUNDED = 0.001
 
 
 class Renewer:
@@ -61,18 +60,41 @@ class Renewer:
         self._timing = timing
         self._metrics = metrics
         self._key_ids = key_ids
-        self._renewal = Renewal(timing)
-        self._published = self._renewal.state
+        self._right = Right(timing, token=secrets.token_hex(4))
+        self._published = RightState.ABSENT
+        self._next_attempt = -math.inf
         self._subnets: tuple[Network, ...] | None = None
         self._written: tuple[Network, ...] | None = None
         self._write_due = math.inf
         self._wakeup = Wakeup()
-        # Set while renewals fail or hang and this node still may hold addresses.
+        # Set while renewals fail or hang.
         self.in_doubt = asyncio.Event()
-        self._attempts = Attempts()
-        self._attempted = asyncio.Event()
+        self._reading: asyncio.Task[bool] | None = None
         self._outage: Outage | None = None
         self._duplicates = FoundDuplicates()
+        self._mail = ""
+        # The last renewal that the watch has to show, and from when on it is late.
+        self._renewed: tuple[float, float] | None = None
+
+    @property
+    def right(self) -> Right:
+        """The right of this node at present."""
+        return self._right.at(clock.now())
+
+    def post(self, mail: str) -> None:
+        """Write this into the Lease for agents that this node does not reach."""
+        if mail != self._mail:
+            self._mail = mail
+            self._write_due = clock.now()
+            self._wakeup.notify()
+
+    def saw(self, own: Lease | None) -> None:
+        """Take what the watch or a list shows of the own Lease."""
+        if own is not None:
+            self._right = self._right.shown(own.epoch)
+        elif self._right.is_shown:
+            self._right = self._right.deleted()
+            self.renew_soon()
 
     @property
     def node(self) -> str:
@@ -99,180 +121,158 @@ class Renewer:
 
     async def run(self) -> None:
         """Renew the Lease until cancelled; after `leave`, do nothing."""
-        await self._wait_until_ready()
-        while self._renewal.state is not RenewalState.RELEASED:
-            self._renewal = self._renewal.at(clock.now())
+        while self._subnets is None:  # set by the first full cycle of the reconcile loop
+            await self._wakeup.wait()
+        while not self._right.is_released:
+            self._right = self._right.at(clock.now())
             self._publish()
             if clock.now() >= self._next_write:
-                if self._renewal.state is not RenewalState.LOST or await self._rejoin():
-                    await self._attempt()
+                await self._attempt()
             else:
                 await self._rest()
         await asyncio.Event().wait()  # a task that ends would end the process
 
     @property
+    def _is_lost(self) -> bool:
+        return self._right.state(clock.now()) is RightState.LOST
+
+    @property
     def _next_write(self) -> float:
         """When to write the Lease: a change of it is no reason to hurry where writes fail."""
-        is_lost = self._renewal.state is RenewalState.LOST
-        return min(self._renewal.next_attempt, math.inf if is_lost else self._write_due)
+        return min(self._next_attempt, math.inf if self._is_lost else self._write_due)
 
-    async def _wait_until_ready(self) -> None:
-        """Wait until all tables are listed and every other Lease is known to be live or expired.
-
-        Peers release addresses when they see the first Lease of this node. By then it must be able
-        to take them at once, and must agree with its peers which nodes are live.
-        """
-        while self._subnets is None:  # set by the first full cycle of the reconcile loop
-            await self._wakeup.wait()
-        # Polls, as the Leases settle by time as well as by news.
-        while self._settles_at() is not None:  # noqa: ASYNC110
-            await asyncio.sleep(_POLL)
-
-    def _settles_at(self) -> float | None:
-        others = self._store.leases.membership.forget(self._identity.node)
-        return others.settles_at(clock.now())
+    def _check_watch(self) -> None:
+        """Begin the watch anew if it does not show what was written: it shows nothing else then."""
+        if self._renewed is None:
+            return
+        renewed_at, late_at = self._renewed
+        own = self._store.leases.own
+        if own is not None and (own.renew_time or 0.0) > renewed_at - _ROUNDED:
+            self._renewed = None
+        elif clock.now() >= late_at:
+            self._renewed = None
+            log.warning("watchIsSilent", node=self.node)
+            self._store.leases.watch_anew()
 
     async def _rest(self) -> None:
+        self._check_watch()
         wake = [self._next_write]
-        deadline = self._renewal.hold_deadline
+        if self._renewed is not None:
+            wake.append(self._renewed[1])
+        deadline = self._right.deadline(clock.now())
         if deadline is not None:
             wake.append(deadline.announce_until)
         await self._wakeup.wait(until=min(wake))
 
-    async def _rejoin(self) -> bool:
-        """Learn which nodes are live before this node takes part again; False if that failed.
-
-        While this node could not reach the API, its peers' Leases expired for it, so it would take
-        every address. Peers that could not reach the API either get the time to renew.
-        """
-        asked_at = clock.now()
-        try:
-            listed = await self._lease.list_all()
-        except ApiError as error:
-            # Without a renewal: the API may recover just now, and the renewal would succeed.
-            self._failed(error)
-            return False
-        self._store.leases.replace(listed, asked_at=asked_at)
-        patience = self._timing.retry_period + _MARGIN
-        self._store.leases.rejoin(since=self._renewal.sent_at, patience=patience)
-        # Polls, as the Leases settle by time as well as by news.
-        while self._settles_at() is not None:  # noqa: ASYNC110
-            await asyncio.sleep(_POLL)
-        return True
-
     async def _attempt(self) -> None:
-        sent_at, lease = clock.now(), self._wanted()
+        sent_at, subnets = clock.now(), self._subnets or ()
+        epoch, wall_time = self._right.epoch_to_write(subnets, now=sent_at), clock.wall_time()
+        self._right = self._right.sent(epoch)
         self._write_due = math.inf
-        self._attempts = replace(self._attempts, began_at=sent_at)
         # An attempt that hangs counts as doubtful too: there is no time to wait for its timeout.
         hang_timer = asyncio.get_running_loop().call_later(PATIENCE, self._doubt)
         try:
-            async with asyncio.timeout(self._timing.retry_period):
-                body = await self._lease.write(lease)
+            async with asyncio.timeout(self._patience(sent_at)):
+                await self._lease.write(self._wanted(epoch, subnets, wall_time))
         except (ApiError, TimeoutError) as error:
-            self._failed(error)
+            self._failed(error, epoch=epoch)
         else:
-            self._succeeded(body, lease.subnets, sent_at)
+            # One that has not been shown yet stays due: the watch shows them in their order.
+            self._renewed = self._renewed or (wall_time, clock.now() + SHOWN_AFTER)
+            self._succeeded(epoch, subnets, sent_at)
         finally:
             hang_timer.cancel()
-            self._attempted.set()
-            self._attempted = asyncio.Event()
 
-    def _wanted(self) -> Lease:
+    def _patience(self, now: float) -> float:
+        """Return how long an attempt may take; without a right there is none to be kept."""
+        has_right = self._right.deadline(now) is not None
+        return self._timing.retry_period if has_right else self._timing.renew_deadline
+
+    def _wanted(self, epoch: str, subnets: tuple[Network, ...], wall_time: float) -> Lease:
         return Lease(
             node=self._identity.node,
-            subnets=self._subnets or (),
+            subnets=subnets,
+            # Without a key its peers cannot ask this node, so they must not wait for it.
+            epoch=epoch if self._key_ids() else "",
+            mail=self._mail,
             instance=self._identity.instance,
             holder=self._identity.node,
             duration=self._timing.duration,
-            renew_time=clock.wall_time(),
+            renew_time=wall_time,
             outage=self._outage,
             peer_keys=self._key_ids(),
             duplicates=self._duplicates.at(clock.now()),
         )
 
-    def _succeeded(
-        self, body: dict[str, Any], written: tuple[Network, ...], sent_at: float
-    ) -> None:
-        if self._renewal.state is RenewalState.RELEASED:
+    def _succeeded(self, epoch: str, subnets: tuple[Network, ...], sent_at: float) -> None:
+        if self._right.is_released:
             return
-        self._attempts = replace(self._attempts, good_sent_at=sent_at, began_at=None)
-        self._written = written
-        was_holding = self._renewal.state is RenewalState.HOLDING
-        if was_holding and clock.now() >= self._renewal.sent_at + self._timing.renew_deadline:
+        now, before = clock.now(), self._right
+        state, used = before.state(now), None
+        self._written = subnets
+        if before.deadline(now) is not None:
+            used = (now - before.sent_at) / self._timing.renew_deadline
+        if state is RightState.HOLDING and now >= before.ends_at:
             self._note_outage()
-        used = None
-        if self._renewal.hold_deadline is not None:
-            used = (clock.now() - self._renewal.sent_at) / self._timing.renew_deadline
-        self._renewal = self._renewal.succeeded(sent_at, clock.now())
+        self._right = before.succeeded(epoch, subnets, sent_at=sent_at, now=now)
+        self._next_attempt = max(now, sent_at + self._timing.renew_period)
         self._metrics.count_renewal(used)
         self.in_doubt.clear()
-        # At once, not only through the watch: the own Lease is valid as soon as it is written.
-        self._store.leases.put(body)
-        if was_holding:
-            self._store.leases.resume_expiry()
-        else:
-            self._store.leases.unfreeze()
         self._publish()
 
     def _note_outage(self) -> None:
         """Record that addresses were kept through an outage; written to the Lease at once."""
         end = clock.wall_time()
-        self._outage = Outage(end - (clock.now() - self._renewal.sent_at), end)
+        self._outage = Outage(end - (clock.now() - self._right.sent_at), end)
         self._write_due = clock.now()
 
-    def _failed(self, error: Exception) -> None:
-        if self._renewal.state is RenewalState.RELEASED:
+    def _failed(self, error: Exception, *, epoch: str) -> None:
+        if self._right.is_released:
             return
-        now = clock.now()
-        self._attempts = replace(self._attempts, failed_at=now, began_at=None)
-        is_first = self._renewal.failures == 0
-        self._renewal = self._renewal.failed(now)
+        now, is_first = clock.now(), not self._right.failures
+        self._right = self._right.failed(epoch).at(now)
+        self._next_attempt = now + self._timing.retry_period
         self._metrics.count_failure()
-        text = str(error) or f"no answer within {self._timing.retry_period:g} s"
+        text = str(error) or "no answer in time"
         if is_first:
             log.warning("leaseRenewalFailed", node=self.node, error=text)
         self._doubt()
         self._publish()
 
     def _doubt(self) -> None:
-        """Put renewals in doubt: a node that cannot renew cannot see its peers renew either."""
-        if self._renewal.hold_deadline is not None:
-            self.in_doubt.set()
-            self._store.leases.freeze()
+        self.in_doubt.set()
 
     def extend(self, extension: HoldDeadline) -> None:
         """Extend the hold deadline, as the peers cannot renew either."""
-        self._renewal = self._renewal.extended(extension)
+        self._right = self._right.extended(extension, now=clock.now())
         self._publish()
 
     def renew_soon(self) -> None:
-        """Try to renew now, but at least _MIN_PAUSE after the previous attempt."""
-        began = self._attempts.began_at or max(
-            self._attempts.good_sent_at, self._attempts.failed_at
-        )
-        self._renewal = self._renewal.sooner(max(clock.now(), began + _MIN_PAUSE))
+        """Try to renew now, but at least _MIN_PAUSE after the last renewal."""
+        soon = max(clock.now(), self._right.sent_at + _MIN_PAUSE)
+        self._next_attempt = min(self._next_attempt, soon)
         self._wakeup.notify()
 
     def ensure_current(self) -> None:
-        """Renew soon if the Lease was deleted or its subnets were changed by others."""
-        seen = self._store.leases.membership.observed.get(self.node)
-        is_intact = seen is not None and seen.lease.subnets == self._written
-        if self._renewal.state is RenewalState.HELD and not is_intact:
+        """Renew soon if the subnets in the Lease were changed by others."""
+        seen = self._store.leases.own
+        is_intact = seen is None or seen.subnets == self._written
+        if self._right.state(clock.now()) is RightState.HELD and not is_intact:
             self.renew_soon()
 
-    async def could_renew(self) -> bool | None:
-        """Whether this node can renew its Lease now, by an attempt that it makes or joins."""
-        if self._renewal.hold_deadline is None:
-            return await self._reaches_api()
-        asked_at = clock.now()
-        while True:
-            known = self._attempts.could_renew(asked_at=asked_at, now=clock.now())
-            if known is not None:
-                return known
-            if self._attempts.began_at is None:
-                self.renew_soon()
-            await self._attempted.wait()
+    async def could_renew(self) -> bool:
+        """Whether this node can renew its Lease now, which takes PATIENCE at most.
+
+        It never writes because a peer asks: while some writes fail, all nodes would write more. It
+        goes by its last renewal if that failed or is fresh, and otherwise reads its Lease.
+        """
+        if self._right.failures:
+            return False
+        if clock.now() <= self._right.sent_at + FRESHNESS:
+            return True
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.create_task(self._reaches_api())
+        return await asyncio.shield(self._reading)
 
     async def _reaches_api(self) -> bool:
         try:
@@ -287,21 +287,18 @@ class Renewer:
         return self._outage
 
     def _publish(self) -> None:
-        state = self._renewal.state
-        self._store.set_hold_deadline(self._renewal.hold_deadline)
-        if self._renewal.hold_deadline is None:
-            self.in_doubt.clear()
+        now = clock.now()
+        state, deadline = self._right.state(now), self._right.deadline(now)
+        self._store.set_hold_deadline(deadline, self._right.subnets)
         if state is not self._published:
             log.info("leaseState", node=self.node, state=state.value)
             self._published = state
-        self._metrics.show(
-            is_healthy=self._renewal.hold_deadline is not None,
-            is_holding=state is RenewalState.HOLDING,
-        )
+        self._metrics.show(is_healthy=deadline is not None, is_holding=state is RightState.HOLDING)
 
     def leave(self) -> None:
         """Leave the election: from now on this node may hold no address."""
-        self._renewal = self._renewal.stopped()
+        self._right = self._right.resigned()
+        self.in_doubt.clear()
         self._wakeup.notify()
         self._publish()
 

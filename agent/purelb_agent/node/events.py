@@ -183,17 +183,17 @@ class NodeEvents:
         It cannot if it was gone when the taint came, or has not renewed its Lease since. Nodes that
         were like that when this agent started count as reported.
         """
-        membership, silent = self._store.leases.membership, set[_TaintedNode]()
-        self._with_agent |= membership.observed.keys()
+        counting, silent = self._store.leases.counting, set[_TaintedNode]()
+        self._with_agent |= counting.leases.keys()
         tainted = {(n, d) for n, d in self._store.drained.items() if n != self._node}
         self._live_since = {n: t for n, t in self._live_since.items() if n in tainted}
         for node in tainted:
             name, since = node[0], self._live_since.get(node)
-            if membership.is_live(name, now):
+            if counting.is_live(name):
                 self._live_since.setdefault(node, now)
             elif since is None:
                 silent |= {node} if name in self._with_agent else set()
-            elif (seen := membership.observed.get(name)) and seen.seen_at < since:
+            elif (seen := counting.leases.get(name)) and seen.until - seen.lease.duration < since:
                 silent.add(node)
         reported = silent if self._silent is None else self._silent
         self._silent = silent

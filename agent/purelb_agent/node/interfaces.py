@@ -79,6 +79,11 @@ class Interfaces:
         self.keeps_marks = self.keeps_marks or shows_marks(addresses)
         return addresses
 
+    @property
+    def present(self) -> tuple[InterfaceAddress, ...]:
+        """The addresses that were there at the last read and have not been removed since."""
+        return tuple(self._seen.values())
+
     def dummies(self, name: str) -> frozenset[int]:
         """Return the indexes of the links for remote addresses: of this name or a former one."""
         names = {name, DUMMY_INTERFACE}

@@ -27,12 +27,13 @@ from purelb_agent.kube.events import Events
 from purelb_agent.kube.http import PodAccess
 from purelb_agent.kube.store import NodeStore
 from purelb_agent.kube.watch import CHANCE, Watcher
+from purelb_agent.lease.ends import Ends
 from purelb_agent.lease.outage import OutageKeeper
 from purelb_agent.lease.own_lease import Identity
 from purelb_agent.lease.peer_http import PATH as PEER_PATH
 from purelb_agent.lease.peer_http import PeerHttp
 from purelb_agent.lease.peer_key_files import PeerKeyFiles
-from purelb_agent.lease.peers import Get, Peers
+from purelb_agent.lease.peers import Peers, Send
 from purelb_agent.lease.renewer import Renewer
 from purelb_agent.node.announcer import Announcer
 from purelb_agent.node.conflicts import ConflictListener
@@ -40,6 +41,7 @@ from purelb_agent.node.decisions import DecisionRecorder
 from purelb_agent.node.interfaces import Interfaces
 from purelb_agent.node.metrics import NodeMetrics
 from purelb_agent.node.netlink import Kernel
+from purelb_agent.node.permits import Permits
 from purelb_agent.node.reconcile import Effects, Reconciler
 from purelb_agent.node.reporter import Reporter
 from purelb_agent.node.sockets import FrameSender
@@ -148,7 +150,9 @@ def _watchers(
 class _Agent:
     """The parts of the program."""
 
-    def __init__(self, kube: Kube, settings: AgentSettings, outside: AgentOutside) -> None:
+    def __init__(
+        self, kube: Kube, settings: AgentSettings, outside: AgentOutside, send: Send
+    ) -> None:
         self.registry = CollectorRegistry()
         identity, timing = settings.identity, settings.timing
         self.metrics = metrics = NodeMetrics(self.registry)
@@ -156,14 +160,20 @@ class _Agent:
             identity.node, classes=settings.classes, drains=settings.drains
         )
         self.kernel = outside.kernel()
+        self.watchers = _watchers(kube, store, identity, outside.chance)
         self.renewer = Renewer(
-            kube, store, identity, timing=timing, metrics=metrics.lease, key_ids=settings.key_ids
+            kube,
+            store,
+            identity,
+            timing=timing,
+            metrics=metrics.lease,
+            key_ids=settings.key_ids,
         )
+        store.leases.watch_anew = self.watchers["leases"].refresh
         self.events = Events(kube, component="lbnodeagent", instance=identity.node)
         self.reporter = Reporter(kube, store, self.events, identity.node)
         self.sender = outside.sender()
         self.conflict_listener = outside.listener(self._on_conflict, sender=self.sender)
-        self.watchers = _watchers(kube, store, identity, outside.chance)
         effects = Effects(
             Interfaces(self.kernel, metrics.addresses),
             Announcer(metrics.announcements, sender=self.sender),
@@ -171,21 +181,33 @@ class _Agent:
             DecisionRecorder(identity.node, metrics.election),
             self.reporter,
         )
+        self.peers = self._peers(settings, send)
+        self.ends = Ends(kube, identity.namespace, store, self.renewer, self.peers)
+        self.permits = self._permits()
         self.reconciler = Reconciler(
             store,
             self.renewer,
             effects,
             metrics=metrics,
-            relist_leases=self.watchers["leases"].refresh,
+            permits=self.permits,
         )
+
+    def _permits(self) -> Permits | None:
+        if self.peers is None:
+            return None
+        return Permits(self.store, self.renewer, self.peers, look_anew=self._look_anew)
+
+    def _look_anew(self) -> None:
+        self.watchers["leases"].refresh()
+        self.watchers["nodes"].refresh()
 
     def _on_conflict(self, conflict: DuplicateAddress) -> None:
         self.metrics.addresses.count_conflict()
         self.reporter.report_conflict(conflict)
         self.renewer.list_duplicate(conflict.address)
 
-    def peers(self, settings: AgentSettings, get: Get) -> Peers | None:
-        """Return the peers to ask during an outage of the API; None if that is switched off."""
+    def _peers(self, settings: AgentSettings, send: Send) -> Peers | None:
+        """Return the peers to ask; None if that is switched off."""
         if settings.keys is None:
             log.warning("peersNotAsked", reason="switched off, or no key", folder=PEER_KEYS)
             return None
@@ -195,7 +217,7 @@ class _Agent:
             timing=settings.timing,
             could_renew=self.renewer.could_renew,
             promises=self.store,
-            get=get,
+            send=send,
         )
 
     def start(self, tasks: Tasks) -> None:
@@ -204,6 +226,9 @@ class _Agent:
             tasks.start(f"watch-{name}", watcher.run())
         tasks.start("reconcile", self.reconciler.run())
         tasks.start("renew", self.renewer.run())
+        tasks.start("ends", self.ends.run())
+        if self.permits is not None:
+            tasks.start("resign", self.permits.resignation.run())
         tasks.start("report", self.reporter.run())
         tasks.start("events", self.events.run())
         tasks.start("conflicts", self.conflict_listener.run())
@@ -228,9 +253,9 @@ async def run_agent(settings: AgentSettings, outside: AgentOutside, stop: asynci
     tasks = Tasks()
     async with AsyncExitStack() as stack:
         kube = await stack.enter_async_context(outside.kube())
-        agent = _Agent(kube, settings, outside)
         peer_http = await stack.enter_async_context(outside.peers(settings.port))
-        peers = agent.peers(settings, peer_http.get)
+        agent = _Agent(kube, settings, outside, peer_http.send)
+        peers = agent.peers
         routes = {} if peers is None else {PEER_PATH: peers.handle}
         await stack.enter_async_context(
             outside.server(

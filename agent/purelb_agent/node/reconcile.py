@@ -10,7 +10,6 @@ belongs to this loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from purelb.core.node.configuration import (
@@ -24,7 +23,7 @@ from purelb.core.node.decisions import Decisions, decide_vips
 from purelb.core.node.interfaces import lease_subnets, selected_links
 from purelb.core.node.plan import Plan, plan
 from purelb.core.node.readiness import Readiness
-from purelb.core.node.snapshot import NodeSnapshot, membership_view_of
+from purelb.core.node.snapshot import NodeSnapshot, membership_view_of, vips_on
 from purelb_agent.kube.store import NodeStore
 from purelb_agent.lease.renewer import Renewer
 from purelb_agent.node.announcer import Announcer
@@ -33,6 +32,7 @@ from purelb_agent.node.decisions import DecisionRecorder
 from purelb_agent.node.interfaces import Interfaces
 from purelb_agent.node.metrics import NodeMetrics
 from purelb_agent.node.netlink import NetlinkError
+from purelb_agent.node.permits import Permits
 from purelb_agent.node.reporter import Reporter
 from purelb_agent.runtime import clock, log
 
@@ -66,9 +66,9 @@ class Reconciler:
         effects: Effects,
         *,
         metrics: NodeMetrics,
-        relist_leases: Callable[[], None],
+        permits: Permits | None,
     ) -> None:
-        """`relist_leases` is called when a Lease seems to have expired, to confirm that."""
+        """Without `permits`, no peer is asked."""
         self._readiness = Readiness()
         self._interfaces = effects.interfaces
         self._announcer = effects.announcer
@@ -78,11 +78,11 @@ class Reconciler:
         self._renewer = renewer
         self._metrics = metrics
         self._store = store
-        self._relist_leases = relist_leases
         self._node = renewer.node
         # The node's configuration and how it was selected.
         self._choice = SelectedConfig(SelectorState.DEFAULT, NodeConfig())
-        self._decisions: Decisions | None = None
+        self._permits = permits
+        self._elected: Decisions | None = None
         self._leaving = False
         # Since when reads have failed; None: the last one did not.
         self._unread_since: float | None = None
@@ -134,29 +134,41 @@ class Reconciler:
         subnets = lease_subnets(snapshot.segments)
         self._metrics.election.show_local_subnets(len(subnets))
         self._renewer.set_subnets(subnets, at_once=is_new_config)
+        self._renewer.saw(self._store.leases.own)
         self._renewer.ensure_current()
-        if self._store.leases.membership.has_unconfirmed_expiry(now):
-            self._relist_leases()
-        if snapshot.hold_deadline and not self._store.leases.membership.is_live(self._node, now):
-            # The own Lease was deleted, so others have taken over: write it again at once.
-            self._renewer.renew_soon()
         if snapshot.hold_deadline is None and not self._readiness.has_acted:
             # Before its first Lease, a node cannot tell which addresses are its own. Those left by
             # an earlier agent stay for the first plan, or until their lifetime ends.
             return now + RESYNC
-        self._decisions = decide_vips(snapshot, self._decisions)
-        planned = plan(self._decisions, snapshot, now=now)
+        decisions = self._decide(snapshot, now)
+        planned = plan(decisions, snapshot, now=now)
         done = self._interfaces.apply(planned)
         self._announce(snapshot, planned, now)
-        self._recorder.record(self._decisions)
-        self._reporter.report(self._decisions, self._interfaces.held, done=done)
-        if self._decisions.needs_dummy and self._config.dummy_interface:
+        self._tell(snapshot, now)
+        self._recorder.record(decisions)
+        self._reporter.report(decisions, self._interfaces.held, done=done)
+        if decisions.needs_dummy and self._config.dummy_interface:
             if self._interfaces.make_dummy(self._config.dummy_interface):
                 return now
             done = False
         held = self._interfaces.held
         self._readiness = self._readiness.after(planned, held, snapshot.addresses, now=now)
         return self._wake_at(snapshot, planned, now, done=done)
+
+    def _decide(self, snapshot: NodeSnapshot, now: float) -> Decisions:
+        self._elected = decide_vips(snapshot, self._elected)
+        if self._permits is None:
+            return self._elected
+        held = vips_on(snapshot.addresses, snapshot)
+        return self._permits.permit(self._elected, self._renewer.right, held, now=now)
+
+    def _tell(self, snapshot: NodeSnapshot, now: float) -> None:
+        """Tell the peers what has been done on the interfaces."""
+        held = vips_on(self._interfaces.present, snapshot)
+        held |= {a for link, a in self._interfaces.held if link not in snapshot.dummies}
+        self._store.holds_nothing = not held
+        if self._permits is not None:
+            self._permits.send(self._renewer.right, held, now=now)
 
     def _update_config(self) -> bool:
         """Select the LBNodeAgent for this node; return whether the configuration changed."""
@@ -183,7 +195,7 @@ class Reconciler:
 
     def _snapshot(self, now: float) -> NodeSnapshot:
         store, config, deadline = self._store, self._config, self._store.hold_deadline
-        members = store.leases.membership.live(now, store.drained)
+        members = store.members()
         addresses = self._interfaces.read_addresses()
         self._metrics.election.show_members(len(members))
         self._metrics.show_draining(is_draining=bool(store.taint))
@@ -226,9 +238,9 @@ class Reconciler:
         deadlines = [
             now + (RESYNC if done else _RETRY),
             planned.refresh_at,
-            self._store.leases.membership.next_expiry(now),
             snapshot.hold_deadline.announce_until if snapshot.hold_deadline else None,
             self._announcer.next_at,
+            self._permits.next_at(now) if self._permits else None,
             self._interfaces.changes_at(now),
         ]
         # Ignores past ones: an expired hold deadline stays in the store until the renewer has run.

@@ -41,6 +41,7 @@ class Probes:
         app.router.add_get("/readyz", self._readyz)
         for path, handler in routes.items():
             app.router.add_get(path, handler)
+            app.router.add_post(path, handler)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
 
     async def _metrics(self, _request: web.Request) -> web.Response:

@@ -41,6 +41,12 @@ class TestLeaseOfANode:
         successor = Account(client(lab, NAMESPACE, "lbnodeagent", pods["next"]))
         successor.send("PUT", f"{LEASES}/purelb-node-n1", lease(pods["next"]))
 
+    def test_lease_may_be_released_as_its_agent_leaves(self, pods, agent):
+        released = lease(pods["n1"])
+        released["spec"]["holderIdentity"] = ""
+        agent.send("PUT", f"{LEASES}/purelb-node-n1", released)
+        agent.send("PUT", f"{LEASES}/purelb-node-n1", lease(pods["n1"]))
+
     def test_deletion_by_another_pod_of_the_node_is_refused(self, lab, pods, agent):
         successor = Account(client(lab, NAMESPACE, "lbnodeagent", pods["next"]))
         words = "must carry the UID of the Pod"

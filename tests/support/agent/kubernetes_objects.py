@@ -8,7 +8,7 @@ from typing import Any
 
 from purelb.core import names
 from purelb.core.api import codec
-from purelb.core.model import Address, Lease, PoolType
+from purelb.core.model import Lease, PoolType
 from purelb_agent.runtime import clock
 from tests.support.core.snapshots import NET4, NET6, VIP4, VIP6
 
@@ -86,19 +86,17 @@ def lease_object(
     version: str = "1",
     subnets: tuple[Any, ...] = (NET4, NET6),
     duration: float = 10,
-    duplicates: tuple[Address, ...] = (),
+    **more: Any,
 ) -> Json:
-    """A node's Lease, renewed now."""
-    lease = Lease(
-        node,
-        subnets,
-        instance=f"pod-{node}",
-        holder=node,
-        duration=duration,
-        renew_time=clock.wall_time(),
-        node_uid=f"uid-{node}",
-        duplicates=duplicates,
-    )
+    """A node's Lease, renewed now; with `holder=""` and an epoch, it says that its node leaves."""
+    fields = {
+        "instance": f"pod-{node}",
+        "holder": node,
+        "renew_time": clock.wall_time(),
+        "node_uid": f"uid-{node}",
+        **more,
+    }
+    lease = Lease(node, subnets, duration=duration, **fields)
     body = codec.lease_body(lease, namespace=NAMESPACE)
     body["metadata"] |= {"resourceVersion": version, "uid": f"uid-lease-{node}"}
     return body

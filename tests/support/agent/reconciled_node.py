@@ -9,7 +9,7 @@ import asyncio
 from prometheus_client import CollectorRegistry
 
 from purelb.core.election.claims import claimed
-from purelb.core.election.leases import HoldDeadline
+from purelb.core.election.right import HoldDeadline
 from purelb_agent.kube.store import NodeStore
 from purelb_agent.node.decisions import DecisionRecorder
 from purelb_agent.node.interfaces import Interfaces
@@ -22,7 +22,7 @@ from tests.support.agent.kubernetes_objects import (
     lease_object,
     service_object,
 )
-from tests.support.core.snapshots import ETH0, OWN4, OWN6
+from tests.support.core.snapshots import ETH0, NET4, NET6, OWN4, OWN6
 
 TABLES = ("services", "groups", "slices", "leases", "configs", "nodes")
 
@@ -34,8 +34,8 @@ class RecordedRenewer:
 
     def __init__(self):
         self.subnets = []
-        self.soon = 0
         self.checks = 0
+        self.own = []
 
     def set_subnets(self, subnets, *, at_once):
         self.subnets.append((subnets, at_once))
@@ -43,8 +43,8 @@ class RecordedRenewer:
     def ensure_current(self):
         self.checks += 1
 
-    def renew_soon(self):
-        self.soon += 1
+    def saw(self, own):
+        self.own.append(own)
 
 
 class RecordedAnnouncer:
@@ -106,7 +106,6 @@ class Node:
         self.registry = CollectorRegistry()
         metrics = NodeMetrics(self.registry)
         self.interfaces = Interfaces(self.kernel, metrics.addresses)
-        self.relists = 0
         self.reconciler = Reconciler(
             self.store,
             self.renewer,
@@ -118,11 +117,8 @@ class Node:
                 self.reporter,
             ),
             metrics=metrics,
-            relist_leases=self._relist,
+            permits=None,
         )
-
-    def _relist(self):
-        self.relists += 1
 
     @property
     def held(self):
@@ -139,7 +135,8 @@ class Node:
             self.store.leases.put(lease_object(node, version=str(int(clock.now() * 10))))
         if not nodes or "n1" in nodes:
             now = clock.now()
-            self.store.set_hold_deadline(HoldDeadline(now + seconds * 0.7, now + seconds))
+            deadline = HoldDeadline(now + seconds * 0.7, now + seconds)
+            self.store.set_hold_deadline(deadline, (NET4, NET6))
 
     def metric(self, name):
         return self.registry.get_sample_value(name)

@@ -9,7 +9,7 @@ from ipaddress import ip_address, ip_network
 
 from purelb.core.addresses import parse_range
 from purelb.core.election.election import Member, MembershipView
-from purelb.core.election.leases import HoldDeadline
+from purelb.core.election.right import HoldDeadline
 from purelb.core.election.vips import VipIndex
 from purelb.core.model import InterfaceAddress, Link, PoolType, Service, ServiceGroup, ServiceKey
 from purelb.core.names import ADDRESS_PROTOCOL

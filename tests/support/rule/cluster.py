@@ -155,6 +155,8 @@ class Cluster(World):
         if self.now < node.next_write:
             return
         epoch = right.epoch_to_write((), now=self.now)
+        right = right.sent(epoch)
+        self.change(name, right=right)
         asked = node.permissions.asked
         lease = PostedLease(
             name, instance=str(node.starts), holder=name, duration=TIMING.duration,

@@ -309,7 +309,7 @@ class TestPeers:
             timing=LeaseTiming(),
             could_renew=could_renew,
             promises=Answers(),
-            get=carrier.get,
+            send=carrier.send,
         )
 
     def ask(self, timeline, process, *, can, port=7472, lost=(), break_it=lambda _process: None):

@@ -32,6 +32,8 @@ class Reason(str, Enum):
 
     ELECTION_WON = "electionWon"
     NOT_WINNER = "notWinner"
+    KEPT = "kept"
+    PERMISSION_MISSING = "permissionMissing"
     NO_ELIGIBLE_NODES = "noEligibleNodes"
     LEASE_UNHEALTHY = "leaseUnhealthy"
     LEASES_NOT_LISTED = "leasesNotListed"
@@ -74,6 +76,8 @@ class Lease:
     uid: str = ""
     # Names the time in which its renewals followed each other; empty: its agent knows no epochs.
     epoch: str = ""
+    # What its agent asks of and answers to those that it does not reach; see election.messages.
+    mail: str = ""
     # UID of the Node that owns the Lease.
     node_uid: str = ""
     # The last outage during which the node held its addresses.

@@ -26,6 +26,8 @@ LEASE_LABELS = {
 SUBNETS_ANNOTATION = "purelb.io/subnets"
 INSTANCE_ANNOTATION = "purelb.io/instance"
 EPOCH_ANNOTATION = "purelb.io/epoch"
+# What an agent says to those that it does not reach otherwise.
+MAIL_ANNOTATION = "purelb.io/mail"
 # On a node's Lease: the last API outage during which it held its addresses, as `begin/end`.
 OUTAGE_ANNOTATION = "purelb.io/held-through-outage"
 # On a node's Lease: the ids of the keys that its agent accepts from peers, first the one it signs

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from ipaddress import ip_network
 
 import pytest
@@ -119,3 +120,17 @@ async def test_a_range_goes_to_the_first_service_that_lacks_it_when_a_node_joins
         await world.settle()
         assert world.addresses("first") == [address(version, 1), address(version, 2)]
         assert world.addresses("second") == []
+
+
+@FAMILIES
+async def test_a_range_is_announced_again_when_its_silent_node_renews(version):
+    async with AllocatorWorld().running(multi_group(version)) as world:
+        join(world, "n2", version, 2)
+        await asyncio.sleep(16)
+        join(world, "n1", version, 1)
+        world.add_service("web", version=version)
+        await world.settle()
+        assert world.addresses("web") == [address(version, 1)]
+        join(world, "n2", version, 2)
+        await world.settle()
+        assert world.addresses("web") == [address(version, 1), address(version, 2)]

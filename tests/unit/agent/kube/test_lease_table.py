@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The table of Leases in virtual time: which Leases are live, and which changes are reported."""
+"""The table of Leases in virtual time: which Leases count, and which changes are reported."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import asyncio
 
 import pytest
 
+from purelb.core.election.counting import Check
 from purelb_agent.kube.lease_table import LeaseTable
 from purelb_agent.runtime import clock
 from tests.support.agent.kubernetes_objects import lease_object
-from tests.support.core.snapshots import NET4
+from tests.support.core.snapshots import NET4, NET6
 
 DURATION = 10.0
 OTHER = {"metadata": {"name": "purelb-allocator", "resourceVersion": "5"}, "spec": {}}
@@ -23,130 +24,179 @@ def changes():
 
 
 @pytest.fixture
-def table(changes):
-    made = LeaseTable(lambda: changes.append(clock.now()))
-    made.put(lease_object("n1", version="10"))
+async def table(changes):
+    """The table of `me`, with a Lease of `n1`; who checks ends has seen it."""
+    made = LeaseTable(lambda: changes.append(clock.now()), node="me")
+    made.put(lease_object("n1", version="10", epoch="e.1"))
+    await was_woken(made)
     changes.clear()
     return made
 
 
 def live(table):
-    return [member.node for member in table.membership.live(clock.now())]
+    return [member.node for member in table.counting.members({})]
+
+
+async def was_woken(table):
+    """Whether there is news for who checks the ends of Leases."""
+    return await table.seen.wait(seconds=0)
+
+
+async def end(table, node="n1"):
+    """Let a Lease end, with everything found out about it."""
+    await asyncio.sleep(DURATION)
+    counting = table.counting
+    for check in Check:
+        counting = counting.found(node, check, asked_at=clock.now())
+    table.change(counting)
 
 
 class TestPut:
-    def test_a_new_lease_is_reported(self, table, changes):
+    async def test_a_new_lease_is_reported(self, table, changes):
         table.put(lease_object("n2"))
         assert live(table) == ["n1", "n2"]
         assert len(changes) == 1
+        assert await was_woken(table)
 
     async def test_a_renewal_is_not_reported(self, table, changes):
         await asyncio.sleep(5)
-        table.put(lease_object("n1", version="11"))
+        table.put(lease_object("n1", version="11", epoch="e.1"))
         assert changes == []
-        await asyncio.sleep(DURATION - 1)
-        assert live(table) == ["n1"]
+        assert not await was_woken(table)
+        assert table.counting.leases["n1"].until == clock.now() + DURATION
 
-    def test_changed_subnets_are_reported(self, table, changes):
-        table.put(lease_object("n1", version="11", subnets=(NET4,)))
+    @pytest.mark.parametrize(
+        "changed",
+        [{"subnets": (NET4,)}, {"duplicates": (NET4[5],)}, {"epoch": "e.2"}, {"mail": "{}"}],
+        ids=["subnets", "an address of another host", "epoch", "mail"],
+    )
+    async def test_what_concerns_others_is_reported(self, table, changes, changed):
+        table.put(lease_object("n1", version="11", **{"epoch": "e.1", **changed}))
         assert len(changes) == 1
 
-    def test_an_address_that_another_host_has_is_reported(self, table, changes):
-        table.put(lease_object("n1", version="11", duplicates=(NET4[5],)))
-        assert len(changes) == 1
-
-    async def test_the_renewal_of_an_expired_lease_is_reported(self, table, changes):
-        await asyncio.sleep(2 * DURATION)
+    async def test_the_renewal_of_an_ended_lease_is_reported(self, table, changes):
+        await end(table)
         assert live(table) == []
-        table.put(lease_object("n1", version="11"))
+        await was_woken(table)
+        changes.clear()
+        table.put(lease_object("n1", version="11", epoch="e.1"))
         assert live(table) == ["n1"]
         assert len(changes) == 1
+        assert await was_woken(table)
 
-    async def test_an_older_version_is_ignored(self, table, changes):
-        await asyncio.sleep(5)
-        table.put(lease_object("n1", version="9", subnets=(NET4,)))
-        assert changes == []
+    async def test_a_renewal_in_the_same_epoch_that_comes_late_is_reported(self, table, changes):
+        """Who does not check ends takes the node for gone meanwhile."""
         await asyncio.sleep(DURATION)
+        table.put(lease_object("n1", version="11", epoch="e.1"))
+        assert len(changes) == 1
+
+    async def test_a_lease_that_says_that_its_node_leaves_is_reported(self, table, changes):
+        table.put(lease_object("n1", version="11", epoch="e.1", holder=""))
         assert live(table) == []
+        assert len(changes) == 1
 
     @pytest.mark.parametrize("method", ["put", "drop"])
-    def test_a_lease_of_no_node_is_ignored(self, table, changes, method):
+    async def test_a_lease_of_no_node_is_ignored(self, table, changes, method):
         getattr(table, method)(OTHER)
         assert live(table) == ["n1"]
         assert changes == []
 
 
+class TestOwnLease:
+    async def test_it_is_kept_apart(self, table, changes):
+        table.put(lease_object("me", epoch="t.1"))
+        assert table.own.epoch == "t.1"
+        assert live(table) == ["n1"]
+        assert len(changes) == 1
+
+    async def test_only_another_epoch_of_it_is_reported(self, table, changes):
+        table.put(lease_object("me", version="1", epoch="t.1"))
+        table.put(lease_object("me", version="2", epoch="t.1", mail="{}"))
+        assert table.own.version == "2"
+        assert len(changes) == 1
+        table.put(lease_object("me", version="3", epoch="t.2"))
+        assert len(changes) == 2
+
+    async def test_its_deletion_is_reported(self, table, changes):
+        table.put(lease_object("me", epoch="t.1"))
+        table.drop(lease_object("me", epoch="t.1"))
+        assert table.own is None
+        assert len(changes) == 2
+
+    async def test_a_list_shows_it_or_that_it_is_gone(self, table):
+        table.replace([lease_object("me", epoch="t.1")], asked_at=clock.now())
+        assert table.own.epoch == "t.1"
+        assert "me" not in table.counting.leases
+        table.replace([], asked_at=clock.now())
+        assert table.own is None
+
+
 class TestReplace:
-    def test_a_list_without_a_lease_removes_it(self, table, changes):
-        table.replace([lease_object("n2"), OTHER], asked_at=clock.now())
-        assert live(table) == ["n2"]
+    async def test_a_list_adds_leases_and_is_reported(self, table, changes):
+        assert not table.listed
+        listed = [lease_object("n1", version="10", epoch="e.1"), lease_object("n2"), OTHER]
+        table.replace(listed, asked_at=clock.now())
+        assert live(table) == ["n1", "n2"]
         assert table.listed
         assert len(changes) == 1
+        assert await was_woken(table)
+
+    async def test_what_a_list_lacks_counts_to_its_end(self, table):
+        table.replace([], asked_at=clock.now())
+        assert live(table) == ["n1"]
+        await end(table)
+        assert table.counting.leases == {}
 
 
 class TestDrop:
-    def test_a_deleted_lease_is_removed(self, table, changes):
-        table.drop(lease_object("n1", version="11"))
-        assert live(table) == []
-        assert len(changes) == 1
-
-    def test_an_earlier_deletion_of_a_lease_that_exists_again_is_ignored(self, table, changes):
-        table.drop(lease_object("n1", version="9"))
+    async def test_a_lease_that_somebody_deleted_counts_to_its_end(self, table, changes):
+        table.drop(lease_object("n1", version="11", epoch="e.1"))
         assert live(table) == ["n1"]
         assert changes == []
+        await end(table)
+        assert table.counting.leases == {}
+        assert len(changes) == 1
 
-    def test_the_deletion_of_an_unknown_lease_is_ignored(self, table, changes):
+    async def test_one_whose_last_state_says_that_its_node_leaves_ends_at_once(
+        self, table, changes
+    ):
+        table.drop(lease_object("n1", version="11", epoch="e.1", holder=""))
+        assert table.counting.leases == {}
+        assert len(changes) == 1
+
+    async def test_the_deletion_of_an_unknown_lease_is_ignored(self, table, changes):
         table.drop(lease_object("n7"))
         assert changes == []
 
 
-class TestPromise:
-    async def test_a_promised_lease_stays_valid_without_a_renewal(self, table):
-        await asyncio.sleep(DURATION - 1)
-        assert table.promise("n1", seconds=DURATION)
-        await asyncio.sleep(DURATION - 1)
-        assert live(table) == ["n1"]
-        await asyncio.sleep(2)
-        assert live(table) == []
-
-    async def test_an_expired_lease_stays_expired(self, table):
-        await asyncio.sleep(2 * DURATION)
-        assert not table.promise("n1", seconds=DURATION)
-        assert live(table) == []
-
-
-class TestFreeze:
-    async def test_no_lease_expires_while_frozen(self, table):
-        table.freeze()
-        await asyncio.sleep(100)
-        assert live(table) == ["n1"]
-
-    async def test_after_unfreezing_a_lease_that_would_have_expired_is_expired(
-        self, table, changes
-    ):
-        table.freeze()
-        await asyncio.sleep(100)
-        table.unfreeze()
+class TestChange:
+    async def test_the_end_of_a_lease_is_reported(self, table, changes):
+        await end(table)
         assert live(table) == []
         assert len(changes) == 1
 
-    def test_unfreezing_what_is_not_frozen_is_not_reported(self, table, changes):
-        table.unfreeze()
+    async def test_what_leaves_all_counting_wakes_only_who_checks_ends(self, table, changes):
+        table.change(table.counting.has_right("n1", seconds=60.0, now=clock.now()))
+        assert await was_woken(table)
         assert changes == []
 
-    async def test_after_resuming_a_lease_has_a_full_duration(self, table, changes):
-        table.freeze()
-        await asyncio.sleep(100)
-        table.resume_expiry()
-        assert len(changes) == 1
-        await asyncio.sleep(DURATION - 1)
-        assert live(table) == ["n1"]
+    async def test_nothing_new_wakes_nobody(self, table, changes):
+        table.change(table.counting)
+        assert not await was_woken(table)
+        assert changes == []
 
-    async def test_after_rejoining_an_expired_lease_is_in_doubt_for_the_patience(
-        self, table, changes
-    ):
-        began = clock.now()
-        await asyncio.sleep(2 * DURATION)
-        table.rejoin(since=began, patience=2.5)
-        assert len(changes) == 1
-        assert table.membership.settles_at(clock.now()) == clock.now() + 2.5
+
+class TestOthers:
+    async def test_mail_is_that_of_those_that_count_and_have_an_epoch(self, table):
+        table.put(lease_object("n2", epoch="f.1", mail="to all"))
+        table.put(lease_object("n3", mail="of an agent without epochs"))
+        table.put(lease_object("n4", epoch="g.1", mail="of one that leaves", holder=""))
+        assert table.mail() == [("n1", ""), ("n2", "to all")]
+
+    async def test_near_are_those_with_a_subnet_of_this_node(self, table):
+        table.put(lease_object("n2", epoch="f.1", subnets=(NET6,)))
+        epochs = table.counting.epochs()
+        assert epochs == {"n1": "e.1", "n2": "f.1"}
+        assert table.near(epochs) == {}
+        table.put(lease_object("me", epoch="t.1", subnets=(NET4,)))
+        assert table.near(epochs) == {"n1": "e.1"}

@@ -10,7 +10,9 @@ from ipaddress import ip_address
 import pytest
 
 from purelb.core.election.claims import claimed
-from purelb.core.election.leases import HoldDeadline
+from purelb.core.election.counting import Check
+from purelb.core.election.election import Member
+from purelb.core.election.right import HoldDeadline
 from purelb.core.model import ServiceKey
 from purelb.core.names import DRAINING_TAINTS
 from purelb_agent.kube.store import NodeStore
@@ -23,7 +25,7 @@ from tests.support.agent.kubernetes_objects import (
     service_object,
     slice_object,
 )
-from tests.support.core.snapshots import VIP4, VIP6
+from tests.support.core.snapshots import NET4, NET6, VIP4, VIP6
 
 TABLES = ("services", "groups", "slices", "leases", "configs", "nodes")
 
@@ -119,21 +121,61 @@ class TestHoldDeadline:
         assert not await is_woken(store)
 
 
+class TestMembers:
+    async def test_this_node_is_one_by_its_right_with_what_its_lease_lists(self, store):
+        store.leases.put(lease_object("n0"))
+        store.leases.put(lease_object("n1"))
+        store.leases.put(lease_object("n2", subnets=(NET6,)))
+        assert [member.node for member in store.members()] == ["n0", "n2"]
+        store.set_hold_deadline(HoldDeadline(1.0, 2.0), (NET4,))
+        assert store.members() == (
+            Member("n0", (NET4, NET6)),
+            Member("n1", (NET4,)),
+            Member("n2", (NET6,)),
+        )
+
+    async def test_other_subnets_wake_the_loop(self, store):
+        store.set_hold_deadline(HoldDeadline(1.0, 2.0), (NET4,))
+        await is_woken(store)
+        store.set_hold_deadline(HoldDeadline(1.0, 2.0), (NET6,))
+        assert await is_woken(store)
+
+    async def test_each_has_the_taint_of_its_node(self, store):
+        store.set_hold_deadline(HoldDeadline(1.0, 2.0), (NET4,))
+        store.leases.put(lease_object("n2"))
+        for node, taint in zip(("n1", "n2"), DRAINING_TAINTS[:2], strict=True):
+            store.nodes.put(node_object(node, taints=(taint,)))
+        assert [member.taint for member in store.members()] == list(DRAINING_TAINTS[:2])
+
+
+class TestAddresses:
+    async def test_are_those_of_the_node_object(self, store):
+        assert store.addresses_of("n2") == ()
+        store.nodes.put(node_object("n2", "10.0.0.2", "fd00::2"))
+        assert set(store.addresses_of("n2")) == {ip_address("10.0.0.2"), ip_address("fd00::2")}
+
+
 class TestPromises:
-    async def test_a_node_may_promise_while_the_lease_is_live(self, store):
-        store.set_hold_deadline(HoldDeadline(1.0, 2.0))
+    async def test_who_counts_may_be_promised_to_count_for_longer(self, store):
         store.leases.put(lease_object("n2"))
         assert store.promise("n2", seconds=100)
+        assert store.leases.counting.promises == {"n2": clock.now() + 100}
         await asyncio.sleep(99)
-        assert store.leases.membership.is_live("n2", clock.now())
+        self.find_end(store)
+        assert store.leases.counting.is_live("n2")
 
-    async def test_a_node_may_not_promise_after_the_lease_expired(self, store):
-        store.set_hold_deadline(HoldDeadline(1.0, 2.0))
+    async def test_whose_lease_has_ended_here_is_promised_nothing(self, store):
         store.leases.put(lease_object("n2"))
         await asyncio.sleep(20)
+        self.find_end(store)
         assert not store.promise("n2", seconds=100)
-        assert not store.leases.membership.is_live("n2", clock.now())
+        assert not store.leases.counting.is_live("n2")
 
-    async def test_a_node_without_a_deadline_may_promise_always(self, store):
-        assert store.promise("n2", seconds=100)
-        assert not store.leases.membership.is_live("n2", clock.now())
+    async def test_nothing_is_promised_to_a_stranger(self, store):
+        assert not store.promise("n2", seconds=100)
+        assert store.leases.counting.promises == {}
+
+    def find_end(self, store):
+        """Read the Lease, which has not been renewed."""
+        counting = store.leases.counting
+        store.leases.change(counting.found("n2", Check.READ, asked_at=clock.now()))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 
+from purelb.core.api import codec
 from purelb.core.model import Lease
 from purelb_agent.kube.client import ApiError
 from purelb_agent.lease.own_lease import Identity, OwnLease
@@ -54,8 +55,9 @@ def requests(api):
 
 class TestWrite:
     async def test_the_first_write_creates_a_lease_owned_by_the_node(self, own, api):
-        body = await own.write(LEASE)
+        await own.write(LEASE)
         assert requests(api) == [("GET", NODE), ("GET", PATH), ("POST", COLLECTION)]
+        body = api.requests[-1].body
         assert body["metadata"]["ownerReferences"][0]["uid"] == "uid-n1"
         assert body["spec"]["holderIdentity"] == "n1"
 
@@ -93,9 +95,9 @@ class TestWrite:
         await own.write(LEASE)
         api.answer("PUT", PATH, MISSING, times=1)
         api.answer("GET", NODE, node("uid-new"))
-        body = await own.write(LEASE)
+        await own.write(LEASE)
         assert api.requests[-1].method == "POST"
-        assert body["metadata"]["ownerReferences"][0]["uid"] == "uid-new"
+        assert api.requests[-1].body["metadata"]["ownerReferences"][0]["uid"] == "uid-new"
 
     @pytest.mark.parametrize("status", [0, 403, 500])
     async def test_another_error_is_raised_and_the_next_write_is_one_request(
@@ -129,28 +131,42 @@ class TestWrite:
     async def test_after_a_cancelled_write_the_next_one_succeeds(self, own, api):
         async for interruption in cancel_at_each_await(lambda: own.write(LEASE)):
             assert api.under_way == 0, interruption
-        body = await own.write(LEASE)
-        assert body["metadata"]["name"] == "purelb-node-n1"
+        api.requests.clear()
+        await own.write(LEASE)
+        assert [request.outcome for request in api.requests] == ["answered"]
+        assert api.requests[-1].body["metadata"]["name"] == "purelb-node-n1"
 
 
 class TestRead:
     async def test_a_missing_lease_is_none(self, own):
         assert await own.read(1.0) is None
 
-    async def test_all_leases_are_the_items_of_the_list(self, own, api):
-        api.answer("GET", COLLECTION, {"items": [{"a": 1}]})
-        assert await own.list_all() == [{"a": 1}]
+    async def test_what_is_there_is_returned(self, own, api):
+        there = lease_object("n1")
+        api.answer("GET", PATH, there)
+        assert await own.read(1.0) == there
 
 
 class TestDelete:
-    async def test_the_version_that_was_read_is_deleted(self, own, api, caplog):
+    async def test_it_is_released_in_the_version_that_was_read_then_deleted(self, own, api, caplog):
         caplog.set_level("INFO", "purelb")
-        api.answer("GET", PATH, lease_object("n1", version="41"))
+        api.answer("GET", PATH, lease_object("n1", version="41", epoch="t.1"))
         await own.delete()
+        assert requests(api) == [("GET", PATH), ("PUT", PATH), ("DELETE", PATH)]
+        (released,) = api.sent("PUT")
+        assert released.body["metadata"]["resourceVersion"] == "41"
+        assert codec.lease_of(released.body).is_released
         (request,) = api.sent("DELETE")
-        expected = {"uid": "uid-lease-n1", "resourceVersion": "41"}
+        expected = {"uid": "uid-lease-n1", "resourceVersion": "42"}
         assert request.body["preconditions"] == expected
         assert caplog.messages == ["leaseDeleted"]
+
+    async def test_one_that_cannot_be_released_is_not_deleted(self, own, api, caplog):
+        api.answer("GET", PATH, lease_object("n1"))
+        api.answer("PUT", PATH, ApiError(500, "no"))
+        await own.delete()
+        assert not api.sent("DELETE")
+        assert caplog.messages == ["leaseNotDeleted"]
 
     async def test_a_missing_lease_is_not_deleted(self, own, api):
         await own.delete()
@@ -161,13 +177,20 @@ class TestDelete:
         other["metadata"]["annotations"]["purelb.io/instance"] = "pod-new"
         api.answer("GET", PATH, other)
         await own.delete()
-        assert not api.sent("DELETE")
+        assert requests(api) == [("GET", PATH)]
 
     async def test_a_lease_renewed_meanwhile_is_read_again(self, own, api):
         api.answer("GET", PATH, lease_object("n1"))
         api.answer("DELETE", PATH, CONFLICT, times=1)
         await own.delete()
         assert [request.outcome for request in api.sent("DELETE")] == ["refused", "answered"]
+
+    async def test_a_lease_renewed_before_it_is_released_is_read_again(self, own, api):
+        api.answer("GET", PATH, lease_object("n1"))
+        api.answer("PUT", PATH, CONFLICT, times=1)
+        await own.delete()
+        assert [request.outcome for request in api.sent("PUT")] == ["refused", "answered"]
+        assert len(api.sent("DELETE")) == 1
 
     async def test_it_gives_up_after_three_conflicts(self, own, api):
         api.answer("GET", PATH, lease_object("n1"))

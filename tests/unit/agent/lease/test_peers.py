@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import AsyncExitStack, asynccontextmanager
 from ipaddress import ip_address
 
@@ -61,7 +62,7 @@ async def agent(port):
     async with AsyncExitStack() as stack, PeerHttp(port) as http:
 
         async def start(
-            name, *addresses, outcome=None, key=KEY, could_renew=None, may=True, also=()
+            name, *addresses, outcome=False, key=KEY, could_renew=None, may=True, also=()
         ):
             promises = RecordedPromises(may=may)
             peers = Peers(
@@ -70,7 +71,7 @@ async def agent(port):
                 timing=TIMING,
                 could_renew=could_renew or says(outcome),
                 promises=promises,
-                get=http.get,
+                send=http.send,
             )
             peers.now, peers.promised = None, promises.seconds
             for address in addresses:
@@ -83,7 +84,7 @@ async def agent(port):
 @asynccontextmanager
 async def serving(handler, address, port):
     app = web.Application()
-    app.router.add_get(PATH, handler)
+    app.router.add_route("*", PATH, handler)
     runner = web.AppRunner(app, shutdown_timeout=0.01, handler_cancellation=True)
     await runner.setup()
     await web.TCPSite(runner, str(address), port, backlog=512).start()
@@ -95,9 +96,7 @@ async def serving(handler, address, port):
 
 class TestAsking:
     @BOTH
-    @pytest.mark.parametrize(
-        ("outcome", "expected"), [(True, CAN), (False, CANNOT), (None, CANNOT)], ids=str
-    )
+    @pytest.mark.parametrize(("outcome", "expected"), [(True, CAN), (False, CANNOT)], ids=str)
     async def test_a_peer_answers_whether_it_can_renew(self, agent, address, outcome, expected):
         asker = await agent("a")
         await agent("b", address, outcome=outcome)
@@ -180,7 +179,7 @@ class TestSilence:
             garbage(b'{"answer": "can", "mac": ""}'),
             garbage(b""),
             garbage(b"\xff" * 100),
-            garbage(b"[" * 100_000),
+            garbage(b"[" * (2**20 + 1)),
             garbage(b"no", status=500),
             garbage(b"", status=302, headers={"Location": "/metrics"}),
             endless,
@@ -248,16 +247,20 @@ def asking_tasks():
 
 class TestBounds:
     async def test_at_most_256_peers_are_asked_in_parallel(self, agent, port):
-        under_way, most, full = [], [], asyncio.Event()
+        # By peer: each may be asked a second time meanwhile.
+        under_way, most, full = Counter(), [], asyncio.Event()
 
-        async def count(_request):
-            under_way.append("one")
-            most.append(len(under_way))
-            if len(under_way) == 256:
+        async def count(request):
+            peer = request.headers["PureLB-Peer"]
+            under_way[peer] += 1
+            most.append(len(+under_way))
+            if most[-1] == 256:
                 # Late enough for a 257th, if there were one.
                 asyncio.get_running_loop().call_later(0.3, full.set)
-            await full.wait()
-            under_way.pop()
+            try:
+                await full.wait()
+            finally:
+                under_way[peer] -= 1
             return web.Response()
 
         asker = await agent("a")
@@ -279,15 +282,6 @@ class TestBounds:
 
 
 class TestAnswering:
-    async def test_a_node_whose_attempt_hangs_answers_cannot_within_a_second(self, agent):
-        asker = await agent("a")
-        await agent("b", V4, could_renew=never)
-        # The best of three: half of the second is for the way, and others use the processors, too.
-        for _turn in range(3):
-            if (answers := await asker.ask({"b": [V4]})) == {"b": CANNOT}:
-                break
-        assert answers == {"b": CANNOT}
-
     async def test_a_node_that_cannot_renew_passes_on_what_it_heard_directly(self, agent):
         asker = await agent("a")
         between = await agent("b", V4, outcome=False)

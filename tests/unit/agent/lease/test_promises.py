@@ -1,15 +1,16 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a node answers to a peer whose Lease expires while it answers."""
+"""What a node answers to a peer whose Lease ends while it answers."""
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 
 import pytest
 
 from purelb.core.election.claims import claimed
-from purelb.core.election.leases import CONFIRMATION, HoldDeadline
+from purelb.core.election.counting import Check
 from purelb.core.election.peer_keys import PeerKeys
 from purelb.core.election.peers import PeerAnswer, build_question, read_reply
 from purelb.core.settings import LeaseTiming
@@ -20,51 +21,81 @@ from tests.support.agent.kubernetes_objects import lease_object
 
 TIMING = LeaseTiming()
 KEY = b"sixteen bytes or more"
-INSTANT = 0.001
+PATIENCE = 0.5
 
 
 async def cannot_renew():
+    await asyncio.sleep(PATIENCE)
     return False
 
 
-async def nobody(_address, _headers):
+async def nobody(_address, _headers, _message):
     raise AssertionError("this node only answers")
 
 
 @pytest.fixture
 def store():
-    """The store of a node that may still hold addresses, a moment before its peer's Lease ends."""
+    """The store of a node with a peer; nothing has been found out about the peer's Lease."""
     made = NodeStore("n1", classes=claimed(unclassed=True), drains=True)
-    made.leases.put(lease_object("n2"))
-    made.set_hold_deadline(HoldDeadline(clock.now() + 100, clock.now() + 100))
+    made.leases.put(lease_object("n2", epoch="e.1"))
+    made.leases.put(lease_object("n3", epoch="f.1"))
     return made
 
 
-@pytest.mark.parametrize("readings", range(1, 8))
-async def test_the_answer_cannot_is_never_given_without_a_promise(
-    store, virtual_clock, monkeypatch, readings
-):
-    """The peer's Lease expires after so many readings of the clock."""
-    virtual_clock.advance(TIMING.duration + CONFIRMATION - INSTANT)
-    left = iter(range(readings))
-
-    def now():
-        if next(left, None) is None and virtual_clock.now() < expiry:
-            virtual_clock.advance(2 * INSTANT)
-        return virtual_clock.now()
-
-    expiry = virtual_clock.now() + INSTANT
-    monkeypatch.setattr(clock, "now", now)
+@pytest.fixture
+def ask(store):
+    """Ask the node as a peer; returns its answer."""
     peers = Peers(
         "n1",
         lambda: PeerKeys(KEY),
         timing=TIMING,
         could_renew=cannot_renew,
         promises=store,
-        get=nobody,
+        send=nobody,
     )
-    headers = build_question(KEY, asker="n2", peer="n1", nonce="nonce")
-    response = await peers.handle(SimpleNamespace(headers=headers))
-    answer = read_reply(KEY, peer="n1", nonce="nonce", text=response.body)
-    is_live = store.leases.membership.is_live("n2", expiry + INSTANT)
-    assert (answer is PeerAnswer.CANNOT) == is_live
+
+    async def ask(asker):
+        headers = build_question(KEY, asker=asker, peer="n1", nonce="nonce")
+        response = await peers.handle(SimpleNamespace(method="GET", headers=headers))
+        return read_reply(KEY, peer="n1", nonce="nonce", text=response.body)
+
+    return ask
+
+
+def find_end(store, *, asked_at):
+    """Find out that nothing speaks against the end of the peer's Lease."""
+    counting = store.leases.counting
+    for check in Check:
+        counting = counting.found("n2", check, asked_at=asked_at)
+    store.leases.change(counting)
+
+
+def is_live(store):
+    return store.leases.counting.is_live("n2")
+
+
+@pytest.mark.parametrize("after", [0.1, PATIENCE - 0.1, PATIENCE + 0.1])
+@pytest.mark.parametrize("took", [0.0, 0.2])
+async def test_the_answer_cannot_is_never_given_without_a_promise(store, ask, after, took):
+    """The end is found out while the node answers; its last request `took` so many seconds."""
+    await asyncio.sleep(TIMING.duration)
+    asking = asyncio.create_task(ask("n2"))
+    await asyncio.sleep(after)
+    find_end(store, asked_at=clock.now() - min(took, after))
+    answer = await asking
+    assert (answer is PeerAnswer.CANNOT) == is_live(store) == (after > PATIENCE)
+
+
+async def test_who_was_promised_counts_for_a_full_duration_from_then_on(store, ask):
+    await asyncio.sleep(TIMING.duration - 1)
+    assert await ask("n2") is PeerAnswer.CANNOT
+    await asyncio.sleep(TIMING.duration - 0.1)
+    find_end(store, asked_at=clock.now())
+    assert is_live(store)
+    await asyncio.sleep(0.1)
+    find_end(store, asked_at=clock.now())
+    assert not is_live(store)
+
+
+async def test_a_stranger_is_not_answered_cannot(ask):
+    assert await ask("n9") is PeerAnswer.KNOWS

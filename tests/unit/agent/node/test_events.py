@@ -4,13 +4,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from purelb.core.election.claims import claimed
+from purelb.core.election.counting import Check, Counting
 from purelb.core.election.draining import Drained
-from purelb.core.election.leases import Membership
 from purelb.core.model import Lease
 from purelb.core.names import DRAINING_TAINTS, SPOT_TAINT_KEY
 from purelb.core.node.decisions import decide_vips
@@ -248,13 +246,17 @@ class TestSilentNodes:
 
     @pytest.fixture(autouse=True)
     def seen(self, store):
-        self.membership = Membership()
         self.renew(store, 0.0)
 
     def renew(self, store, now):
         renewed = Lease(node="n2", holder="n2", renew_time=now, duration=10.0, subnets=())
-        self.membership = self.membership.observe(renewed, now=now, wall_time=now)
-        store.leases.membership = replace(self.membership, listed_at=1000.0)
+        store.leases.counting = store.leases.counting.observe(renewed, now=now)
+
+    def expire(self, store):
+        """Let the end of its Lease be found."""
+        counting = store.leases.counting.found("n2", Check.READ, asked_at=self.EXPIRED)
+        store.leases.counting = counting.at(self.EXPIRED)
+        assert not store.leases.counting.is_live("n2")
 
     def taint(self, store, taint):
         store.drained = {"n2": Drained("uid-n2", taint)}
@@ -264,6 +266,7 @@ class TestSilentNodes:
 
     def test_gone_before_the_taint_came(self, node_events, events, store):
         self.report(node_events, 1.0)
+        self.expire(store)
         self.taint(store, DRAINING_TAINTS[1])
         for now in (self.EXPIRED, self.EXPIRED + 1):
             self.report(node_events, now)
@@ -275,7 +278,7 @@ class TestSilentNodes:
 
     def test_gone_with_its_lease_before_the_taint_came(self, node_events, events, store):
         self.report(node_events, 1.0)
-        store.leases.membership = Membership()
+        store.leases.counting = Counting()
         self.taint(store, DRAINING_TAINTS[1])
         self.report(node_events, 2.0)
         assert events.reasons == [self.DRAINED]
@@ -285,6 +288,7 @@ class TestSilentNodes:
         self.taint(store, DRAINING_TAINTS[1])
         self.report(node_events, 2.0)
         assert events.records == []
+        self.expire(store)
         self.report(node_events, self.EXPIRED)
         assert events.reasons == [self.DRAINED]
 
@@ -293,6 +297,7 @@ class TestSilentNodes:
         self.taint(store, DRAINING_TAINTS[1])
         self.report(node_events, 2.0)
         self.renew(store, 5.0)
+        self.expire(store)
         self.report(node_events, self.EXPIRED)
         assert events.records == []
 
@@ -302,13 +307,14 @@ class TestSilentNodes:
         self.report(node_events, 1.0)
         self.taint(store, DRAINING_TAINTS[1])
         self.report(node_events, 2.0)
-        store.leases.membership = Membership()
+        store.leases.counting = Counting()
         self.report(node_events, 3.0)
         assert events.records == []
 
     def test_is_not_told_at_the_start_nor_by_another_than_the_cleanup_node(
         self, node_events, events, store
     ):
+        self.expire(store)
         self.taint(store, DRAINING_TAINTS[1])
         self.report(node_events, self.EXPIRED)
         self.taint(store, DRAINING_TAINTS[0])
@@ -317,7 +323,7 @@ class TestSilentNodes:
         assert events.records == []
 
     def test_node_without_an_agent_is_not_told(self, node_events, events, store):
-        store.leases.membership = Membership()
+        store.leases.counting = Counting()
         self.report(node_events, 1.0)
         self.taint(store, DRAINING_TAINTS[1])
         self.report(node_events, 2.0)

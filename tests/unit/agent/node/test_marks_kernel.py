@@ -12,7 +12,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from labkit.net.namespaces import ip_batch, netns
-from purelb.core.election.leases import HoldDeadline
+from purelb.core.election.right import HoldDeadline
 from purelb.core.names import ADDRESS_PROTOCOL
 from purelb.core.node.decisions import decide_vips
 from purelb.core.node.plan import Put, plan

@@ -234,19 +234,12 @@ class TestWakeUp:
         await settle()
         assert len(serving.announcer.usable) == cycles + 2
 
-    async def test_a_lease_that_seems_to_have_expired_is_listed_again(self, serving):
-        serving.renew("n2")
-        await asyncio.sleep(9.5)
-        serving.renew()
-        assert serving.relists == 0
-        await asyncio.sleep(1)
-        assert serving.relists > 0
-
-    async def test_a_deleted_own_lease_is_renewed_soon(self, serving):
-        assert serving.renewer.soon == 0
+    async def test_what_the_watch_shows_of_the_own_lease_is_passed_on(self, serving):
+        assert serving.renewer.own[-1] == serving.store.leases.own
+        assert serving.renewer.own[-1].node == "n1"
         serving.store.leases.drop(lease_object("n1", version="999999"))
         await settle()
-        assert serving.renewer.soon > 0
+        assert serving.renewer.own[-1] is None
 
     async def test_a_cancelled_loop_leaves_the_addresses_in_place(self):
         node = Node()

@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from purelb.core.election.claims import claimed
+from purelb.core.election.counting import Check
 from purelb.core.election.draining import Drained
 from purelb.core.model import Announcement
 from purelb.core.names import ANNOUNCING_ANNOTATIONS, DRAINING_TAINTS
@@ -20,6 +21,7 @@ from purelb.core.node.decisions import decide_vips
 from purelb_agent.kube.client import ApiError
 from purelb_agent.kube.store import NodeStore
 from purelb_agent.node.reporter import Reporter
+from purelb_agent.runtime import clock
 from tests.support.agent.cancellation import cancel_at_each_await
 from tests.support.agent.fake_api import FakeApi
 from tests.support.agent.kubernetes_objects import lease_object
@@ -277,6 +279,8 @@ class TestEvents:
         store.leases.put(lease_object("n2"))
         running.report(made, frozenset(), done=True)
         await asyncio.sleep(60)
+        counting = store.leases.counting
+        store.leases.change(counting.found("n2", Check.READ, asked_at=clock.now()))
         store.drained = {"n2": Drained("uid-n2", DRAINING_TAINTS[0])}
         running.report(made, frozenset(), done=True)
         await asyncio.sleep(1)

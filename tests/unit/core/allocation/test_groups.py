@@ -30,6 +30,14 @@ def service(namespace="shop", **more):
     return Service(ServiceKey(namespace, "web"), **more)
 
 
+@pytest.mark.parametrize("version", [4, 6])
+def test_a_range_of_any_group_has_an_address_whether_it_is_usable_or_not(version):
+    mine, same = group("a", pool(version, 1, 9)), group("b", pool(version, 5, 20))
+    groups = Groups([mine, same])
+    assert groups.has_range_of(ip_address(f"{HOSTS[version]}5"))
+    assert not groups.has_range_of(ip_address(f"{HOSTS[version]}30"))
+
+
 def refused(groups, asking, shown=(), origin=None):
     with pytest.raises(AllocationRefusedError) as caught:
         groups.of(asking, HeldAddresses(shown, origin))

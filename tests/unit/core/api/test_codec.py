@@ -39,6 +39,11 @@ def test_a_lease_that_we_write_is_read_back_as_it_was():
     assert codec.lease_of(body) == LEASE
 
 
+def test_the_epoch_and_the_mail_of_a_lease_are_read_back():
+    written = replace(LEASE, epoch="b7a1.2", mail='{"questions": []}')
+    assert codec.lease_of(codec.lease_body(written, namespace="purelb-system")) == written
+
+
 def test_lease_contains_the_outage():
     held = replace(LEASE, outage=Outage(1_700_000_000.5, 1_700_000_180.25))
     body = codec.lease_body(held, namespace="purelb-system")
@@ -126,6 +131,10 @@ def test_a_service_is_read():
     assert (service.allocated_by_us, service.pool_type) == (True, PoolType.LOCAL)
     assert [str(e) for e in service.announcing[4]] == ["n1,eth0,172.28.1.220"]
     assert service.announcing[6][0].address is None
+    assert service.is_announced(ip_address("172.28.1.220"))
+    assert not service.is_announced(ip_address("172.28.1.221"))
+    # An entry without an address stands for its family.
+    assert service.is_announced(ip_address("fd28::221"))
 
 
 def test_an_announcement_that_cannot_be_read_is_kept_without_its_address():

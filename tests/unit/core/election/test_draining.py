@@ -17,9 +17,11 @@ from purelb.core.election.draining import (
     Taint,
     drained_nodes,
     draining_taint,
+    taint_of,
 )
 from purelb.core.election.draining import preempt as decide
 from purelb.core.errors import SettingError
+from purelb.core.model import Lease
 from purelb.core.names import DRAINING_TAINTS
 from purelb.core.settings import EvictionLimit
 
@@ -60,6 +62,17 @@ class TestDrainingTaints:
         tainted = replace(NODE, taints=(Taint("other"), Taint(SPOT)))
         found = drained_nodes([tainted, replace(NODE, name="n2")])
         assert found == {"n1": Drained("node-uid", SPOT)}
+
+    def test_a_lease_of_another_node_of_that_name_is_not_drained(self):
+        drained = {node: Drained(f"{node}-uid", f"taint of {node}") for node in "abc"}
+        leases = (
+            Lease("a", node_uid="old-uid"),
+            Lease("b", node_uid="b-uid"),
+            Lease("c"),
+            Lease("d"),
+        )
+        found = {lease.node: taint_of(lease, drained) for lease in leases}
+        assert found == {"a": "", "b": "taint of b", "c": "taint of c", "d": ""}
 
 
 class TestEvictionEvent:

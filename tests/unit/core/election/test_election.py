@@ -19,6 +19,7 @@ from purelb.core.election.election import (
     elect,
     prefer,
     rank,
+    share_subnet,
 )
 from purelb.core.model import Reason
 from purelb.core.names import DRAINING_TAINTS, SPOT_TAINT_KEY
@@ -251,3 +252,11 @@ class TestPreference:
     def test_preference_needs_a_candidate(self):
         nobody = Decision(None, Reason.NO_ELIGIBLE_NODES)
         assert prefer(VIP4, nobody, frozenset({"n1"})) is nobody
+
+
+def test_nodes_share_a_subnet_if_one_contains_the_other():
+    wide, narrow = ip_network("10.0.0.0/16"), ip_network("10.0.3.0/24")
+    assert share_subnet((wide,), (narrow,))
+    assert share_subnet((ip_network("fd00::/64"), narrow), (ip_network("fd00::/60"),))
+    assert not share_subnet((narrow,), (ip_network("10.0.4.0/24"), ip_network("fd00::/64")))
+    assert not share_subnet((), (narrow,))

@@ -6,8 +6,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from purelb.core.election.leases import HoldDeadline
-from purelb.core.election.right import MAX_FAILURES, Right
+from purelb.core.election.right import MAX_FAILURES, HoldDeadline, Right
 from purelb.core.settings import LeaseTiming
 
 TIMING = LeaseTiming()

@@ -13,17 +13,33 @@ from dataclasses import replace
 
 import pytest
 
+from purelb.core.election.counting import Counting
 from purelb.core.election.election import MembershipView
-from purelb.core.election.leases import Membership, Renewal
+from purelb.core.election.right import Right
 from purelb.core.model import Lease
 from purelb.core.node.announcing import Announcements
 from purelb.core.node.snapshot import membership_view_of
 from purelb.core.settings import AnnounceConfig, LeaseTiming
-from tests.support.core.snapshots import NOW, VIP4, VIP6, on_eth0, planned, service, snapshot
+from tests.support.core.snapshots import (
+    NET4,
+    NET6,
+    NOW,
+    VIP4,
+    VIP6,
+    on_eth0,
+    planned,
+    service,
+    snapshot,
+)
 
 BOTH = pytest.mark.parametrize("vip", [VIP4, VIP6], ids=["v4", "v6"])
 TIMING = LeaseTiming()
-WALL = 1_700_000_000.0
+SUBNETS = (NET4, NET6)
+
+
+def renewed(right, *, sent_at, now):
+    epoch = right.epoch_to_write(SUBNETS, now=sent_at)
+    return right.succeeded(epoch, SUBNETS, sent_at=sent_at, now=now)
 
 
 @BOTH
@@ -54,33 +70,33 @@ def test_a_sequence_stops_when_the_election_changes_in_its_middle(vip):
 
 @BOTH
 def test_failed_renewals_withdraw_before_any_peer_may_take_over(vip):
-    renewal = Renewal(TIMING).succeeded(NOW, NOW).failed(NOW + 5).at(NOW + 7)
-    assert renewal.hold_deadline is None
+    right = renewed(Right(TIMING, "t"), sent_at=NOW, now=NOW)
+    deadline = right.failed(right.epoch).deadline(NOW + 7)
+    assert deadline is None
     held = on_eth0(vip, lifetime=5)
     membership = membership_view_of(
-        snapshot().membership.members, renewal.hold_deadline, listed=True, now=NOW + 7
+        snapshot().membership.members, deadline, listed=True, now=NOW + 7
     )
     unhealthy = snapshot(service(addresses=[vip]), held=[held], membership=membership)
     assert [r.held for r in planned(unhealthy).removes] == [held]
-    peer = Membership().observe(
-        Lease("n1", holder="n1", renew_time=WALL), now=NOW + 0.001, wall_time=WALL
-    )
-    assert [m.node for m in peer.live(NOW + 7)] == ["n1"]
+    peer = Counting().observe(Lease("n1", holder="n1", renew_time=1.0), now=NOW + 0.001)
+    assert peer.checks(NOW + 7) == {}
+    assert peer.at(NOW + 7).is_live("n1")
 
 
 def test_no_order_of_news_after_a_partition_makes_two_winners():
     """One node comes back, one was there all the time: whatever each hears first, they agree."""
     news = [
-        Lease("n1", holder="n1", renew_time=WALL + 60),
-        Lease("n2", holder="n2", renew_time=WALL + 60),
-        Lease("n3", holder="n3", renew_time=WALL + 60),
+        Lease("n1", holder="n1", renew_time=60.0),
+        Lease("n2", holder="n2", renew_time=60.0),
+        Lease("n3", holder="n3", renew_time=60.0),
     ]
     results = set()
     for order in itertools.permutations(news):
-        membership = Membership()
+        counting = Counting()
         for lease in order:
-            membership = membership.observe(lease, now=NOW, wall_time=WALL + 60)
-        results.add(tuple(m.node for m in membership.live(NOW + 1)))
+            counting = counting.observe(lease, now=NOW)
+        results.add(tuple(m.node for m in counting.at(NOW + 1).members({})))
     assert results == {("n1", "n2", "n3")}
 
 
@@ -101,6 +117,6 @@ def test_a_node_that_leaves_plans_nothing_but_withdrawals(vip):
 
 
 def test_a_renewal_answered_after_the_end_does_not_revive_the_right():
-    late = Renewal(TIMING).succeeded(NOW, NOW).stopped().succeeded
-    with pytest.raises(KeyError):
-        late(NOW + 1, NOW + 2)
+    left = renewed(Right(TIMING, "t"), sent_at=NOW, now=NOW).resigned()
+    late = renewed(left, sent_at=NOW + 1, now=NOW + 2)
+    assert late.deadline(NOW + 2) is None

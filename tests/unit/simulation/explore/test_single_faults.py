@@ -15,10 +15,7 @@ CLUSTERS = (0, 1, 3, 5)
 EACH = 5
 BREAKS = {
     "paused": "all clocks stood, so the agent believes in its right until it has written its Lease",
-    "joins-astray": "the wall clock decides whether a Lease is dead at first sight",
     "unreadable": "an agent that cannot read its kernel for 3 s ends, as is meant",
-    "slow-writes": "slow is taken for down: all write because they are asked",
-    "slow-answers": "slow is taken for down: all write because they are asked",
 }
 
 

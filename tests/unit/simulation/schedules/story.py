@@ -21,6 +21,9 @@ from simulation.history import History
 TAKEOVER = 20.0
 # Addresses overlap for as long as two nodes hear of one change at different moments.
 DELIVERY = 0.05
+# An address that moves is on no node from when its holder lets go until the next one has heard
+# of that; twice, if it moves there and back.
+ASKED = 0.1
 THREE = ("n1", "n2", "n3")
 
 

@@ -13,7 +13,6 @@ from tests.unit.simulation.schedules.story import (
     TAKEOVER,
     THREE,
     at_work,
-    breaks,
     join,
     must,
     ways,
@@ -35,7 +34,6 @@ def test_an_ipv6_address_is_never_a_source():
         must(all(found.flags & IFA_F_DEPRECATED for found in held), "an address is preferred")
 
 
-@breaks("the wall clock decides: a Lease that is 300 s old at first sight is dead")
 def test_a_node_whose_clock_is_ahead_takes_nothing_from_healthy_nodes():
     worst = 0.0
     for seed in range(1, 5):
@@ -97,7 +95,6 @@ def thawed(seed):
         return history.twice()
 
 
-@breaks("who was frozen until it was lost has promised nothing, and waits too short")
 def test_a_node_that_was_frozen_until_it_was_lost_waits_for_those_that_hold():
     worst = max(map(thawed, range(1, 5)))
     must(worst < DELIVERY, f"on two nodes for {worst:.1f} s")

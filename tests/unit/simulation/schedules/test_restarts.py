@@ -9,11 +9,11 @@ import pytest
 from simulation.api.way import Reach
 from simulation.manifests import KINDS
 from tests.unit.simulation.schedules.story import (
+    ASKED,
     DELIVERY,
     TAKEOVER,
     THREE,
     at_work,
-    breaks,
     must,
     won_by,
 )
@@ -80,7 +80,7 @@ def test_an_agent_that_ends_by_an_error_hands_over_and_returns(seed):
         cluster.run(60)
         assert [p.error is not None for p in node.kubelet.ended] == [True]
         must(history.twice() < DELIVERY, f"on two nodes for {history.twice():.2f} s")
-        must(history.unheld() < DELIVERY, f"unheld for {history.unheld():.2f} s")
+        must(history.unheld() < ASKED, f"unheld for {history.unheld():.2f} s")
         must(on(cluster, "n1") == won, "n1 has not returned")
 
 
@@ -100,7 +100,7 @@ def test_a_node_that_is_deleted_while_its_agent_runs_hands_over_and_returns(seed
         cluster.run(20)
         must(on(cluster, "n2") == won, "n2 has not returned")
         must(history.twice() < DELIVERY, f"on two nodes for {history.twice():.2f} s")
-        must(history.unheld() < DELIVERY, f"unheld for {history.unheld():.2f} s")
+        must(history.unheld() < ASKED, f"unheld for {history.unheld():.2f} s")
 
 
 @pytest.mark.parametrize("seed", range(1, 4))
@@ -117,7 +117,7 @@ def test_a_node_that_is_made_anew_gets_another_lease(seed):
         must(after["ownerReferences"][0]["uid"] == owner, "the Lease belongs to the Node that went")
         must(on(cluster, "n2") == won, "n2 has not returned")
         must(history.twice() < DELIVERY, f"on two nodes for {history.twice():.2f} s")
-        must(history.unheld() < DELIVERY, f"unheld for {history.unheld():.2f} s")
+        must(history.unheld() < ASKED, f"unheld for {history.unheld():.2f} s")
 
 
 def deleted(seed, fault):
@@ -140,7 +140,6 @@ def deleted(seed, fault):
 
 
 @pytest.mark.parametrize("fault", ["killed", "frozen", "cut off", "stalled"])
-@breaks("a Lease that is deleted is taken for a leave: only expiry is fenced")
 def test_the_addresses_of_a_deleted_node_stay_until_it_has_given_them_up(fault):
     worst = max(deleted(seed, fault) for seed in range(1, 4))
     must(worst < DELIVERY, f"on two nodes for {worst:.1f} s")

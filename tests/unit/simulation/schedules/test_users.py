@@ -51,7 +51,6 @@ def unheld(cluster):
     return [address for address in cluster.addresses() if not cluster.holders(address)]
 
 
-@breaks("only expiry is fenced: endpoints move an address from a node that does not see it")
 def test_endpoints_that_move_quickly_take_no_address_from_a_frozen_node():
     with at_work(services=0) as (cluster, _history):
         for number in range(6):

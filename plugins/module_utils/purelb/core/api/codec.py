@@ -60,6 +60,7 @@ def lease_of(body: Json) -> Optional[Lease]:
         version=meta.get("resourceVersion", ""),
         uid=meta.get("uid", ""),
         epoch=annotations.get(names.EPOCH_ANNOTATION, ""),
+        mail=annotations.get(names.MAIL_ANNOTATION, ""),
         node_uid=_owning_node(meta),
         outage=_outage_of(annotations.get(names.OUTAGE_ANNOTATION, "")),
         peer_keys=_listed(annotations.get(names.PEER_KEYS_ANNOTATION, "")),
@@ -113,6 +114,10 @@ def lease_body(lease: Lease, *, namespace: str) -> Dict[str, Any]:
         names.SUBNETS_ANNOTATION: ",".join(str(subnet) for subnet in lease.subnets),
         names.INSTANCE_ANNOTATION: lease.instance,
     }
+    if lease.epoch:
+        annotations[names.EPOCH_ANNOTATION] = lease.epoch
+    if lease.mail:
+        annotations[names.MAIL_ANNOTATION] = lease.mail
     if lease.outage is not None:
         times = (lease.outage.begin_time, lease.outage.end_time)
         annotations[names.OUTAGE_ANNOTATION] = "/".join(map(format_time, times))

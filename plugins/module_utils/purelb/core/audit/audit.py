@@ -26,9 +26,8 @@ from typing import (
 
 from ..allocation.duplicates import listed_duplicates
 from ..election.claims import is_served
-from ..election.draining import Drained
+from ..election.draining import Drained, taint_of
 from ..election.election import Decision, Member, MembershipView, elect, prefer
-from ..election.leases import taint_of
 from ..election.vips import Vip, vips_of
 from ..model import Address, Lease, PoolType, Reason, Service, ServiceGroup, ServiceKey
 from .findings import Finding, Severity, in_order, lease_title

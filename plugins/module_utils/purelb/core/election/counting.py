@@ -14,9 +14,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Dict, Mapping, Optional
+from typing import Dict, Iterator, Mapping, Optional, Tuple
 
 from ..model import Lease
+from .draining import Drained, taint_of
+from .election import Member
 
 # How long before the end of a Lease its node is asked, so that the answer is there when it ends.
 ASKED_BEFORE = 0.45
@@ -36,8 +38,8 @@ class Check(str, Enum):
 class Findings:
     """What was found out about the end of one Lease, each at the time at which it was asked for.
 
-    `silent_at`: the node did not answer whether it has a right. `read_at`: the Lease, read by a
-    request of its own, had not been renewed. `others_at`: of the others, some denied that they
+    `silent_at`: the node did not say that it has a right after the end. `read_at`: the Lease, read
+    by a request of its own, had not been renewed. `others_at`: of the others, some denied that they
     promised the node to let it hold, and the rest did not answer.
     """
 
@@ -195,6 +197,45 @@ class Counting:
         members = self._members
         found = ((n, c.next_check(now, members=members)) for n, c in self.leases.items())
         return {node: check for node, check in found if check is not None}
+
+    def over(self) -> Dict[str, str]:
+        """Return the epochs that are over for this observer, by node; nobody is in them again."""
+        return {n: c.lease.epoch for n, c in self.leases.items() if c.lease.epoch and not c.counts}
+
+    def next_at(self, now: float) -> Optional[float]:
+        """Return when the next Lease is to be checked if nothing else is seen."""
+        moments = (
+            moment
+            for counted in self.leases.values()
+            if counted.counts
+            for moment in (counted.until - ASKED_BEFORE, counted.until)
+        )
+        return min((moment for moment in moments if moment > now), default=None)
+
+    def is_live(self, node: str) -> bool:
+        """Whether a node takes part in elections."""
+        counted = self.leases.get(node)
+        return counted is not None and counted.counts
+
+    def members(
+        self, drained: Mapping[str, Drained], *, renewed_at: Optional[float] = None
+    ) -> Tuple[Member, ...]:
+        """Return the nodes that count, sorted by name; `drained`: the draining Nodes by name.
+
+        `renewed_at`: only those whose Lease lasts until then; for who does not check ends.
+        """
+        return tuple(
+            Member(node, counted.lease.subnets, taint=taint_of(counted.lease, drained))
+            for node, counted in sorted(self.leases.items())
+            if counted.counts and (renewed_at is None or renewed_at < counted.until)
+        )
+
+    def with_duplicates(self, now: float) -> Iterator[Lease]:
+        """Yield the Leases that list addresses of other hosts and were renewed in time."""
+        for counted in self.leases.values():
+            # In this order: hardly any Lease lists one, and this is asked whenever one changes.
+            if counted.lease.duplicates and counted.counts and now < counted.until:
+                yield counted.lease
 
     def epochs(self) -> Dict[str, str]:
         """Return the epochs of the nodes that count and have one."""

@@ -16,7 +16,7 @@ from enum import Enum
 from typing import AbstractSet, Any, Dict, FrozenSet, Iterable, Mapping, NamedTuple, Optional, Tuple
 
 from .. import names
-from ..model import Address
+from ..model import Address, Lease
 
 
 class Taint(NamedTuple):
@@ -106,6 +106,15 @@ def drained_nodes(nodes: Iterable[NodeInfo]) -> Dict[str, Drained]:
     """Return the Nodes with a draining taint by name."""
     tainted = ((node, draining_taint(node.taints)) for node in nodes)
     return {node.name: Drained(node.uid, taint) for node, taint in tainted if taint}
+
+
+def taint_of(lease: Lease, drained: Mapping[str, Drained]) -> str:
+    """Return the draining taint of the Node that owns a Lease; empty: none.
+
+    A Lease that is owned by another Node of the same name is not affected.
+    """
+    node = drained.get(lease.node)
+    return node.taint if node and lease.node_uid in ("", node.uid) else ""
 
 
 def is_evicted(node: NodeInfo) -> bool:

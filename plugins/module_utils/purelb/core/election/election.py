@@ -82,12 +82,20 @@ class MembershipView:
         """The nodes whose only draining taint is that of an eviction, by subnet."""
         return _index(self.members, taint=names.SPOT_TAINT_KEY)
 
+    @cached_property
+    def _all(self) -> Cells:
+        return _index(self.members)
+
     def candidates(self, address: Address) -> FrozenSet[str]:
         """Return the nodes that can announce the address: live, in its subnet, not draining.
 
         A program writes the eviction taint, so where it would leave no candidate it does not count.
         """
         return _nodes(address, self.cells) or _nodes(address, self.reserve)
+
+    def covering(self, address: Address) -> FrozenSet[str]:
+        """Return the nodes that have the address in a subnet, draining or not."""
+        return _nodes(address, self._all)
 
     def remote_nodes(self, endpoints: Optional[FrozenSet[str]] = None) -> FrozenSet[str]:
         """Return the nodes that should have a remote address; the same exception applies.
@@ -102,14 +110,14 @@ class MembershipView:
         return frozenset()
 
 
-def _index(members: Iterable[Member], *, taint: str) -> Cells:
-    """Return the nodes with this taint, by subnet.
+def _index(members: Iterable[Member], *, taint: Optional[str] = None) -> Cells:
+    """Return the nodes with this taint, or all of them, by subnet.
 
     A look-up takes one step for each prefix length.
     """
     index: Dict[Tuple[int, int], Dict[int, Set[str]]] = {}
     for member in members:
-        if member.taint != taint:
+        if taint is not None and member.taint != taint:
             continue
         for subnet in member.subnets:
             shift = subnet.max_prefixlen - subnet.prefixlen
@@ -120,6 +128,12 @@ def _index(members: Iterable[Member], *, taint: str) -> Cells:
         key: {bits: frozenset(nodes) for bits, nodes in by_bits.items()}
         for key, by_bits in index.items()
     }
+
+
+@lru_cache(maxsize=1024)
+def share_subnet(one: Tuple[Network, ...], other: Tuple[Network, ...]) -> bool:
+    """Whether two nodes could have the same address."""
+    return any(a.version == b.version and a.overlaps(b) for a in one for b in other)
 
 
 def _nodes(address: Address, cells: Cells) -> FrozenSet[str]:

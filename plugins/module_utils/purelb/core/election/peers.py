@@ -17,14 +17,13 @@ from enum import Enum
 from typing import Dict, Iterable, Mapping, Optional
 
 from ..settings import LeaseTiming
-from .leases import HoldDeadline
+from .right import HoldDeadline
 
 # A renewal sent at most this long before the question counts as one sent after it.
 FRESHNESS = 0.5
-# How long a peer's CAN is passed on: the time of two questions. After that it would be outdated,
-# and whoever hears it may be close to its deadline.
-KNOWN_FOR = 1.0
-# How long a peer waits for its own renewal attempt before it answers CANNOT.
+# How long a peer's CAN is passed on: who hears of it withdraws before the promises that it has end.
+KNOWN_FOR = 3.5
+# How long a request of a peer to the API may take before it answers CANNOT.
 PATIENCE = 0.5
 
 _ASKER, _PEER, _NONCE, _MAC = "PureLB-Asker", "PureLB-Peer", "PureLB-Nonce", "PureLB-Mac"
@@ -56,16 +55,17 @@ _SOMEBODY_CAN = (PeerAnswer.CAN, PeerAnswer.KNOWS)
 
 
 def assess_outage(
-    members: Iterable[str], node: str, answers: Mapping[str, PeerAnswer]
+    members: Iterable[str], node: str, answers: Mapping[str, PeerAnswer], *, told: bool = False
 ) -> OutageAssessment:
     """Conclude from the peers' answers whether no node can renew, or only this one cannot.
 
-    The members are all nodes of the frozen membership. More than half of them, this node included,
-    must be unable to renew, so two groups that cannot reach each other never both hold.
+    The members are all nodes with a Lease that this node knows of. More than half of them, this
+    node included, must be unable to renew, so two groups that cannot reach each other never both
+    hold. `told`: another node, perhaps one that has just joined, said unasked that it can.
     """
     peers = set(members) - {node}
     said = [answers.get(peer, PeerAnswer.SILENT) for peer in peers]
-    if any(answer in _SOMEBODY_CAN for answer in said):
+    if told or any(answer in _SOMEBODY_CAN for answer in said):
         return OutageAssessment.ALONE_CUT_OFF
     agreeing = said.count(PeerAnswer.CANNOT) + 1
     if agreeing * 2 > len(peers) + 1:
@@ -90,39 +90,10 @@ def extended_deadline(asked_at: float, timing: LeaseTiming) -> HoldDeadline:
     )
 
 
-@dataclass(frozen=True)
-class Attempts:
-    """A node's own renewal attempts on its own clock, from which it answers its peers.
+def own_answer(*, could_renew: bool, heard: Iterable[float], now: float) -> PeerAnswer:
+    """Return the answer of a node that could renew, or could not.
 
-    `good_sent_at`: when the last successful one was sent. `failed_at`: when the last failure was
-    detected. `began_at`: start of the attempt in progress; None without one.
-    """
-
-    good_sent_at: float = float("-inf")
-    failed_at: float = float("-inf")
-    began_at: Optional[float] = None
-
-    def could_renew(self, *, asked_at: float, now: float) -> Optional[bool]:
-        """Whether this node could renew; None if unknown, so that it should make an attempt.
-
-        An attempt that began too long before the question proves nothing by succeeding later, so it
-        is not waited for.
-        """
-        recent = asked_at - FRESHNESS
-        if self.good_sent_at >= recent and self.failed_at < self.good_sent_at:
-            return True
-        if self.failed_at >= recent or now >= asked_at + PATIENCE:
-            return False
-        if self.began_at is not None and self.began_at < recent:
-            return False
-        return None
-
-
-def own_answer(*, could_renew: Optional[bool], heard: Iterable[float], now: float) -> PeerAnswer:
-    """Return the answer of a node that could renew, could not, or is still trying (None).
-
-    `heard`: when peers other than the asker last answered CAN to this node, on its own clock. This
-    is passed on only until the node has asked again.
+    `heard`: when peers other than the asker last answered CAN to this node, on its own clock.
     """
     if could_renew:
         return PeerAnswer.CAN

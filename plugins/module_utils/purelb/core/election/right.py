@@ -14,17 +14,49 @@ agreed on in the epoch before is void.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Optional, Tuple
 
 from ..model import Network
 from ..settings import LeaseTiming
-from .leases import HoldDeadline
 
 MAX_FAILURES = 3
 # The others count the Lease by their own clocks, so a right ends earlier by this part of its
 # duration: the rates of two clocks that are both kept by NTP differ by less (500 ppm each).
 _CLOCK_RATES = 0.001
 _NEVER = float("-inf")
+
+
+@dataclass(frozen=True)
+class HoldDeadline:
+    """Until when a node may hold addresses, on its own monotonic clock.
+
+    `announce_until`: the agent withdraws its addresses at this time. `hold_until`: the peers may
+    take over from this time on; the kernel has then removed what a dead or frozen agent left.
+    """
+
+    announce_until: float
+    hold_until: float
+
+    def extended_to(self, other: HoldDeadline) -> HoldDeadline:
+        """Return the later of two deadlines."""
+        return HoldDeadline(
+            max(self.announce_until, other.announce_until), max(self.hold_until, other.hold_until)
+        )
+
+
+class RightState(str, Enum):
+    """What the right rests on, as the log names it.
+
+    DOUBTFUL: the last renewal failed. HOLDING: no node can renew, so none can take over.
+    """
+
+    ABSENT = "absent"
+    HELD = "held"
+    DOUBTFUL = "doubtful"
+    HOLDING = "holding"
+    LOST = "lost"
+    RELEASED = "released"
 
 
 @dataclass(frozen=True)
@@ -35,8 +67,9 @@ class Right:
     succeeded; 0: none yet, or it is over. `next_number`: of the next epoch. `sent_at`: when the
     last successful renewal of the epoch was sent; `failures` since then. `is_shown`: a watch or a
     list has shown this node its own Lease in this epoch, and so every Lease that was written
-    before. `is_deleted`: somebody deleted the Lease. `agreed`: until when it may hold because no
-    node can renew. `subnets`: what the Lease lists in this epoch.
+    before. `is_left`: a renewal in another epoch has been sent. `is_deleted`: somebody deleted the
+    Lease. `agreed`: until when it may hold because no node can renew. `subnets`: what the Lease
+    lists in this epoch.
     """
 
     timing: LeaseTiming
@@ -46,6 +79,7 @@ class Right:
     sent_at: float = _NEVER
     failures: int = 0
     is_shown: bool = False
+    is_left: bool = False
     is_deleted: bool = False
     agreed: Optional[HoldDeadline] = None
     subnets: Tuple[Network, ...] = ()
@@ -66,8 +100,18 @@ class Right:
 
     def epoch_to_write(self, subnets: Tuple[Network, ...], *, now: float) -> str:
         """Return the epoch that a renewal sent now carries: another one if the present is over."""
-        lasts = now < self.ends_at and subnets == self.subnets and not self.is_deleted
-        return self._named(self.number if self.number and lasts else self.next_number)
+        ends = now >= self.ends_at or subnets != self.subnets or self.is_deleted or self.is_left
+        return self._named(self.number if self.number and not ends else self.next_number)
+
+    def sent(self, epoch: str) -> Right:
+        """Record that a renewal in this epoch has been sent, which others may see from now on.
+
+        Then they take what was agreed on in another epoch for void, so that one is never written
+        again, even if the subnets are the same again.
+        """
+        if epoch == self.epoch:
+            return self
+        return replace(self, is_shown=False, is_left=True)
 
     def succeeded(
         self, epoch: str, subnets: Tuple[Network, ...], *, sent_at: float, now: float
@@ -80,7 +124,9 @@ class Right:
         if self.is_released or now >= sent_at + self.timing.renew_deadline:
             return self
         if self.number and epoch == self._named(self.number):
-            return self if now >= self.ends_at else replace(self, sent_at=sent_at, failures=0)
+            if now >= self.ends_at:
+                return self
+            return replace(self, sent_at=sent_at, failures=0, agreed=None)
         if epoch != self._named(self.next_number):
             return self
         return replace(
@@ -90,6 +136,7 @@ class Right:
             sent_at=sent_at,
             failures=0,
             is_shown=False,
+            is_left=False,
             is_deleted=False,
             agreed=None,
             subnets=subnets,
@@ -111,7 +158,7 @@ class Right:
 
     def shown(self, epoch: str) -> Right:
         """Record that a watch or a list has shown the own Lease in this epoch."""
-        if self.is_shown or not self.number or epoch != self._named(self.number):
+        if self.is_shown or self.is_left or epoch != self.epoch or not epoch:
             return self
         return replace(self, is_shown=True)
 
@@ -145,6 +192,16 @@ class Right:
         if self.agreed is not None and now < self.agreed.announce_until:
             return own.extended_to(self.agreed)
         return own if now < self.ends_at and self.failures < MAX_FAILURES else None
+
+    def state(self, now: float) -> RightState:
+        """Return what the right rests on now."""
+        if self.is_released:
+            return RightState.RELEASED
+        if self.deadline(now) is None:
+            return RightState.ABSENT if self.sent_at == _NEVER else RightState.LOST
+        if self.agreed is not None and now < self.agreed.announce_until:
+            return RightState.HOLDING
+        return RightState.DOUBTFUL if self.failures else RightState.HELD
 
     def may_put_anew(self, now: float) -> bool:
         """Whether the permissions of this epoch are valid for addresses that are not held yet.

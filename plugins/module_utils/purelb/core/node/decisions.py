@@ -21,7 +21,7 @@ from ..model import Address, Link, PoolType, Reason
 from .interfaces import place_for
 from .snapshot import NodeSnapshot
 
-_HELD_HERE = frozenset({Reason.ELECTION_WON, Reason.ANNOUNCING_NON_LOCAL})
+_HELD_HERE = frozenset({Reason.ELECTION_WON, Reason.KEPT, Reason.ANNOUNCING_NON_LOCAL})
 # The outcome for a remote address: every node holds it, without an election.
 _EVERY_NODE = Decision(None, Reason.ANNOUNCING_NON_LOCAL)
 

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import FrozenSet, Iterable, Mapping, Optional, Sequence, Tuple
 
 from ..election.election import Member, MembershipView
-from ..election.leases import HoldDeadline
+from ..election.right import HoldDeadline
 from ..election.vips import Vip
 from ..model import Address, InterfaceAddress, Link, Network, ServiceGroup, ServiceKey
 from ..names import ADDRESS_PROTOCOL, PROXY_INTERFACES
@@ -113,6 +113,15 @@ class NodeSnapshot:
             and group.range_of(held.address) is not None
             and group.prefixlen_of(held.address) == held.prefixlen
         )
+
+
+def vips_on(addresses: Iterable[InterfaceAddress], snapshot: NodeSnapshot) -> FrozenSet[Address]:
+    """Return the VIPs among addresses that this node has for all of its subnet."""
+    return frozenset(
+        held.address
+        for held in addresses
+        if held.link not in snapshot.dummies and snapshot.is_vip(held)
+    )
 
 
 def shows_marks(addresses: Iterable[InterfaceAddress]) -> bool:

@@ -1,0 +1,164 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Finds out whether the Leases of other nodes have ended.
+
+The core says what is to be found out next. A Lease is read by a request of its own, its node is
+asked whether it has a right, and the others whether they promised to count it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from purelb.core.api import codec
+from purelb.core.election.counting import Check
+from purelb.core.election.messages import Json
+from purelb.core.model import Lease
+from purelb.core.names import lease_name
+from purelb_agent.kube.client import NOT_FOUND, ApiError, Kube
+from purelb_agent.kube.store import NodeStore
+from purelb_agent.lease.peers import Peers
+from purelb_agent.lease.renewer import Renewer
+from purelb_agent.runtime import clock
+
+RIGHT, PROMISED = "right", "promised"
+_ANSWER_SECONDS = 0.44
+_READ_SECONDS, _READ_AGAIN = 2.0, 0.5
+# How long a node may take to renew once the API is back: its pause between attempts, and a margin.
+_RETURN = 3.0
+
+
+class Ends:
+    """The ends of Leases; without peers, nobody is asked."""
+
+    def __init__(
+        self, kube: Kube, namespace: str, store: NodeStore, renewer: Renewer, peers: Peers | None
+    ) -> None:
+        self._kube = kube
+        self._leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._store = store
+        self._renewer = renewer
+        self._peers = peers
+        # When a Lease could not be read.
+        self._unread_at = float("-inf")
+        self._checking: dict[str, asyncio.Task[None]] = {}
+        if peers is not None:
+            peers.answers.update({RIGHT: self._say_right, PROMISED: self._say_promise})
+
+    async def run(self) -> None:
+        """Check the end of each Lease when it is due, until cancelled."""
+        table = self._store.leases
+        try:
+            while True:
+                now = clock.now()
+                table.change(table.counting)
+                for node, check in table.counting.checks(now).items():
+                    if node not in self._checking:
+                        self._start(node, check)
+                await table.seen.wait(until=table.counting.next_at(now))
+        finally:
+            for task in self._checking.values():
+                task.cancel()
+
+    def _start(self, node: str, check: Check) -> None:
+        lease = self._store.leases.counting.leases[node].lease
+        ways = {Check.ASK_NODE: self._ask_node, Check.READ: self._read}
+        task = asyncio.create_task(ways.get(check, self._ask_others)(lease))
+        self._checking[node] = task
+
+        def ended(_task: asyncio.Task[None]) -> None:
+            del self._checking[node]
+            self._store.leases.seen.notify()
+
+        task.add_done_callback(ended)
+
+    def _can_ask(self, lease: Lease) -> bool:
+        return self._peers is not None and lease.epoch != ""
+
+    def _found(self, node: str, check: Check, asked_at: float) -> None:
+        table = self._store.leases
+        table.change(table.counting.found(node, check, asked_at=asked_at))
+
+    async def _ask_node(self, lease: Lease) -> None:
+        asked_at, body = clock.now(), {"epoch": lease.epoch}
+        if await self._renewer.could_renew():
+            body["can"] = self._renewer.node
+        answer = await self._ask(lease.node, RIGHT, body)
+        table = self._store.leases
+        if answer is not None and answer.get("over") is True:
+            table.change(table.counting.resigned(lease.node, lease.epoch))
+            return
+        if answer is not None:
+            self._count(lease.node, answer)
+        # Also where it says no more than what counts already: it would be asked again and again.
+        self._found(lease.node, Check.ASK_NODE, asked_at)
+
+    async def _read(self, lease: Lease) -> None:
+        asked_at, path = clock.now(), f"{self._leases}/{lease_name(lease.node)}"
+        try:
+            read = codec.lease_of(await self._kube.request("GET", path, seconds=_READ_SECONDS))
+        except ApiError as error:
+            if error.status != NOT_FOUND:
+                self._unread_at = clock.now()
+                await asyncio.sleep(_READ_AGAIN)
+                return
+            read = None
+        # A node that cannot be asked may have been cut off as this one was, and be about to renew.
+        if not self._can_ask(lease) and asked_at < self._unread_at + _RETURN:
+            await asyncio.sleep(_READ_AGAIN)
+            return
+        table = self._store.leases
+        known = table.counting.leases.get(lease.node)
+        # The watch may have brought a later one meanwhile.
+        if read is not None and known and not codec.is_older(read.version, known.lease.version):
+            table.change(table.counting.observe(read, now=clock.now()))
+        self._found(lease.node, Check.READ, asked_at)
+
+    async def _ask_others(self, lease: Lease) -> None:
+        asked_at, node = clock.now(), lease.node
+        # Also those that count no more: who withdrew may have promised it before.
+        leases = self._store.leases.counting.leases
+        others = [name for name, c in leases.items() if c.lease.epoch and name != node]
+        body = {"node": node, "can": self._renewer.node}
+        for answer in await asyncio.gather(*(self._ask(o, PROMISED, body) for o in others)):
+            if answer is not None:
+                self._count(node, answer)
+        self._found(node, Check.ASK_OTHERS, asked_at)
+
+    def _count(self, node: str, answer: Json) -> None:
+        """Count a node for as long as an answer says."""
+        seconds = answer.get("seconds")
+        if isinstance(seconds, float | int) and seconds > 0:
+            table = self._store.leases
+            table.change(table.counting.has_right(node, seconds=seconds, now=clock.now()))
+
+    async def _ask(self, peer: str, kind: str, body: Json) -> Json | None:
+        if self._peers is None:
+            return None
+        addresses = self._store.addresses_of(peer)
+        return await self._peers.tell(
+            peer, addresses, kind, body, seconds=_ANSWER_SECONDS, again=_ANSWER_SECONDS / 2
+        )
+
+    async def _say_right(self, body: Json) -> Json | None:
+        """Say until when this node may hold addresses; nothing while it might hold some without."""
+        self._hear_can(body)
+        now, right = clock.now(), self._renewer.right
+        deadline = right.deadline(now)
+        if deadline is not None:
+            return {"seconds": deadline.hold_until - now}
+        if self._store.holds_nothing and right.is_over(str(body.get("epoch")), now):
+            return {"seconds": 0, "over": True}
+        return None
+
+    async def _say_promise(self, body: Json) -> Json | None:
+        """Say for how long this node counts another because of a promise."""
+        self._hear_can(body)
+        now = clock.now()
+        until = self._store.leases.counting.promises.get(str(body.get("node")), now)
+        return {"seconds": until - now}
+
+    def _hear_can(self, body: Json) -> None:
+        """Note that the asker can renew, so that this node does not hold by agreement for long."""
+        if self._peers is not None and "can" in body:
+            self._peers.hear(str(body["can"]))

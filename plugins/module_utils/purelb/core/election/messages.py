@@ -1,0 +1,190 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Questions about permissions as text, and the signatures of what agents send to each other.
+
+A message goes over HTTP, sealed with the key of the cluster's agents, or stands in a Lease where
+two agents do not reach each other. What cannot be read is no message.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+from dataclasses import dataclass, field
+from typing import Any, Dict, FrozenSet, Iterable, List, NamedTuple, Optional, Tuple
+
+from ..addresses import parse_address
+from ..model import Address
+from .permissions import Pair, PermissionAnswer, PermissionQuestion, QuestionRefusal
+
+Json = Dict[str, Any]
+# RecursionError: JSON that is nested too deep, which anybody may send.
+_UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
+
+
+def _mac(key: bytes, context: Tuple[str, ...], text: str) -> str:
+    # In JSON, different lists of texts never have the same text.
+    return hmac.new(key, json.dumps([*context, text]).encode(), "sha256").hexdigest()
+
+
+def _seal(key: bytes, context: Tuple[str, ...], text: str) -> bytes:
+    return json.dumps({"mac": _mac(key, context, text), "text": text}).encode()
+
+
+def _unseal(
+    keys: Iterable[bytes], context: Tuple[str, ...], sealed: bytes
+) -> Optional[Tuple[Any, bytes]]:
+    """Return what was sealed in this context and the key that signed it; None if none did."""
+    try:
+        envelope = json.loads(sealed)
+        text, given = envelope["text"], envelope["mac"].encode()
+        for key in keys:
+            if hmac.compare_digest(given, _mac(key, context, text).encode()):
+                return json.loads(text), key
+    except _UNREADABLE:
+        pass
+    return None
+
+
+@dataclass(frozen=True)
+class PeerMessage:
+    """What one agent asks or tells another, and the key that it was signed with.
+
+    The reply is signed with the same key: the asker has it, whatever other keys it has read by now.
+    """
+
+    kind: str
+    nonce: str
+    body: Json
+    key: bytes = field(repr=False)
+
+
+def build_message(key: bytes, *, peer: str, kind: str, nonce: str, body: Json) -> bytes:
+    """Return a message to a peer; use each nonce once."""
+    return _seal(key, ("message", peer), json.dumps({"kind": kind, "nonce": nonce, "body": body}))
+
+
+def read_message(keys: Iterable[bytes], sealed: bytes, *, peer: str) -> Optional[PeerMessage]:
+    """Return a message to this peer; None if it is none, or signed with none of the keys."""
+    found = _unseal(keys, ("message", peer), sealed)
+    try:
+        content, key = found or ({}, b"")
+        message = PeerMessage(str(content["kind"]), str(content["nonce"]), content["body"], key)
+    except _UNREADABLE:
+        return None
+    return message if isinstance(message.body, dict) else None
+
+
+def build_response(message: PeerMessage, *, peer: str, body: Json) -> bytes:
+    """Return the response of this peer to a message."""
+    return _seal(message.key, ("response", peer, message.nonce), json.dumps(body))
+
+
+def read_response(key: bytes, sealed: bytes, *, peer: str, nonce: str) -> Any:
+    """Return the body of this peer's response to the message with this nonce; None: it is none."""
+    found = _unseal((key,), ("response", peer, nonce), sealed)
+    return found and found[0]
+
+
+def _texts(addresses: FrozenSet[Address]) -> List[str]:
+    return sorted(map(str, addresses))
+
+
+def _addresses(texts: Any) -> FrozenSet[Address]:
+    return frozenset(parse_address(text) for text in texts)
+
+
+def _pair_body(pair: Optional[Pair]) -> Optional[Json]:
+    if pair is None:
+        return None
+    return {"epoch": pair.epoch, "lent": _texts(pair.lent), "borrowed": _texts(pair.borrowed)}
+
+
+def _pair_of(body: Any) -> Optional[Pair]:
+    if body is None:
+        return None
+    return Pair(str(body["epoch"]), _addresses(body["lent"]), _addresses(body["borrowed"]))
+
+
+def question_body(question: PermissionQuestion) -> Json:
+    """Return a question as JSON."""
+    return {
+        "asker": question.asker,
+        "epoch": question.epoch,
+        "peer": question.peer,
+        "peerEpoch": question.peer_epoch,
+        "nonce": question.nonce,
+        "wants": _texts(question.wants),
+        "moves": _texts(question.moves),
+        "holds": _texts(question.holds),
+        "has": _pair_body(question.has),
+    }
+
+
+def _question_of(body: Any) -> PermissionQuestion:
+    return PermissionQuestion(
+        asker=str(body["asker"]),
+        epoch=str(body["epoch"]),
+        peer=str(body["peer"]),
+        peer_epoch=str(body["peerEpoch"]),
+        nonce=str(body["nonce"]),
+        wants=_addresses(body["wants"]),
+        moves=_addresses(body["moves"]),
+        holds=_addresses(body["holds"]),
+        has=_pair_of(body["has"]),
+    )
+
+
+def answer_body(answer: PermissionAnswer) -> Json:
+    """Return an answer as JSON."""
+    refusal = answer.refusal.value if answer.refusal else None
+    return {"nonce": answer.nonce, "has": _pair_body(answer.has), "refusal": refusal}
+
+
+def _answer_of(body: Any) -> PermissionAnswer:
+    refusal = QuestionRefusal(body["refusal"]) if body["refusal"] else None
+    return PermissionAnswer(str(body["nonce"]), _pair_of(body["has"]), refusal)
+
+
+def read_question(body: Any) -> Optional[PermissionQuestion]:
+    """Return the question in JSON; None if there is none."""
+    try:
+        return _question_of(body)
+    except _UNREADABLE:
+        return None
+
+
+def read_answer(body: Any) -> Optional[PermissionAnswer]:
+    """Return the answer in JSON; None if there is none."""
+    try:
+        return _answer_of(body)
+    except _UNREADABLE:
+        return None
+
+
+class Mail(NamedTuple):
+    """What an agent says in its Lease to those that it does not reach; answers by who asked."""
+
+    questions: Tuple[PermissionQuestion, ...] = ()
+    answers: Tuple[Tuple[str, PermissionAnswer], ...] = ()
+
+
+def mail_text(mail: Mail) -> str:
+    """Return mail as it stands in a Lease; empty if there is none."""
+    if not (mail.questions or mail.answers):
+        return ""
+    questions = [question_body(question) for question in mail.questions]
+    answers = [{"asker": asker, **answer_body(answer)} for asker, answer in mail.answers]
+    return json.dumps({"questions": questions, "answers": answers})
+
+
+def read_mail(text: str) -> Mail:
+    """Return the mail in a Lease; what cannot be read is left out."""
+    try:
+        body = json.loads(text) if text else {"questions": (), "answers": ()}
+        questions = tuple(map(_question_of, body["questions"]))
+        answers = tuple((str(answer["asker"]), _answer_of(answer)) for answer in body["answers"])
+    except _UNREADABLE:
+        return Mail()
+    return Mail(questions, answers)

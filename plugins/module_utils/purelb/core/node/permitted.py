@@ -1,0 +1,110 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the permissions of other nodes change in the decisions of a node.
+
+Elections say which node tries to get an address. A node that wins one waits for the permissions
+that it lacks; a node that holds one which another wins keeps it until it is asked for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Dict, FrozenSet, Mapping, Optional
+
+from ..election.permissions import Permissions
+from ..model import Address, PoolType, Reason
+from .decisions import Decisions, VipDecision
+from .interfaces import place_for
+
+_ANOTHER_WINS = frozenset({Reason.NOT_WINNER, Reason.NODE_DRAINING})
+
+
+@dataclass(frozen=True)
+class Permitted:
+    """The decisions that a node acts on, and what it waits for.
+
+    `missing`: addresses that it won and does not hold, each with the peers that count for it.
+    """
+
+    decisions: Decisions
+    missing: Mapping[Address, FrozenSet[str]] = field(default_factory=dict)
+
+
+def permitted(
+    elected: Decisions,
+    permissions: Permissions,
+    *,
+    held: FrozenSet[Address],
+    epochs: Mapping[str, str],
+    may_put_anew: bool,
+    is_deleted: bool = False,
+) -> Permitted:
+    """Return what a node may do of what it was elected for, and what it keeps.
+
+    `held`: the addresses that it has on its interfaces. `epochs`: those of the other nodes that
+    count; who has none is not asked, and what it wins is let go of at once. `is_deleted`: somebody
+    deleted this node's Lease, so who has not met it does not know of it, and asks for nothing.
+    """
+    view = _View(elected, permissions, held, epochs, may_put_anew, is_deleted)
+    changed: Dict[Address, VipDecision] = {}
+    missing: Dict[Address, FrozenSet[str]] = {}
+    for decision in elected.here:
+        if decision.vip.pool_type is PoolType.LOCAL and view.waits(decision.vip.address):
+            address = decision.vip.address
+            missing[address] = view.peers_of(address)
+            changed[address] = VipDecision(
+                decision.vip, decision.election, Reason.PERMISSION_MISSING
+            )
+    for address in held:
+        kept = view.kept(address)
+        if kept is not None:
+            changed[address] = kept
+    if not changed:
+        return Permitted(elected)
+    return Permitted(replace(elected, by_address={**elected.by_address, **changed}), missing)
+
+
+@dataclass(frozen=True)
+class _View:
+    """The arguments of `permitted`."""
+
+    elected: Decisions
+    permissions: Permissions
+    held: FrozenSet[Address]
+    epochs: Mapping[str, str]
+    may_put_anew: bool
+    is_deleted: bool
+
+    def peers_of(self, address: Address) -> FrozenSet[str]:
+        """Return the other nodes whose permission counts for an address."""
+        snapshot = self.elected.snapshot
+        covering = snapshot.membership.covering(address)
+        return frozenset(p for p in covering if p != snapshot.node and p in self.epochs)
+
+    def waits(self, address: Address) -> bool:
+        """Whether this node may not have an address yet that it won."""
+        if address in self.held:
+            return self._is_denied(address)
+        lacking = self.permissions.lacking(address, self.peers_of(address))
+        return not self.may_put_anew or bool(lacking)
+
+    def kept(self, address: Address) -> Optional[VipDecision]:
+        """Return the decision to keep an address that another node wins; None: it is not kept."""
+        found, snapshot = self.elected.by_address.get(address), self.elected.snapshot
+        if found is None or found.reason not in _ANOTHER_WINS:
+            return None
+        place = place_for(address, snapshot.segments)
+        if place is None or address in snapshot.foreign:
+            return None
+        if found.election.winner not in self.epochs or self._is_denied(address):
+            return None
+        link, network = place
+        prefixlen = network.prefixlen if found.vip.prefixlen is None else found.vip.prefixlen
+        return replace(found, reason=Reason.KEPT, link=link, prefixlen=prefixlen)
+
+    def _is_denied(self, address: Address) -> bool:
+        peers = self.peers_of(address)
+        if self.is_deleted and not peers <= self.permissions.pairs.keys():
+            return True
+        return self.permissions.is_denied(address, peers)

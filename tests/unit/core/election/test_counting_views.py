@@ -1,0 +1,145 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""What others read from a Counting: members, epochs that are over, duplicates, the next check."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from ipaddress import ip_address, ip_network
+
+import pytest
+
+from purelb.core.election.counting import ASKED_BEFORE, Check, Counting
+from purelb.core.election.draining import Drained
+from purelb.core.election.election import Member
+from purelb.core.model import Lease
+from purelb.core.names import DRAINING_TAINTS
+
+NETS = (ip_network("192.0.2.0/24"), ip_network("2001:db8::/64"))
+FOUND = (ip_address("192.0.2.1"), ip_address("2001:db8::1"))
+
+
+def lease(node="b", renewed=1.0, **more):
+    """A Lease of 10 s with an epoch; `epoch=""`: of an agent that writes none."""
+    more = {"holder": node, "epoch": f"{node}.1", "duration": 10.0, **more}
+    return Lease(node, NETS, renew_time=renewed, **more)
+
+
+def seen(*leases, now=0.0):
+    counting = Counting()
+    for each in leases:
+        counting = counting.observe(each, now=now)
+    return counting
+
+
+def ended(counting, node, *, now):
+    for check in Check:
+        counting = counting.found(node, check, asked_at=now)
+    return counting.at(now)
+
+
+@pytest.fixture
+def counting():
+    """The Leases of `c` and `b`, both seen at 0."""
+    return seen(lease("c"), lease("b"))
+
+
+class TestMembers:
+    def test_they_are_sorted_and_have_their_subnets(self, counting):
+        assert counting.members({}) == (Member("b", NETS), Member("c", NETS))
+
+    def test_who_does_not_count_is_none(self, counting):
+        assert [m.node for m in counting.resigned("b", "b.1").members({})] == ["c"]
+        assert [m.node for m in ended(counting, "c", now=10.0).members({})] == ["b"]
+
+    def test_a_draining_one_has_its_taint(self, counting):
+        counting = counting.observe(lease("b", 2.0, node_uid="uid-b"), now=1.0)
+        taint = DRAINING_TAINTS[0]
+        members = counting.members({"b": Drained("uid-b", taint)})
+        assert [(m.node, m.taint) for m in members] == [("b", taint), ("c", "")]
+
+    def test_a_lease_of_a_node_that_was_replaced_is_not_drained(self, counting):
+        counting = counting.observe(lease("b", 2.0, node_uid="uid-before"), now=1.0)
+        members = counting.members({"b": Drained("uid-b", DRAINING_TAINTS[0])})
+        assert [m.taint for m in members] == ["", ""]
+
+    def test_who_does_not_check_ends_goes_by_time(self, counting):
+        counting = counting.observe(lease("b", 2.0), now=5.0)
+        assert [m.node for m in counting.members({}, renewed_at=9.9)] == ["b", "c"]
+        assert [m.node for m in counting.members({}, renewed_at=10.0)] == ["b"]
+        assert counting.members({}, renewed_at=15.0) == ()
+
+
+class TestNextAt:
+    def test_it_is_a_moment_before_the_end_and_then_the_end(self, counting):
+        counting = counting.observe(lease("b", 2.0), now=5.0)
+        assert counting.next_at(0.0) == 10.0 - ASKED_BEFORE
+        assert counting.next_at(10.0 - ASKED_BEFORE) == 10.0
+        assert counting.next_at(10.0) == 15.0 - ASKED_BEFORE
+
+    def test_there_is_none_without_a_lease_that_ends(self, counting):
+        assert Counting().next_at(0.0) is None
+        assert counting.next_at(10.0) is None
+
+    def test_one_that_does_not_count_is_not_waited_for(self):
+        assert seen(lease()).resigned("b", "b.1").next_at(0.0) is None
+
+
+class TestDuplicates:
+    def test_leases_that_list_some_are_yielded(self):
+        found = lease("b", duplicates=FOUND)
+        assert list(seen(found, lease("c")).with_duplicates(9.9)) == [found]
+
+    def test_one_that_was_not_renewed_in_time_is_not(self):
+        assert list(seen(lease(duplicates=FOUND)).with_duplicates(10.0)) == []
+
+    def test_one_that_does_not_count_is_not(self):
+        counting = seen(lease(duplicates=FOUND)).resigned("b", "b.1")
+        assert list(counting.with_duplicates(1.0)) == []
+
+
+class TestIsLive:
+    def test_who_counts_is_live(self, counting):
+        assert counting.is_live("b")
+
+    def test_who_does_not_is_not(self, counting):
+        assert not counting.resigned("b", "b.1").is_live("b")
+        assert not counting.is_live("x")
+
+
+class TestOver:
+    def test_nothing_is_over_while_all_count(self, counting):
+        assert counting.over() == {}
+
+    def test_what_has_ended_is_over(self, counting):
+        assert ended(counting, "b", now=10.0).over() == {"b": "b.1"}
+
+    def test_what_was_resigned_or_released_is_over(self, counting):
+        released = counting.observe(replace(lease("c"), holder=""), now=1.0)
+        assert released.resigned("b", "b.1").over() == {"b": "b.1", "c": "c.1"}
+
+    def test_a_later_epoch_is_not(self, counting):
+        again = counting.resigned("b", "b.1").observe(lease(renewed=2.0, epoch="b.2"), now=1.0)
+        assert again.over() == {}
+
+    def test_agents_without_epochs_have_none(self):
+        without = ended(seen(lease(epoch="")), "b", now=10.0)
+        assert not without.is_live("b")
+        assert without.over() == {}
+        assert without.epochs() == {}
+
+
+class TestEndOfAgentsWithoutEpochs:
+    def test_one_that_has_no_holder_does_not_leave(self):
+        assert seen(lease(epoch="", holder="")).is_live("b")
+
+
+class TestChangesThatAreNone:
+    def test_a_lease_seen_again_keeps_what_was_found(self, counting):
+        found = counting.found("b", Check.ASK_NODE, asked_at=9.8)
+        again = found.observe(lease("b", version="2"), now=9.9)
+        assert "b" not in again.checks(9.9)
+
+    def test_one_of_another_instance_is_another_renewal(self, counting):
+        again = counting.observe(lease("b", instance="pod"), now=5.0)
+        assert again.leases["b"].until == 15.0

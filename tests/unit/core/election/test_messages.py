@@ -1,0 +1,229 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Messages between agents: their signatures, and questions and answers as text."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, replace
+from ipaddress import ip_address
+
+import pytest
+
+from purelb.core.election.messages import (
+    Mail,
+    answer_body,
+    build_message,
+    build_response,
+    mail_text,
+    question_body,
+    read_answer,
+    read_mail,
+    read_message,
+    read_question,
+    read_response,
+)
+from purelb.core.election.permissions import (
+    Pair,
+    PermissionAnswer,
+    PermissionQuestion,
+    QuestionRefusal,
+)
+
+KEY, OTHER_KEY = b"sixteen bytes or more", b"another sixteen bytes"
+V4, V6 = ip_address("192.0.2.1"), ip_address("2001:db8::1")
+BODY = {"text": "ä", "number": 1.5}
+PAIR = Pair("b.1", lent=frozenset({V4, V6}), borrowed=frozenset({V4 + 1, V6 + 1}))
+QUESTION = PermissionQuestion("a", "a.1", "b", "b.1", "nonce")
+ANSWER = PermissionAnswer("nonce", PAIR)
+GARBAGE = [b"", b"\xff", b"{", b"[]", b"null", b'"text"', b'{"mac": 1, "text": "{}"}', b"{}"]
+
+
+def message(key=KEY, *, peer="b", nonce="nonce", body=BODY):
+    return build_message(key, peer=peer, kind="kind", nonce=nonce, body=body)
+
+
+def response(*, nonce="nonce", peer="b", body=BODY):
+    asked = read_message([KEY], message(nonce=nonce), peer="b")
+    return build_response(asked, peer=peer, body=body)
+
+
+def changed(sealed, **parts):
+    """An envelope of which one part has another content."""
+    return json.dumps({**json.loads(sealed), **parts}).encode()
+
+
+class TestMessage:
+    def test_it_is_read_as_it_was_built(self):
+        read = read_message([KEY], message(), peer="b")
+        assert (read.kind, read.nonce, read.body, read.key) == ("kind", "nonce", BODY, KEY)
+
+    @pytest.mark.parametrize("keys", [(OTHER_KEY, KEY), (KEY, OTHER_KEY)])
+    def test_each_key_is_accepted_and_named(self, keys):
+        for key in keys:
+            assert read_message(keys, message(key), peer="b").key == key
+
+    def test_one_signed_with_another_key_is_none(self):
+        assert read_message([OTHER_KEY], message(), peer="b") is None
+        assert read_message([], message(), peer="b") is None
+
+    def test_one_to_another_peer_is_none(self):
+        assert read_message([KEY], message(), peer="c") is None
+
+    def test_one_that_was_changed_is_none(self):
+        text = json.dumps({"kind": "kind", "nonce": "other", "body": BODY})
+        assert read_message([KEY], changed(message(), text=text), peer="b") is None
+        assert read_message([KEY], changed(message(), mac="0" * 64), peer="b") is None
+
+    @pytest.mark.parametrize("sealed", GARBAGE)
+    def test_what_is_no_message_is_none(self, sealed):
+        assert read_message([KEY], sealed, peer="b") is None
+
+    @pytest.mark.parametrize("body", [None, [], "text", 1], ids=str)
+    def test_one_whose_body_is_no_object_is_none(self, body):
+        assert read_message([KEY], message(body=body), peer="b") is None
+
+    def test_a_response_is_no_message(self):
+        assert read_message([KEY], response(), peer="b") is None
+
+    @pytest.mark.parametrize("missing", ["kind", "nonce", "body"])
+    def test_one_without_a_part_is_none_although_it_is_signed(self, missing, monkeypatch):
+        dumps = json.dumps
+
+        def without(value, **more):
+            if isinstance(value, dict):
+                value = {name: part for name, part in value.items() if name != missing}
+            return dumps(value, **more)
+
+        monkeypatch.setattr(json, "dumps", without)
+        sealed = message()
+        monkeypatch.undo()
+        assert json.loads(sealed)["mac"]
+        assert read_message([KEY], sealed, peer="b") is None
+
+    def test_the_key_is_not_in_its_text(self):
+        assert KEY.decode() not in repr(read_message([KEY], message(), peer="b"))
+        assert KEY not in message()
+
+
+class TestResponse:
+    def test_it_is_read_as_it_was_built(self):
+        assert read_response(KEY, response(), peer="b", nonce="nonce") == BODY
+
+    def test_it_is_signed_with_the_key_of_the_message(self):
+        asked = read_message([KEY, OTHER_KEY], message(OTHER_KEY), peer="b")
+        sealed = build_response(asked, peer="b", body=BODY)
+        assert read_response(OTHER_KEY, sealed, peer="b", nonce="nonce") == BODY
+        assert read_response(KEY, sealed, peer="b", nonce="nonce") is None
+
+    def test_one_of_another_peer_is_none(self):
+        assert read_response(KEY, response(peer="c"), peer="b", nonce="nonce") is None
+
+    def test_one_to_another_message_is_none(self):
+        assert read_response(KEY, response(nonce="other"), peer="b", nonce="nonce") is None
+
+    def test_a_message_is_no_response(self):
+        assert read_response(KEY, message(), peer="b", nonce="nonce") is None
+
+    @pytest.mark.parametrize("sealed", GARBAGE)
+    def test_what_is_no_response_is_none(self, sealed):
+        assert read_response(KEY, sealed, peer="b", nonce="nonce") is None
+
+    def test_parts_cannot_be_moved_between_its_peer_and_its_nonce(self):
+        sealed = response(peer="b", nonce="cd")
+        assert read_response(KEY, sealed, peer="bc", nonce="d") is None
+
+
+def through_text(body):
+    return json.loads(json.dumps(body))
+
+
+class TestQuestion:
+    @pytest.mark.parametrize(
+        "part",
+        [
+            {"asker": "x"},
+            {"epoch": "x.1"},
+            {"peer": "x"},
+            {"peer_epoch": "x.1"},
+            {"nonce": "x"},
+            {"wants": frozenset({V4, V6})},
+            {"moves": frozenset({V4, V6})},
+            {"holds": frozenset({V4, V6})},
+            {"has": PAIR},
+            {"has": Pair("")},
+        ],
+        ids=str,
+    )
+    def test_each_field_is_read_as_it_was_written(self, part):
+        question = replace(QUESTION, **part)
+        assert question != QUESTION
+        assert read_question(through_text(question_body(question))) == question
+
+    def test_all_fields_are_in_it(self):
+        assert len(question_body(QUESTION)) == len(fields(PermissionQuestion))
+
+    @pytest.mark.parametrize("missing", list(question_body(QUESTION)))
+    def test_one_without_a_field_is_none(self, missing):
+        body = question_body(QUESTION)
+        del body[missing]
+        assert read_question(body) is None
+
+    @pytest.mark.parametrize(
+        "part",
+        [{"wants": ["x"]}, {"wants": None}, {"holds": [1.5]}, {"has": {}}, {"has": [1]}],
+        ids=str,
+    )
+    def test_one_with_a_field_that_cannot_be_read_is_none(self, part):
+        assert read_question({**question_body(QUESTION), **part}) is None
+
+    @pytest.mark.parametrize("body", [None, [], "text", 1, {}], ids=str)
+    def test_what_is_no_question_is_none(self, body):
+        assert read_question(body) is None
+
+
+class TestAnswer:
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            ANSWER,
+            PermissionAnswer("other"),
+            *(PermissionAnswer("nonce", refusal=refusal) for refusal in QuestionRefusal),
+        ],
+        ids=str,
+    )
+    def test_it_is_read_as_it_was_written(self, answer):
+        assert read_answer(through_text(answer_body(answer))) == answer
+
+    def test_what_else_is_in_it_does_not_matter(self):
+        assert read_answer({**answer_body(ANSWER), "over": {}}) == ANSWER
+
+    @pytest.mark.parametrize("part", [{"refusal": "x"}, {"has": "x"}, {"has": {"epoch": "b.1"}}])
+    def test_one_that_cannot_be_read_is_none(self, part):
+        assert read_answer({**answer_body(ANSWER), **part}) is None
+
+    @pytest.mark.parametrize("body", [None, [], "text", {}], ids=str)
+    def test_what_is_no_answer_is_none(self, body):
+        assert read_answer(body) is None
+
+
+class TestMail:
+    @pytest.mark.parametrize(
+        "mail",
+        [
+            Mail((replace(QUESTION, wants=frozenset({V4, V6}), has=PAIR),)),
+            Mail((), (("c", ANSWER),)),
+            Mail((QUESTION, replace(QUESTION, peer="c")), (("b", ANSWER), ("c", ANSWER))),
+        ],
+        ids=["question", "answer", "all"],
+    )
+    def test_it_is_read_as_it_was_written(self, mail):
+        assert read_mail(mail_text(mail)) == mail
+
+    def test_none_is_no_text(self):
+        assert mail_text(Mail()) == ""
+        assert read_mail("") == Mail()
+
+    @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"questions": [{}], "answers": []}', "1"])
+    def test_what_cannot_be_read_is_left_out(self, text):
+        assert read_mail(text) == Mail()

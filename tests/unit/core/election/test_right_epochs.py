@@ -1,0 +1,120 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Epochs that were left, and what a right rests on."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+
+import pytest
+
+from purelb.core.election.right import MAX_FAILURES, HoldDeadline, Right, RightState
+from purelb.core.settings import LeaseTiming
+
+TIMING = LeaseTiming()
+SUBNETS = (ip_network("192.0.2.0/24"), ip_network("2001:db8::/64"))
+OTHERS = (ip_network("2001:db8:1::/64"),)
+AGREED = HoldDeadline(announce_until=30.0, hold_until=33.0)
+
+
+def sent(right, *, at, subnets=SUBNETS):
+    """The right after a renewal has been sent, and the epoch in it."""
+    epoch = right.epoch_to_write(subnets, now=at)
+    return right.sent(epoch), epoch
+
+
+def written(right, *, at, subnets=SUBNETS):
+    right, epoch = sent(right, at=at, subnets=subnets)
+    return right.succeeded(epoch, subnets, sent_at=at, now=at)
+
+
+@pytest.fixture
+def right():
+    """A right by a renewal that was sent at 10, and that a watch has shown."""
+    right = written(Right(TIMING, "t"), at=10.0)
+    return right.shown(right.epoch)
+
+
+class TestLeftEpochs:
+    def test_a_renewal_in_the_same_epoch_leaves_none(self, right):
+        assert sent(right, at=12.0)[0] is right
+
+    def test_one_that_was_left_is_never_written_again(self, right):
+        left, epoch = sent(right, at=12.0, subnets=OTHERS)
+        assert left.is_left
+        failed = left.failed(epoch)
+        assert failed.epoch == right.epoch
+        assert sent(failed, at=14.0)[1] not in ("", epoch, right.epoch)
+
+    def test_nothing_is_put_anew_in_one_that_was_left(self, right):
+        left, epoch = sent(right, at=12.0, subnets=OTHERS)
+        failed = left.failed(epoch)
+        assert failed.deadline(12.0) == right.deadline(12.0)
+        assert not failed.may_put_anew(12.0)
+
+    def test_a_late_word_of_the_watch_does_not_restore_one_that_was_left(self, right):
+        left, _epoch = sent(right, at=12.0, subnets=OTHERS)
+        assert left.shown(right.epoch) is left
+
+    def test_the_next_one_is_not_left(self, right):
+        after = written(right, at=12.0, subnets=OTHERS)
+        assert not after.is_left
+        assert after.shown(after.epoch).may_put_anew(12.0)
+
+    def test_each_has_another_name_although_the_subnets_are_the_same_again(self, right):
+        other = written(right, at=12.0, subnets=OTHERS)
+        again = written(other, at=13.0)
+        assert len({right.epoch, other.epoch, again.epoch}) == 3
+
+    def test_a_failed_write_in_the_present_one_does_not_skip_one(self, right):
+        failed = right.failed(right.epoch)
+        assert failed.next_number == right.next_number
+        assert sent(failed, at=12.0)[1] == right.epoch
+
+    def test_none_is_entered_by_a_write_before_the_failed_one(self, right):
+        left, epoch = sent(right, at=12.0, subnets=OTHERS)
+        failed = left.failed(epoch)
+        assert failed.succeeded(epoch, OTHERS, sent_at=12.0, now=13.0) is failed
+
+
+class TestState:
+    def test_it_is_absent_before_the_first_renewal(self):
+        assert Right(TIMING, "t").state(0.0) is RightState.ABSENT
+
+    def test_it_is_held_after_a_renewal(self, right):
+        assert right.state(16.9) is RightState.HELD
+
+    def test_it_is_doubtful_after_a_failure(self, right):
+        failed = right.failed(right.epoch)
+        assert failed.state(12.0) is RightState.DOUBTFUL
+        assert written(failed, at=14.0).state(14.0) is RightState.HELD
+
+    def test_it_is_holding_while_there_is_an_agreement(self, right):
+        held = right.failed(right.epoch).extended(AGREED, now=12.0)
+        assert held.state(12.0) is RightState.HOLDING
+        assert held.state(29.9) is RightState.HOLDING
+        assert held.state(30.0) is RightState.LOST
+
+    def test_an_agreement_that_is_over_leaves_what_the_lease_gives(self, right):
+        held = right.extended(HoldDeadline(12.0, 15.0), now=11.0)
+        assert held.state(12.0) is RightState.HELD
+
+    def test_it_is_lost_at_the_renew_deadline(self, right):
+        assert right.state(17.0) is RightState.LOST
+        assert right.at(17.0).state(17.0) is RightState.LOST
+
+    def test_it_is_lost_with_the_third_failure(self, right):
+        for _ in range(MAX_FAILURES):
+            right = right.failed(right.epoch)
+        assert right.state(12.0) is RightState.LOST
+
+    def test_it_is_held_again_in_another_epoch(self, right):
+        again = written(right.at(17.0), at=18.0)
+        assert again.state(18.0) is RightState.HELD
+        assert again.epoch != right.epoch
+
+    def test_it_is_released_for_ever(self, right):
+        released = right.resigned()
+        assert released.state(11.0) is RightState.RELEASED
+        assert written(released, at=12.0).state(12.0) is RightState.RELEASED
+        assert released.extended(AGREED, now=12.0).state(12.0) is RightState.RELEASED
