@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 
+from purelb.core.names import ANNOUNCING_ANNOTATIONS
 from tests.support.lab.cluster_queries import allocator_metric, eventually
 from tests.support.lab.faults import holders_of
 from tests.support.lab.grants import (
@@ -22,6 +23,12 @@ from tests.support.lab.grants import (
 pytestmark = pytest.mark.timeout(60)
 
 
+def is_announced(cluster, path):
+    """Whether nodes have said for both families that they have an address of the Service."""
+    annotations = cluster.api.get(path)["metadata"].get("annotations", {})
+    return annotations.keys() >= set(ANNOUNCING_ANNOTATIONS.values())
+
+
 class TestChangedGroups:
     def test_addresses_outside_a_reduced_pool_are_kept_until_reevaluated(
         self, cluster, make_group, ask
@@ -30,6 +37,8 @@ class TestChangedGroups:
         path = ask(group)
         wait_for_addresses(cluster, path, *both(100))
         eventually(lambda: all(holders_of(cluster, *both(100)).values()), "addresses on nodes")
+        # What nobody announces yet is replaced.
+        eventually(lambda: is_announced(cluster, path), "announcing annotations")
         holders = holders_of(cluster, *both(100))
         shrunk = {"spec": {"local": pools(entry(103, 105))}}
         cluster.api.merge_patch(f"{GROUPS}/{group}", shrunk)

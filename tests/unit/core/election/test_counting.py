@@ -148,6 +148,10 @@ class TestPromises:
 
 
 class TestDeletedLeases:
+    def test_one_without_an_epoch_that_is_deleted_is_gone_at_once(self):
+        counting = Counting().observe(replace(lease(), epoch=""), now=0.0)
+        assert not counting.deleted("b").leases
+
     def test_one_that_somebody_deleted_counts_to_its_end(self, counting):
         deleted = counting.deleted("b")
         assert counted(deleted, 1.0) == ["b", "c"]

@@ -139,13 +139,14 @@ class Counting:
     def deleted(self, node: str, *, last: Optional[Lease] = None) -> Counting:
         """Record that a Lease is gone, which was `last` before; its node may be alive.
 
-        Who leaves says so in its Lease first. A Lease that somebody else deleted counts on.
+        Who leaves says so in its Lease first. A Lease that somebody else deleted counts on; one
+        without an epoch does not, as agents that know none say nothing else when they leave.
         """
         known = self.leases.get(node)
         if known is None:
             return self
         known = replace(known, lease=last or known.lease, is_deleted=True)
-        if known.counts:
+        if known.counts and known.lease.epoch:
             return self._with(node, known)
         return replace(self, leases={n: c for n, c in self.leases.items() if n != node})
 
