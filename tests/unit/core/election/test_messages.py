@@ -153,7 +153,7 @@ class TestQuestion:
             {"has": PAIR},
             {"has": Pair("")},
         ],
-        ids=str,
+        ids=" ".join,
     )
     def test_each_field_is_read_as_it_was_written(self, part):
         question = replace(QUESTION, **part)
@@ -190,7 +190,7 @@ class TestAnswer:
             PermissionAnswer("other"),
             *(PermissionAnswer("nonce", refusal=refusal) for refusal in QuestionRefusal),
         ],
-        ids=str,
+        ids=["known", "empty", *QuestionRefusal],
     )
     def test_it_is_read_as_it_was_written(self, answer):
         assert read_answer(through_text(answer_body(answer))) == answer
