@@ -220,16 +220,8 @@ def late_answer(troubles: Troubles, fault: Fault) -> Action:
 
 
 def unreadable(troubles: Troubles, fault: Fault) -> Action:
-    """Let the kernel's dumps fail."""
-    nodes = _nodes(troubles, fault)
-    for node in nodes:
-        node.kernel.is_unreadable = True
-
-    def end() -> None:
-        for node in nodes:
-            node.kernel.is_unreadable = False
-
-    return end
+    """Let the kernels' dumps fail."""
+    return _all([troubles.blindfold(node) for node in _nodes(troubles, fault)])
 
 
 def wall(troubles: Troubles, fault: Fault) -> Action:

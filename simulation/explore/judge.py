@@ -19,7 +19,9 @@ from purelb.core.election.election import rank
 from purelb.core.model import Address
 from purelb.core.names import LEADER_LEASE, lease_name
 from purelb.core.node.rtnetlink import IFA_F_DEPRECATED
+from purelb.core.settings import LeaseTiming
 from purelb_agent.leader.elector import LeadershipLostError
+from purelb_agent.node.netlink import NetlinkError
 from simulation.api.objects import field_selector
 from simulation.api.server import Watch
 from simulation.cluster import Cluster
@@ -36,7 +38,9 @@ TAKEOVER = 20.0
 # From the end of the last fault on: then everything is in order again.
 SETTLED = 40.0
 # A right lasts for a Lease's duration. The kernel may end what it held a moment later.
-DURATION = 10.0
+DURATION = LeaseTiming().duration
+# Of a pause with all its clocks a node learns by its next renewal, or its right ends before.
+BELIEF = LeaseTiming().renew_deadline
 # How much more of the usual renewals is too much.
 TIMES = 2.0
 # A change may cause so many writes of each node at once.
@@ -114,12 +118,24 @@ class Judge:
     # Always
 
     def twice(self) -> Iterator[str]:
-        """Yield addresses with which two nodes answered one host, longer than a delivery takes."""
+        """Yield addresses with which two nodes answered one host, longer than a delivery takes.
+
+        One of the two may be a node that was paused, for as long as it has to believe in its right.
+        """
         for address in self._given:
             for seconds, holders, since in self._dated(self.history.heard(address)):
-                if len(holders) > 1 and seconds > DELIVERY:
+                if len(holders) < 2:  # noqa: PLR2004 - two
+                    continue
+                late = seconds - self._believed(holders, since, seconds)
+                if late > DELIVERY:
                     names = " and ".join(sorted(holders))
-                    yield f"{address} was on {names} for {seconds:.2f} s, from {since:.2f} s on"
+                    yield f"{address} was on {names} for {late:.2f} s, from {since:.2f} s on"
+
+    def _believed(self, holders: frozenset[str], since: float, seconds: float) -> float:
+        """Return for how long of a span one of its two nodes did not know of its pause."""
+        ends = [self._after(m) for node in holders for m in self.troubles.resumed[node]]
+        believed = [min(since + seconds, end + BELIEF) - max(since, end) for end in ends]
+        return max([0.0, *believed]) if len(holders) == 2 else 0.0  # noqa: PLR2004 - two
 
     def rightless(self) -> Iterator[str]:
         """Yield addresses that a node had longer than any right: by its Lease or by its peers.
@@ -234,10 +250,16 @@ class Judge:
             yield f"{name} had no place for {count} questions"
 
     def run_on(self) -> Iterator[str]:
-        """Yield programs that ended although nobody ended them; who loses the lead may."""
+        """Yield programs that ended although nobody ended them.
+
+        Who loses the lead may, and so may the agent of a node whose kernel cannot be read.
+        """
+        blind = {f"agent {name}" for name in self.troubles.blind}
         for process in self.cluster.processes:
             error = process.error
-            if error is not None and not isinstance(error, LeadershipLostError):
+            if isinstance(error, LeadershipLostError) or error is None:
+                continue
+            if not (process.name in blind and isinstance(error.__cause__, NetlinkError)):
                 yield f"{process.name} ended: {error!r}"
 
     # Time

@@ -8,7 +8,7 @@ list changes, so a fault that ends does not mend what another one still breaks.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from functools import partial
@@ -41,6 +41,8 @@ class Troubles:
 
     `moments`: when something changed, in microseconds, each with whether from then on addresses may
     be on no node: no node at all can serve them, or one need not know yet that it has to.
+    `resumed`: when each node went on after a pause that it does not know of. `blind`: nodes that
+    could not read their kernels, so that their agents may have ended.
     """
 
     def __init__(self, cluster: Cluster, history: History) -> None:
@@ -49,6 +51,8 @@ class Troubles:
         self.moments: list[tuple[int, bool]] = [(cluster.timeline.now, False)]
         # In the Secret: what nodes read that join now.
         self.keys = KEYS
+        self.resumed: dict[str, list[int]] = defaultdict(list)
+        self.blind: set[str] = set()
         self._unnoticed = 0
         self._refused: Counter[str] = Counter()
         self._usual: dict[str, Delay] = {}
@@ -178,11 +182,22 @@ class Troubles:
 
         def show(wrong: Sequence[bool]) -> None:
             if not wrong:
+                if node.machine.hears:
+                    self.resumed[node.name].append(self.cluster.timeline.now)
                 self.cluster.resume(node)
             elif len(wrong) == 1:
                 (self.cluster.suspend if wrong[0] else self.cluster.pause)(node)
 
         return self.begin(("machine", node.name), is_asleep, show)
+
+    def blindfold(self, node: Node) -> Action:
+        """Let the dumps of a node's kernel fail."""
+        self.blind.add(node.name)
+
+        def show(wrong: Sequence[bool]) -> None:
+            node.kernel.is_unreadable = bool(wrong)
+
+        return self.begin(("kernel", node.name), True, show)
 
     def starve(self, node: Node, seconds: float) -> Action:
         """Let each pass of an agent take so long."""

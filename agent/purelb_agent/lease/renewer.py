@@ -229,9 +229,9 @@ class Renewer:
     def _failed(self, error: Exception, *, epoch: str) -> None:
         if self._right.is_released:
             return
-        now, is_first = clock.now(), not self._right.failures
+        now, is_first = clock.now(), not self._right.is_failing
         self._right = self._right.failed(epoch).at(now)
-        self._next_attempt = now + self._timing.retry_period
+        self._next_attempt = self._right.retry_at(now)
         self._metrics.count_failure()
         text = str(error) or "no answer in time"
         if is_first:
@@ -266,7 +266,7 @@ class Renewer:
         It never writes because a peer asks: while some writes fail, all nodes would write more. It
         goes by its last renewal if that failed or is fresh, and otherwise reads its Lease.
         """
-        if self._right.failures:
+        if self._right.is_failing:
             return False
         if clock.now() <= self._right.sent_at + FRESHNESS:
             return True

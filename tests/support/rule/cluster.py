@@ -183,7 +183,7 @@ class Cluster(World):
         """Ask the others whether they can renew, while this node cannot."""
         node = self.nodes[name]
         assert node.right is not None
-        if not node.right.failures or self.reaches_api(name):
+        if not node.right.is_failing or self.reaches_api(name):
             return
         members = {*node.counting.leases, name}
         answers = {peer: self._says_whether_it_can(name, peer) for peer in members - {name}}

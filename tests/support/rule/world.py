@@ -150,7 +150,7 @@ class World:
         return (
             right is not None
             and right.is_shown
-            and not right.failures
+            and not right.is_failing
             and right.epoch == node.permissions.epoch
             and len(epochs) == len(self.names)
             and node.counting.epochs() == others

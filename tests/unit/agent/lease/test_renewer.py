@@ -125,8 +125,8 @@ class TestRenewals:
             assert state(node) is RightState.DOUBTFUL
             assert node.renewer.in_doubt.is_set()
             assert node.store.hold_deadline.announce_until == node.began + 7.0
-            await node.until(7)
-            assert node.written_at == [0.0, 5.0, 7.0]
+            await node.until(6)
+            assert node.written_at == [0.0, 5.0, 6.0]
         assert logged.events.count("leaseRenewalFailed") == 1
         assert node.metric("lease_renewal_failures_total") == 1
 
@@ -249,13 +249,14 @@ class TestAgreement:
             node.refuse()
             await node.until(6)
             node.renewer.extend(agreement())
+            await node.until(8)
             node.accept()
-            await node.until(7)
-            written = [lease for at, lease in node.writes if at >= 7]
+            await node.until(9)
+            written = [lease for at, lease in node.writes if at >= 9]
             assert [lease.outage is None for lease in written] == [True, False]
             outage = node.lease.outage
             assert outage == node.renewer.outage
-            assert outage.end_time - outage.begin_time == pytest.approx(7.0, abs=0.01)
+            assert outage.end_time - outage.begin_time == pytest.approx(9.0, abs=0.01)
             assert outage.end_time == pytest.approx(clock.wall_time(), abs=0.1)
             assert {lease.epoch for lease in written} == {node.renewer.right.epoch}
             assert node.renewer.right.epoch != first

@@ -6,7 +6,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from purelb.core.election.right import MAX_FAILURES, HoldDeadline, Right
+from purelb.core.election.right import HoldDeadline, Right
 from purelb.core.settings import LeaseTiming
 
 TIMING = LeaseTiming()
@@ -46,15 +46,20 @@ class TestRight:
         assert right.at(16.9) is right
         assert right.at(17.0).deadline(17.0) is None
 
-    def test_it_ends_with_the_third_failure(self, right):
-        for _ in range(MAX_FAILURES - 1):
-            right = right.failed(right.epoch)
-        assert right.deadline(12.0)
-        assert right.failed(right.epoch).deadline(12.0) is None
+    def test_failures_do_not_shorten_it(self, right):
+        assert right.failed(right.epoch).deadline(12.0) == right.deadline(12.0)
 
     def test_a_renewal_forgets_failures(self, right):
-        right = right.failed(right.epoch).failed(right.epoch)
-        assert renewed(right, sent_at=14.0).failures == 0
+        failed = right.failed(right.epoch)
+        assert failed.is_failing
+        assert not renewed(failed, sent_at=14.0).is_failing
+
+    @pytest.mark.parametrize(
+        ("now", "seconds"),
+        [(10.1, TIMING.retry_period), (15.0, 1.0), (16.0, 0.5), (16.8, 0.5), (17.0, 2.0)],
+    )
+    def test_a_failed_renewal_is_tried_again_while_there_is_time(self, right, now, seconds):
+        assert right.failed(right.epoch).retry_at(now) == pytest.approx(now + seconds)
 
     def test_one_that_is_answered_after_its_own_end_gives_none(self):
         assert not renewed(Right(TIMING, "t"), sent_at=10.0, now=17.0).epoch
@@ -75,11 +80,9 @@ class TestAgreement:
         assert held.deadline(20.0) == AGREED
         assert held.at(20.0).epoch == right.epoch
 
-    def test_failures_do_not_count_meanwhile(self, right):
+    def test_failures_do_not_end_it(self, right):
         held = right.extended(AGREED, now=12.0)
-        for _ in range(MAX_FAILURES):
-            held = held.failed(held.epoch)
-        assert held.deadline(12.0)
+        assert held.failed(held.epoch).deadline(20.0)
 
     def test_it_never_restores_a_right_that_has_ended(self, right):
         assert right.at(17.0).extended(AGREED, now=17.0).deadline(17.0) is None

@@ -8,7 +8,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from purelb.core.election.right import MAX_FAILURES, HoldDeadline, Right, RightState
+from purelb.core.election.right import HoldDeadline, Right, RightState
 from purelb.core.settings import LeaseTiming
 
 TIMING = LeaseTiming()
@@ -102,11 +102,6 @@ class TestState:
     def test_it_is_lost_at_the_renew_deadline(self, right):
         assert right.state(17.0) is RightState.LOST
         assert right.at(17.0).state(17.0) is RightState.LOST
-
-    def test_it_is_lost_with_the_third_failure(self, right):
-        for _ in range(MAX_FAILURES):
-            right = right.failed(right.epoch)
-        assert right.state(12.0) is RightState.LOST
 
     def test_it_is_held_again_in_another_epoch(self, right):
         again = written(right.at(17.0), at=18.0)

@@ -206,7 +206,7 @@ def _does_not_pass_on_that_somebody_can(monkeypatch):
 
 def _enters_an_epoch_that_it_failed_to_write(monkeypatch):
     def failed(self, _epoch):
-        return replace(self, failures=self.failures + 1)
+        return replace(self, is_failing=True)
 
     monkeypatch.setattr(Right, "failed", failed)
 

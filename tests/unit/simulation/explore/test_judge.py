@@ -12,7 +12,7 @@ from purelb.core.election.election import rank
 from purelb_agent.runtime.probes import BACKLOG
 from simulation.api.way import Reach
 from simulation.crowd import Crowd
-from simulation.explore.judge import SETTLED, TAKEOVER, Judge
+from simulation.explore.judge import BELIEF, SETTLED, TAKEOVER, Judge
 from simulation.manifests import KINDS
 
 _ETH0 = 2
@@ -54,6 +54,21 @@ def test_an_address_on_two_nodes(cluster, in_a_copy, version):
         other.kernel.add_address(_ETH0, address, 32)
         cluster.run(1)
         assert broken(judge) >= {"twice", "settled"}
+
+    in_a_copy(work)
+
+
+@pytest.mark.parametrize(("seconds", "is_excused"), [(BELIEF - 1, True), (BELIEF + 1, False)])
+def test_an_address_on_two_nodes_after_a_pause(cluster, in_a_copy, seconds, is_excused):
+    def work():
+        judge = Judge(cluster)
+        address = a_vip(cluster)
+        other = other_than(cluster, address)
+        judge.troubles.pause(other, is_asleep=False)()
+        end(cluster, other)
+        other.kernel.add_address(_ETH0, address, 32)
+        cluster.run(seconds)
+        assert ("twice" not in broken(judge)) is is_excused
 
     in_a_copy(work)
 
@@ -217,8 +232,24 @@ def test_a_program_that_ended(cluster, in_a_copy):
     def work():
         judge = Judge(cluster)
         cluster.nodes["n1"].kernel.is_unreadable = True
-        cluster.put("nodes", "", "n1", {**cluster.find("nodes", "", "n1"), "spec": {"x": 1}})
-        cluster.timeline.run(cluster.timeline.now + 40_000_000)
+        let_it_look(cluster)
         assert "ended" in broken(judge)
 
     in_a_copy(work)
+
+
+def test_an_agent_that_ended_as_it_could_not_read_its_kernel(cluster, in_a_copy):
+    def work():
+        judge = Judge(cluster)
+        judge.troubles.blindfold(cluster.nodes["n1"])
+        let_it_look(cluster)
+        assert cluster.nodes["n1"].agent.has_ended
+        assert "ended" not in broken(judge)
+
+    in_a_copy(work)
+
+
+def let_it_look(cluster):
+    """Change the Node n1, so that its agent reads its kernel."""
+    cluster.put("nodes", "", "n1", {**cluster.find("nodes", "", "n1"), "spec": {"x": 1}})
+    cluster.timeline.run(cluster.timeline.now + 40_000_000)

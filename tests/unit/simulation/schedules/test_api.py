@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import cache
+from functools import cache, partial
 
 import pytest
 
@@ -42,6 +42,23 @@ def assert_in_order(cluster, names=THREE):
         "an address is not on its winner alone",
     )
     must(held - own == set(given), "an address is held that no Service has")
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_one_failed_renewal_of_each_node_moves_nothing(seed):
+    with at_work(seed) as (cluster, history):
+        failed = set()
+
+        def fails_once(user, method, kind):
+            is_first = (method, kind) == ("PUT", KINDS["leases"]) and user not in failed
+            failed.update({user} if is_first else ())
+            return 500 if is_first else 0
+
+        for name in THREE:
+            cluster.way(f"agent/{name}").refuses = partial(fails_once, name)
+        cluster.run(30)
+        assert failed == set(THREE)
+        must(history.unheld() == 0, f"unheld for {history.unheld():.1f} s")
 
 
 # A restore of etcd

@@ -20,10 +20,11 @@ from typing import Optional, Tuple
 from ..model import Network
 from ..settings import LeaseTiming
 
-MAX_FAILURES = 3
 # The others count the Lease by their own clocks, so a right ends earlier by this part of its
 # duration: the rates of two clocks that are both kept by NTP differ by less (500 ppm each).
 _CLOCK_RATES = 0.001
+# Seconds that a failed renewal waits at least before it is tried again.
+_MIN_PAUSE = 0.5
 _NEVER = float("-inf")
 
 
@@ -65,11 +66,11 @@ class Right:
 
     `token`: differs for each start of the agent. `number`: of the epoch in which the last write
     succeeded; 0: none yet, or it is over. `next_number`: of the next epoch. `sent_at`: when the
-    last successful renewal of the epoch was sent; `failures` since then. `is_shown`: a watch or a
-    list has shown this node its own Lease in this epoch, and so every Lease that was written
-    before. `is_left`: a renewal in another epoch has been sent. `is_deleted`: somebody deleted the
-    Lease. `agreed`: until when it may hold because no node can renew. `subnets`: what the Lease
-    lists in this epoch.
+    last successful renewal of the epoch was sent; `is_failing`: one after it failed. `is_shown`: a
+    watch or a list has shown this node its own Lease in this epoch, and so every Lease that was
+    written before. `is_left`: a renewal in another epoch has been sent. `is_deleted`: somebody
+    deleted the Lease. `agreed`: until when it may hold because no node can renew. `subnets`: what
+    the Lease lists in this epoch.
     """
 
     timing: LeaseTiming
@@ -77,7 +78,7 @@ class Right:
     number: int = 0
     next_number: int = 1
     sent_at: float = _NEVER
-    failures: int = 0
+    is_failing: bool = False
     is_shown: bool = False
     is_left: bool = False
     is_deleted: bool = False
@@ -126,7 +127,7 @@ class Right:
         if self.number and epoch == self._named(self.number):
             if now >= self.ends_at:
                 return self
-            return replace(self, sent_at=sent_at, failures=0, agreed=None)
+            return replace(self, sent_at=sent_at, is_failing=False, agreed=None)
         if epoch != self._named(self.next_number):
             return self
         return replace(
@@ -134,7 +135,7 @@ class Right:
             number=self.next_number,
             next_number=self.next_number + 1,
             sent_at=sent_at,
-            failures=0,
+            is_failing=False,
             is_shown=False,
             is_left=False,
             is_deleted=False,
@@ -145,9 +146,17 @@ class Right:
     def failed(self, epoch: str) -> Right:
         """Record a failed renewal; it may have been written, so no other enters its new epoch."""
         is_next = epoch == self._named(self.next_number)
-        return replace(
-            self, failures=self.failures + 1, next_number=self.next_number + (1 if is_next else 0)
-        )
+        return replace(self, is_failing=True, next_number=self.next_number + (1 if is_next else 0))
+
+    def retry_at(self, now: float) -> float:
+        """Return when to try again after a failure: while it lasts, halfway to the right's end.
+
+        So one that fails, as it were at the last moment, is followed by one that can be in time.
+        """
+        pause, left = self.timing.retry_period, self.ends_at - now
+        if left > 0:
+            pause = min(pause, max(left / 2, _MIN_PAUSE))
+        return now + pause
 
     def is_over(self, epoch: str, now: float) -> bool:
         """Whether this node may hold nothing now, and never will in this epoch of its Lease.
@@ -181,17 +190,14 @@ class Right:
         return replace(self, number=0, is_shown=False, agreed=None, is_released=True)
 
     def deadline(self, now: float) -> Optional[HoldDeadline]:
-        """Return until when this node may hold addresses; None if it may not hold any.
-
-        While no node can renew, failures are expected and do not count.
-        """
+        """Return until when this node may hold addresses; None if it may not hold any."""
         if not self.number:
             return None
         lasts = self.timing.duration * (1 - _CLOCK_RATES)
         own = HoldDeadline(self.ends_at, self.sent_at + lasts)
         if self.agreed is not None and now < self.agreed.announce_until:
             return own.extended_to(self.agreed)
-        return own if now < self.ends_at and self.failures < MAX_FAILURES else None
+        return own if now < self.ends_at else None
 
     def state(self, now: float) -> RightState:
         """Return what the right rests on now."""
@@ -201,7 +207,7 @@ class Right:
             return RightState.ABSENT if self.sent_at == _NEVER else RightState.LOST
         if self.agreed is not None and now < self.agreed.announce_until:
             return RightState.HOLDING
-        return RightState.DOUBTFUL if self.failures else RightState.HELD
+        return RightState.DOUBTFUL if self.is_failing else RightState.HELD
 
     def may_put_anew(self, now: float) -> bool:
         """Whether the permissions of this epoch are valid for addresses that are not held yet.
