@@ -31,7 +31,7 @@ from simulation.manifests import KINDS
 from simulation.time.timeline import MICROSECONDS
 from simulation.users import endpoints
 
-# Seconds. Two nodes hear of one change at different moments.
+# Seconds. Nodes that were apart have each other's addresses until they have asked each other.
 DELIVERY = 0.05
 # A crash, at worst (the contract); counted from the last change of what is wrong.
 TAKEOVER = 20.0

@@ -53,8 +53,8 @@ _PAUSES = {
     QuestionRefusal.EPOCH_OVER: _REFUSED,
     QuestionRefusal.CROSSING: _CROSSED,
 }
-# What is wanted of a peer, and what of that it is to let go of.
-_Wishes = tuple[frozenset[Address], frozenset[Address]]
+# The epochs of both, what is wanted of the peer, and what of that it is to let go of.
+_Wishes = tuple[str, str, frozenset[Address], frozenset[Address]]
 # Lists because of refusals are at least so far apart.
 _LISTED = 2.0
 # How long a question stands in the Lease.
@@ -236,8 +236,9 @@ class Permits:
         unmet = {p: epoch for p, epoch in self._epochs.items() if p not in pairs}
         near = self._store.leases.near(unmet)
         for peer, (wants, moves) in self._permissions.to_ask(missing, near).items():
+            wishes = (self._permissions.epoch, self._epochs[peer], wants, moves)
             again_at, last = self._repeated.get(peer, (now, None))
-            if now < self._not_before.get(peer, now) or (now < again_at and last == (wants, moves)):
+            if now < self._not_before.get(peer, now) or (now < again_at and last == wishes):
                 continue
             self._permissions, question = self._permissions.ask(
                 peer,
@@ -295,7 +296,8 @@ class Permits:
         self._repeated.pop(peer, None)
         if answer is not None and answer.refusal is None:
             again_at = clock.now() + (_REFUSED if question.moves else _KEPT)
-            self._repeated[peer] = (again_at, (question.wants, question.moves))
+            wishes = (question.epoch, question.peer_epoch, question.wants, question.moves)
+            self._repeated[peer] = (again_at, wishes)
         self._store.changed.notify()
 
     def next_at(self, now: float) -> float | None:

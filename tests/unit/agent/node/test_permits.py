@@ -82,7 +82,7 @@ class TestMeeting:
         node.agents.answer("n2", KIND, node.n2)
         async with node.working():
             node.store.leases.put(peer_lease("n2", epoch="n2.2", version="2"))
-            await node.until(2.1)
+            await node.until(0.1)
             assert [question.peer_epoch for question in node.asked] == ["n2.1", "n2.2"]
 
     async def test_all_are_met_anew_in_another_own_epoch(self, node):

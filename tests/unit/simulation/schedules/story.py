@@ -19,7 +19,7 @@ from simulation.history import History
 
 # Seconds, the contract's: a crash, at worst.
 TAKEOVER = 20.0
-# Addresses overlap for as long as two nodes hear of one change at different moments.
+# A question and its answer, or the news of one change at two nodes.
 DELIVERY = 0.05
 # An address that moves is on no node from when its holder lets go until the next one has heard
 # of that; twice, if it moves there and back.

@@ -10,6 +10,7 @@ import pytest
 
 from purelb.core.election.election import rank
 from purelb.core.names import DRAINING_TAINTS
+from purelb.core.settings import LeaseTiming
 from simulation import users
 from simulation.api.way import Reach
 from simulation.chance import stream
@@ -37,38 +38,55 @@ def test_a_lost_node_is_replaced():
         must(history.twice() == 0, f"on two nodes for {history.twice():.1f} s")
 
 
-@pytest.mark.parametrize(
-    "seconds",
-    [
-        0.2,
-        0.4,
-        0.7,
-        1.0,
-        1.6,
-    ],
-)
-def test_a_lost_node_is_replaced_while_writes_are_slow(seconds):
-    with at_work() as (cluster, history):
-        won_by(cluster, "n3", THREE)
-        slow_writes(cluster, seconds)
-        cluster.run(30)
-        cluster.power_off(cluster.nodes["n3"])
-        cluster.run(120)
-        must(history.unheld() < TAKEOVER, f"unheld for {history.unheld():.1f} s")
-        must(history.twice() == 0, f"on two nodes for {history.twice():.1f} s")
+def lease_writes(cluster):
+    return sum(cluster.api.writes[f"agent/{n}", KINDS["leases"]] for n in cluster.nodes)
 
 
-def test_a_lost_node_is_replaced_while_the_api_flaps():
-    with at_work() as (cluster, history):
-        won_by(cluster, "n3", THREE)
-        cluster.power_off(cluster.nodes["n3"])
-        cluster.run(2)
-        for _flap in range(12):
-            for reach in (Reach.REFUSED, Reach.WHOLE):
-                for way in ways(cluster):
-                    way.set_reach(reach)
-                cluster.run(5)
-        must(history.unheld() < 2 * TAKEOVER, f"unheld for {history.unheld():.1f} s")
+def replaced(cluster, history, pass_time):
+    """n3 is lost; return for how long, and how many Leases are written while it is alive."""
+    won_by(cluster, "n3", THREE)
+    before = lease_writes(cluster)
+    pass_time(60)
+    written = lease_writes(cluster) - before
+    must(history.unheld() == 0, "an address has moved before")
+    cluster.power_off(cluster.nodes["n3"])
+    pass_time(60)
+    must(history.twice() == 0, f"on two nodes for {history.twice():.1f} s")
+    return history.unheld(), written
+
+
+# Of three nodes in a minute, by the default timing.
+_WRITES = 3 * 60 / LeaseTiming().renew_period
+
+
+@pytest.mark.parametrize("seconds", [0.2, 0.4, 0.7, 1.0, 1.3, 1.6])
+def test_a_lost_node_is_replaced_as_fast_while_writes_are_slow(seconds):
+    for seed in (1, 2, 3):
+        with at_work(seed) as (cluster, history):
+            usual, _written = replaced(cluster, history, cluster.run)
+        with at_work(seed) as (cluster, history):
+            slow_writes(cluster, seconds)
+            unheld, written = replaced(cluster, history, cluster.run)
+        # Its last renewal is seen later by that.
+        most = usual + 1.1 * seconds + DELIVERY
+        must(unheld < most, f"unheld for {unheld:.1f} s, and usually for {usual:.1f} s")
+        must(written < 1.5 * _WRITES, f"{written} Leases were written, and usually {_WRITES}")
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_lost_node_is_replaced_as_fast_while_the_api_flaps(seed):
+    with at_work(seed) as (cluster, history):
+
+        def flap(seconds):
+            for _flap in range(seconds // 10):
+                for reach in (Reach.REFUSED, Reach.WHOLE):
+                    for way in ways(cluster):
+                        way.set_reach(reach)
+                    cluster.run(5)
+
+        unheld, written = replaced(cluster, history, flap)
+        must(unheld < LeaseTiming().duration, f"unheld for {unheld:.1f} s")
+        must(written < 1.5 * _WRITES, f"{written} Leases were written, and usually {_WRITES}")
 
 
 @pytest.mark.parametrize("old", [1, 2, 3, 5])
@@ -107,7 +125,7 @@ def test_a_node_that_is_cut_off_from_the_api_is_replaced_and_returns(reach):
         cluster.way("agent/n2").set_reach(Reach.WHOLE)
         cluster.run(30)
         must(history.unheld() < TAKEOVER, f"unheld for {history.unheld():.1f} s")
-        must(history.twice() < DELIVERY, f"on two nodes for {history.twice():.2f} s")
+        must(history.twice() == 0, f"on two nodes for {history.twice():.2f} s")
         given = cluster.addresses()
         assert {a: cluster.holders(a) for a in given} == {a: [rank(THREE, a)[0]] for a in given}
 
@@ -162,7 +180,7 @@ def joined(seed, fault):
 @pytest.mark.parametrize("fault", ["frozen", "cut off"])
 def test_a_node_that_joins_waits_for_a_holder_that_does_not_see_it(fault):
     worst = max(joined(seed, fault) for seed in range(1, 7))
-    must(worst < DELIVERY, f"on two nodes for {worst:.1f} s")
+    must(worst == 0, f"on two nodes for {worst:.1f} s")
 
 
 def test_a_taint_moves_nothing_before_the_holder_has_seen_it():
@@ -171,7 +189,7 @@ def test_a_taint_moves_nothing_before_the_holder_has_seen_it():
         cluster.way("agent/n1").stall(KINDS["nodes"])
         users.taint(cluster, cluster.nodes["n1"], DRAINING_TAINTS[0])
         cluster.run(60)
-        must(history.twice() < DELIVERY, f"on two nodes for {history.twice():.1f} s")
+        must(history.twice() == 0, f"on two nodes for {history.twice():.1f} s")
 
 
 def test_a_service_that_is_new_keeps_its_addresses_while_two_nodes_have_them():
@@ -217,10 +235,10 @@ def test_a_node_whose_watch_stands_still_takes_nothing_while_its_lists_are_slow(
             (seconds, 0.0) if method == "GET" and kind == KINDS["leases"] else (0.0, 0.0)
         )
         cluster.run(60)
-        must(history.twice() < DELIVERY, f"on two nodes for {history.twice():.1f} s")
+        must(history.twice() == 0, f"on two nodes for {history.twice():.1f} s")
 
 
-def relisted(seed, list_seconds):
+def relisted(seed):
     """n1 returns, and n4 joins while the list that n1 asked for is on its way; see `twice`."""
     with at_work(seed) as (cluster, history):
         way = cluster.way("agent/n1")
@@ -228,7 +246,7 @@ def relisted(seed, list_seconds):
         cluster.run(15)
         way.slow = lambda method, kind: (
             0.0,
-            list_seconds if method == "GET" and kind == KINDS["leases"] else 0.0,
+            1.5 if method == "GET" and kind == KINDS["leases"] else 0.0,
         )
         node = cluster.add_node("n4")
         history.follow(node)
@@ -242,6 +260,5 @@ def relisted(seed, list_seconds):
 
 
 def test_a_list_takes_nothing_back_that_the_watch_has_brought():
-    worst = max(relisted(seed, 1.5) for seed in range(1, 5))
-    assert worst > max(relisted(seed, 0.0) for seed in range(1, 5)) or worst < DELIVERY
-    must(worst < DELIVERY, f"on two nodes for {worst:.1f} s")
+    worst = max(relisted(seed) for seed in range(1, 5))
+    must(worst == 0, f"on two nodes for {worst:.1f} s")
