@@ -127,7 +127,8 @@ class NodeStore:
 
     def promise(self, node: str, *, seconds: float) -> bool:
         """Count another node's Lease for this time; False if it does not count any more here."""
-        promised = self.leases.counting.promise(node, until=clock.now() + seconds)
+        until, listed = clock.now() + seconds, self.leases.listed
+        promised = self.leases.counting.promise(node, until=until, listed=listed)
         if promised is None:
             return False
         self.leases.change(promised)

@@ -135,7 +135,6 @@ class Permits:
             return None
         if answer is None:
             return None
-        # Who has just joined does not wait for the end of a Lease that this node has waited for.
         return {**answer_body(answer), "over": self._store.leases.counting.over()}
 
     def permit(
@@ -235,7 +234,13 @@ class Permits:
         pairs = self._permissions.pairs
         unmet = {p: epoch for p, epoch in self._epochs.items() if p not in pairs}
         near = self._store.leases.near(unmet)
-        for peer, (wants, moves) in self._permissions.to_ask(missing, near).items():
+        asks = self._permissions.to_ask(missing, near)
+        # Of those that were met, one after the other: who joins beside a dead node does not wait
+        # for the end of a Lease that others have waited for.
+        free = sorted(pairs.keys() - self._permissions.asked.keys())
+        if free and any(self._by_lease(peer) for peer in near):
+            asks.setdefault(free[int(now) % len(free)], (frozenset(), frozenset()))
+        for peer, (wants, moves) in asks.items():
             wishes = (self._permissions.epoch, self._epochs[peer], wants, moves)
             again_at, last = self._repeated.get(peer, (now, None))
             if now < self._not_before.get(peer, now) or (now < again_at and last == wishes):

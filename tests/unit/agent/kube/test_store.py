@@ -175,6 +175,11 @@ class TestPromises:
         assert not store.promise("n2", seconds=100)
         assert store.leases.counting.promises == {}
 
+    async def test_who_has_listed_no_leases_yet_promises_to_count_all(self, store):
+        store.leases.listed = False
+        assert store.promise("n2", seconds=100)
+        assert store.leases.counting.promises == {"n2": clock.now() + 100}
+
     def find_end(self, store):
         """Read the Lease, which has not been renewed."""
         counting = store.leases.counting

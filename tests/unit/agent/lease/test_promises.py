@@ -39,6 +39,7 @@ def store():
     made = NodeStore("n1", classes=claimed(unclassed=True), drains=True)
     made.leases.put(lease_object("n2", epoch="e.1"))
     made.leases.put(lease_object("n3", epoch="f.1"))
+    made.leases.listed = True
     return made
 
 

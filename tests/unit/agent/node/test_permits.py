@@ -14,7 +14,7 @@ from purelb.core.election.permissions import PermissionAnswer, QuestionRefusal
 from purelb_agent.node.permits import KIND
 from purelb_agent.runtime import clock
 from tests.support.agent.fake_agents import HANGS, peer_lease
-from tests.support.agent.permits_node import PermitsNode, settle
+from tests.support.agent.permits_node import PermitsNode, PermitsPeer, settle
 from tests.support.core.ranks import won_by
 from tests.support.core.snapshots import VIP4, VIP6
 
@@ -201,6 +201,32 @@ class TestOver:
         async with node.working():
             await settle()
             assert node.store.leases.counting.is_live("n3")
+
+    @pytest.mark.parametrize("silent", ["n3", "n2"])
+    async def test_who_was_met_is_asked_again_while_another_one_is_silent(self, node, silent):
+        other = "n2" if silent == "n3" else "n3"
+        node.store.leases.put(peer_lease("n3", duration=100))
+        peer, over = PermitsPeer(other), {}
+        node.agents.answer(other, KIND, lambda body: {**peer(body), "over": over})
+        node.agents.answer(silent, KIND, HANGS)
+        async with node.working():
+            await node.until(5)
+            assert node.store.leases.counting.is_live(silent)
+            over[silent] = f"{silent}.1"
+            await node.until(7.1)
+            assert not node.store.leases.counting.is_live(silent)
+            asked = node.agents.asked(other, KIND)
+            assert len(asked) <= 5
+            await node.until(20)
+            assert node.agents.asked(other, KIND) == asked
+
+    async def test_nobody_is_asked_again_where_all_are_silent(self, node):
+        node.store.leases.put(peer_lease("n3", duration=100))
+        node.agents.answer("n2", KIND, HANGS)
+        node.agents.answer("n3", KIND, HANGS)
+        async with node.working():
+            await node.until(20)
+            assert len(node.agents.asked("n3", KIND)) == 3
 
 
 class TestSilence:

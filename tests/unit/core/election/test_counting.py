@@ -145,6 +145,14 @@ class TestPromises:
 
     def test_whose_lease_has_ended_here_gets_none(self, counting):
         assert checked(counting, now=10.0).at(10.0).promise("b", until=17.0) is None
+        ended = checked(counting, now=10.0).at(10.0)
+        assert ended.promise("b", until=17.0, listed=False) is None
+
+    def test_before_the_leases_are_listed_everybody_gets_one(self):
+        promised = Counting().promise("b", until=17.0, listed=False)
+        assert promised.promises == {"b": 17.0}
+        assert promised.observe(lease(), now=1.0).leases["b"].until == 17.0
+        assert promised.observe(lease(), now=9.0).leases["b"].until == 19.0
 
 
 class TestDeletedLeases:

@@ -183,6 +183,23 @@ def test_a_node_that_joins_waits_for_a_holder_that_does_not_see_it(fault):
     must(worst == 0, f"on two nodes for {worst:.1f} s")
 
 
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_an_agent_that_starts_beside_a_dead_node_waits_no_longer_than_the_others(seed):
+    with at_work(seed) as (cluster, history):
+        dead = won_by(cluster, "n3", THREE)
+        cluster.power_off(cluster.nodes["n3"])
+        cluster.run(3)
+        cluster.restart_container(cluster.nodes["n1"])
+        cluster.run(30)
+        unheld = {"n1": 0.0, "n2": 0.0}
+        for address in dead:
+            (name,) = cluster.holders(address)
+            gone = sum(seconds for seconds, holders in history.spans(address) if not holders)
+            unheld[name] = max(unheld[name], gone)
+        must(0 < unheld["n1"] < unheld["n2"] + 2.5, f"by name, unheld for {unheld}")
+        must(history.twice() == 0, f"on two nodes for {history.twice():.1f} s")
+
+
 def test_a_taint_moves_nothing_before_the_holder_has_seen_it():
     with at_work() as (cluster, history):
         won_by(cluster, "n1", THREE)

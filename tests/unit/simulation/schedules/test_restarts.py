@@ -52,6 +52,27 @@ def test_all_agents_that_are_killed_at_one_moment_keep_their_addresses(seed):
 
 
 @pytest.mark.parametrize("seed", range(1, 4))
+@pytest.mark.parametrize("reach", [Reach.REFUSED, Reach.DROPPED])
+def test_an_agent_that_is_started_again_in_an_outage_for_all_takes_nothing_from_the_others(
+    seed, reach
+):
+    with at_work(seed) as (cluster, history):
+        kept = won_by(cluster, "n1", THREE) + won_by(cluster, "n2", THREE)
+        for name in THREE:
+            cluster.way(f"agent/{name}").set_reach(reach)
+        cluster.run(12)
+        cluster.restart_container(cluster.nodes["n3"])
+        cluster.run(60)
+        assert not on(cluster, "n3")
+        must(not set(kept) - {*on(cluster, "n1"), *on(cluster, "n2")}, "a node has given up")
+        for name in THREE:
+            cluster.way(f"agent/{name}").set_reach(Reach.WHOLE)
+        cluster.run(20)
+        must(on(cluster, "n3") == won_by(cluster, "n3", THREE), "n3 has not returned")
+        must(history.twice() == 0, f"on two nodes for {history.twice():.1f} s")
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
 def test_an_agent_that_is_killed_three_times_in_a_row_is_replaced_and_returns(seed):
     with at_work(seed) as (cluster, history):
         cluster.run_kubelets()

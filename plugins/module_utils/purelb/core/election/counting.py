@@ -130,6 +130,7 @@ class Counting:
         known = self.leases.get(lease.node)
         until = now + lease.duration
         if known is None:
+            until = max(until, self.promises.get(lease.node, until))
             return self._with(lease.node, CountedLease(lease, until))
         if _same_renewal(known.lease, lease):
             return self._with(lease.node, replace(known, lease=lease, is_deleted=False))
@@ -176,13 +177,18 @@ class Counting:
         changed = replace(known.found, **{named[check]: asked_at})
         return self._with(node, replace(known, found=changed))
 
-    def promise(self, node: str, *, until: float) -> Optional[Counting]:
-        """Promise a node to count it until then; None if it does not count any more."""
+    def promise(self, node: str, *, until: float, listed: bool = True) -> Optional[Counting]:
+        """Promise a node to count it until then; None if it does not count any more.
+
+        `listed`: whether this observer has listed the Leases. Before that it counts everybody.
+        """
         known = self.leases.get(node)
-        if known is None or not known.counts:
+        if listed if known is None else not known.counts:
             return None
-        counted = self._with(node, replace(known, until=max(known.until, until)))
-        return replace(counted, promises={**self.promises, node: until})
+        promises, leases = {**self.promises, node: until}, self.leases
+        if known is not None:
+            leases = {**leases, node: replace(known, until=max(known.until, until))}
+        return Counting(leases, promises)
 
     def at(self, now: float) -> Counting:
         """Return the Leases at this time; what has ended and is deleted is forgotten."""
