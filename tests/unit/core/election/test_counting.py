@@ -122,6 +122,13 @@ class TestWhatNodesSay:
         assert counted(counting, 1.0) == ["b", "c"]
         assert counted(counting.observe(lease(renewed=2.0, epoch="b.2"), now=2.0), 2.0) == ["c"]
 
+    def test_the_epoch_before_the_present_one_says_nothing(self, counting):
+        counting = counting.resigned("b", "b.1").observe(lease(renewed=2.0, epoch="b.2"), now=2.0)
+        counting = counting.observe(lease(renewed=3.0, epoch="b.2"), now=3.0)
+        assert counting.observe(lease(renewed=0.5), now=4.0) is counting
+        ended = checked(counting, now=13.0).at(13.0)
+        assert counted(ended.observe(lease(renewed=0.5), now=13.0), 13.0) == ["c"]
+
     @pytest.mark.parametrize("change", ["resigned", "has_right", "found", "promise", "deleted"])
     def test_nothing_is_known_of_a_stranger(self, counting, change):
         changed = {

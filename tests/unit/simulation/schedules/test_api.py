@@ -93,6 +93,23 @@ def test_a_restore_moves_nothing_and_leases_are_renewed(seed):
         must(all(11 <= n <= 24 for n in renewed.values()), f"renewals in a minute: {renewed}")
 
 
+@pytest.mark.parametrize("seed", range(1, 7))
+def test_a_node_that_lost_and_regained_its_right_since_the_backup_keeps_its_addresses(seed):
+    def lose_right():
+        won_by(cluster, "n1", THREE)
+        cluster.way("agent/n1").set_reach(Reach.REFUSED)
+        cluster.run(12)
+        cluster.way("agent/n1").set_reach(Reach.WHOLE)
+
+    with at_work(seed) as (cluster, history):
+        restored(cluster, 30, lose_right)
+        before = history.unheld()
+        cluster.run(30)
+        assert_in_order(cluster)
+        must(history.twice() == 0, f"on two nodes for {history.twice():.1f} s")
+        must(history.unheld() == before, f"unheld for {history.unheld() - before:.1f} s more")
+
+
 def test_a_lock_is_not_taken_from_its_holder_after_a_restore():
     for seed in range(1, 4):
         with at_work(seed) as (cluster, _history):

@@ -52,13 +52,15 @@ class Findings:
 class CountedLease:
     """A Lease, and until when it counts at least.
 
-    `over`: the epoch in which its node said that it has no right any more. `is_deleted`: the object
-    is gone, but its node did not say that it leaves. `is_ended`: its end is believed.
+    `over`: the epoch in which its node said that it has no right any more. `past`: the epoch before
+    the present one. `is_deleted`: the object is gone, but its node did not say that it leaves.
+    `is_ended`: its end is believed.
     """
 
     lease: Lease
     until: float
     over: str = ""
+    past: str = ""
     is_deleted: bool = False
     is_ended: bool = False
     found: Findings = Findings()
@@ -125,7 +127,8 @@ class Counting:
     def observe(self, lease: Lease, *, now: float) -> Counting:
         """Record a Lease as seen at `now`; another renewal counts for its duration from then on.
 
-        A shorter duration than before does not end sooner what the one before it allows.
+        A shorter duration than before does not end sooner what the one before it allows. The epoch
+        before the present one comes from a store that was put back, and says nothing.
         """
         known = self.leases.get(lease.node)
         until = now + lease.duration
@@ -134,8 +137,11 @@ class Counting:
             return self._with(lease.node, CountedLease(lease, until))
         if _same_renewal(known.lease, lease):
             return self._with(lease.node, replace(known, lease=lease, is_deleted=False))
+        if known.counts and lease.epoch and lease.epoch == known.past:
+            return self
+        past = known.past if lease.epoch == known.lease.epoch else known.lease.epoch
         until = max(until, known.until)
-        return self._with(lease.node, CountedLease(lease, until, over=known.over))
+        return self._with(lease.node, CountedLease(lease, until, over=known.over, past=past))
 
     def deleted(self, node: str, *, last: Optional[Lease] = None) -> Counting:
         """Record that a Lease is gone, which was `last` before; its node may be alive.
