@@ -298,6 +298,11 @@ class Permits:
             self._repeated[peer] = (again_at, (question.wants, question.moves))
         self._store.changed.notify()
 
+    def cancel(self) -> None:
+        """Wait for no answer any more."""
+        for task in self._asking:
+            task.cancel()
+
     def next_at(self, now: float) -> float | None:
         """Return when a question is to be answered or repeated, even without news."""
         moments = [
