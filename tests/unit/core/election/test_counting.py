@@ -161,6 +161,12 @@ class TestDeletedLeases:
         back = counting.deleted("b").observe(lease(), now=1.0)
         assert not back.leases["b"].is_deleted
 
+    def test_who_checks_no_ends_forgets_one_when_it_was_not_renewed_in_time(self, counting):
+        deleted = counting.deleted("b")
+        assert deleted.without_deleted(9.9) is deleted
+        assert set(deleted.without_deleted(10.0).leases) == {"c"}
+        assert counting.without_deleted(10.0) is counting
+
     def test_who_leaves_says_so_first(self, counting):
         released = counting.observe(replace(lease(), holder=""), now=1.0)
         assert counted(released, 1.0) == ["c"]

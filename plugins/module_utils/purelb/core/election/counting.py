@@ -193,6 +193,11 @@ class Counting:
             return self
         return Counting(leases, promises)
 
+    def without_deleted(self, now: float) -> Counting:
+        """Forget the Leases that are gone and were not renewed in time; for who checks no ends."""
+        leases = {n: c for n, c in self.leases.items() if now < c.until or not c.is_deleted}
+        return self if len(leases) == len(self.leases) else replace(self, leases=leases)
+
     def checks(self, now: float) -> Dict[str, Check]:
         """Return what is to be found out now about the ends of Leases, by node."""
         members = self._members
