@@ -52,12 +52,14 @@ class Findings:
 class CountedLease:
     """A Lease, and until when it counts at least.
 
+    `renewed_at`: when this observer saw it renewed last; promises and answers make it count longer.
     `over`: the epoch in which its node said that it has no right any more. `is_deleted`: the object
     is gone, but its node did not say that it leaves. `is_ended`: its end is believed.
     """
 
     lease: Lease
     until: float
+    renewed_at: float = _NEVER
     over: str = ""
     is_deleted: bool = False
     is_ended: bool = False
@@ -130,11 +132,11 @@ class Counting:
         known = self.leases.get(lease.node)
         until = now + lease.duration
         if known is None:
-            return self._with(lease.node, CountedLease(lease, until))
+            return self._with(lease.node, CountedLease(lease, until, now))
         if _same_renewal(known.lease, lease):
             return self._with(lease.node, replace(known, lease=lease, is_deleted=False))
         until = max(until, known.until)
-        return self._with(lease.node, CountedLease(lease, until, over=known.over))
+        return self._with(lease.node, CountedLease(lease, until, now, known.over))
 
     def deleted(self, node: str, *, last: Optional[Lease] = None) -> Counting:
         """Record that a Lease is gone, which was `last` before; its node may be alive.
