@@ -139,7 +139,7 @@ class AllocatorController:
             self._send_or_finish(key, self._settle(key))
 
     def _take_leases(self, now: float) -> None:
-        counting = self.leases.counting
+        counting = self.leases.counting = self.leases.counting.without_deleted(now)
         self._allocator.set_members(counting.members({}, renewed_at=now))
         found = listed_duplicates(counting.with_duplicates(now))
         for key in sorted(self._allocator.set_duplicates(found, now=now), key=str):

@@ -16,7 +16,7 @@ from purelb_agent.runtime.wakeup import Wakeup
 
 
 def _content(lease: Lease) -> tuple[object, ...]:
-    return lease.subnets, lease.duplicates, lease.epoch, lease.mail
+    return lease.subnets, lease.duplicates, lease.epoch, lease.mail, lease.outside
 
 
 class LeaseTable:
@@ -94,6 +94,11 @@ class LeaseTable:
         """Return what stands in the Leases of the other nodes that count and have an epoch."""
         counted = self.counting.leases.items()
         return [(n, c.lease.mail) for n, c in counted if c.lease.epoch and c.counts]
+
+    def outside(self) -> frozenset[str]:
+        """Return what Leases say of addresses in no pool, the own one from before a start, too."""
+        others = (counted.lease for counted in self.counting.leases.values())
+        return frozenset(lease.outside for lease in (self.own, *others) if lease)
 
     def near(self, epochs: Mapping[str, str]) -> dict[str, str]:
         """Return the epochs of those nodes that share a subnet with this one."""

@@ -39,7 +39,7 @@ class NodeStore:
         )
         self.groups = group_table(self._groups_changed)
         self.slices = slice_table(self._slices_changed)
-        self.leases = LeaseTable(self.changed.notify, node=node)
+        self.leases = LeaseTable(self._leases_changed, node=node)
         self.configs = config_table(self._touch)
         self.nodes = node_table(self._nodes_changed)
         self.hold_deadline: HoldDeadline | None = None
@@ -72,6 +72,10 @@ class NodeStore:
         self._vips.regroup(self.groups.records.values())
         self.changed.notify()
 
+    def _leases_changed(self) -> None:
+        self._vips.hear(self.leases.outside())
+        self.changed.notify()
+
     def _slices_changed(self, keys: set[ServiceKey]) -> None:
         changes = {key: self.slices.records.get(key) for key in keys}
         before = self._endpoints.nodes
@@ -100,6 +104,11 @@ class NodeStore:
     def vips(self) -> Mapping[Address, Vip]:
         """Every address that we assigned to a Service."""
         return self._vips.vips
+
+    @property
+    def outside(self) -> str:
+        """Addresses of Services that are in no pool any more, for the own Lease."""
+        return self._vips.outside
 
     @property
     def endpoints(self) -> Mapping[ServiceKey, frozenset[str]]:

@@ -202,6 +202,7 @@ class Renewer:
             outage=self._outage,
             peer_keys=self._key_ids(),
             duplicates=self._duplicates.at(clock.now()),
+            outside=self._store.outside,
         )
 
     def _succeeded(self, epoch: str, subnets: tuple[Network, ...], sent_at: float) -> None:

@@ -180,8 +180,9 @@ class NodeEvents:
     def report_silent(self, *, is_cleanup_node: bool, now: float) -> None:
         """Report that a tainted node has no addresses any more whose agent cannot say so.
 
-        It cannot if it was gone when the taint came, or has not renewed its Lease since. Nodes that
-        were like that when this agent started count as reported.
+        It cannot if it was gone when the taint came, or has not renewed its Lease since: it is
+        dead, or is cut off and said that its right is over. Nodes that were like that when this
+        agent started count as reported.
         """
         counting, silent = self._store.leases.counting, set[_TaintedNode]()
         self._with_agent |= counting.leases.keys()
@@ -193,14 +194,14 @@ class NodeEvents:
                 self._live_since.setdefault(node, now)
             elif since is None:
                 silent |= {node} if name in self._with_agent else set()
-            elif (seen := counting.leases.get(name)) and seen.until - seen.lease.duration < since:
+            elif (seen := counting.leases.get(name)) and seen.renewed_at < since:
                 silent.add(node)
         reported = silent if self._silent is None else self._silent
         self._silent = silent
         for name, drained in sorted(silent - reported) if is_cleanup_node else ():
             message = (
-                "The agent of this node is gone and its Lease has ended, so other nodes have all "
-                f"addresses that they can have (taint {drained.taint})"
+                "The agent of this node is gone or cut off, and its Lease counts no more, so other "
+                f"nodes have all addresses that they can have (taint {drained.taint})"
             )
             about = ObjectReference("Node", name, uid=drained.uid)
             self._events.record(about, "AddressesDrained", message)

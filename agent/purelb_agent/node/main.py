@@ -239,6 +239,8 @@ class _Agent:
         self.renewer.leave()
         self.reconciler.withdraw_all()
         await tasks.stop("renew", "reconcile")
+        if self.permits is not None:
+            self.permits.cancel()
         await self.renewer.delete()
         # Meanwhile the reporter removes this node's entries from the annotations.
         await asyncio.sleep(LINGER_SECONDS)

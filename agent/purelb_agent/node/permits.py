@@ -267,9 +267,7 @@ class Permits:
     def _hear_over(self, over: Any) -> None:
         table, counting = self._store.leases, self._store.leases.counting
         for node, epoch in over.items() if isinstance(over, dict) else ():
-            known = counting.leases.get(node)
-            if known is not None and known.counts and known.lease.epoch == epoch:
-                counting = counting.resigned(node, epoch)
+            counting = counting.ended(node, epoch)
         table.change(counting)
 
     async def _wait_for_mail(self, question: PermissionQuestion) -> None:
@@ -304,6 +302,11 @@ class Permits:
             wishes = (question.epoch, question.peer_epoch, question.wants, question.moves)
             self._repeated[peer] = (again_at, wishes)
         self._store.changed.notify()
+
+    def cancel(self) -> None:
+        """Wait for no answer any more."""
+        for task in self._asking:
+            task.cancel()
 
     def next_at(self, now: float) -> float | None:
         """Return when a question is to be answered or repeated, even without news."""

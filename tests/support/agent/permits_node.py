@@ -122,8 +122,8 @@ class PermitsNode(LeasedNode):
             finally:
                 loop.cancel()
                 await asyncio.gather(loop, return_exceptions=True)
-                # Questions under way end by themselves.
-                await asyncio.sleep(6)
+                self.permits.cancel()
+                await settle()
 
     def ask(self, question):
         """Ask this node; return the task that has the body of its answer."""

@@ -254,7 +254,7 @@ WAYS = {
     "it is remote, takes only local traffic, and has no ready endpoint": without_endpoint,
     "the agent of the winner hangs, or the address is a gateway": hanging_agent,
     "the winner cannot make its dummy interface": without_dummy,
-    "no pool has its address any more, and the winner is new": outside_pools,
+    "no pool has its address, and no running agent knew it in one": outside_pools,
     "another Service has the address": taken_twice,
     "agents of two versions disagree": of_two_versions,
     "the address is a node's own": nodes_own,

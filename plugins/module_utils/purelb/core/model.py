@@ -78,6 +78,8 @@ class Lease:
     epoch: str = ""
     # What its agent asks of and answers to those that it does not reach; see election.messages.
     mail: str = ""
+    # Addresses that are in no pool any more, which its agent knew in one; see election.outside.
+    outside: str = ""
     # UID of the Node that owns the Lease.
     node_uid: str = ""
     # The last outage during which the node held its addresses.

@@ -37,6 +37,10 @@ PEER_KEYS_ANNOTATION = "purelb.io/peer-keys"
 DUPLICATES_ANNOTATION = "purelb.io/duplicates"
 # A host that answers for every address must not use up the pools.
 MAX_DUPLICATES = 64
+# On a node's Lease: addresses of Services that its agent knows from former pools.
+OUTSIDE_ANNOTATION = "purelb.io/outside-pools"
+# All agents write the same, with each renewal.
+MAX_OUTSIDE = 256
 # The Go implementation reads no more, and an annotation should not hold a routing table.
 MAX_SUBNETS = 256
 

@@ -323,6 +323,20 @@ class TestDuplicates:
             assert world.addresses("web") == [FIRST[version]]
 
 
+class TestDeletedLeases:
+    async def test_one_is_forgotten_when_it_was_not_renewed_in_time(self):
+        async with AllocatorWorld().running(local_group()) as world:
+            table = world.controller.leases
+            for name in ("n1", "n2"):
+                table.put(lease_object(name, epoch="e.1"))
+            table.drop(lease_object("n1", version="2", epoch="e.1"))
+            for seconds, known in ((1, {"n1", "n2"}), (10, {"n2"})):
+                await asyncio.sleep(seconds)
+                world.add_service(f"after-{seconds}")
+                await world.settle()
+                assert table.counting.leases.keys() == known
+
+
 class TestWrites:
     async def test_at_most_eight_writes_run_at_once(self):
         async with AllocatorWorld().running(local_group(last=50)) as world:

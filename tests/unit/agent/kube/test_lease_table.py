@@ -67,8 +67,14 @@ class TestPut:
 
     @pytest.mark.parametrize(
         "changed",
-        [{"subnets": (NET4,)}, {"duplicates": (NET4[5],)}, {"epoch": "e.2"}, {"mail": "{}"}],
-        ids=["subnets", "an address of another host", "epoch", "mail"],
+        [
+            {"subnets": (NET4,)},
+            {"duplicates": (NET4[5],)},
+            {"epoch": "e.2"},
+            {"mail": "{}"},
+            {"outside": "x"},
+        ],
+        ids=["subnets", "an address of another host", "epoch", "mail", "an address in no pool"],
     )
     async def test_what_concerns_others_is_reported(self, table, changes, changed):
         table.put(lease_object("n1", version="11", **{"epoch": "e.1", **changed}))

@@ -76,6 +76,17 @@ class TestDerivedState:
         assert store.vips == {}
         assert await is_woken(store)
 
+    async def test_what_agents_knew_in_a_pool_is_known_by_their_leases_and_the_own_one(self, store):
+        store.services.put(service_object())
+        texts = (f"{VIP4},local,default/web", f"{VIP6},local,default/web")
+        store.leases.replace(
+            [lease_object(n, outside=t) for n, t in zip(("n1", "n2"), texts, strict=True)],
+            asked_at=0.0,
+        )
+        assert await is_woken(store)
+        assert all(vip.is_in_pool for vip in store.vips.values())
+        assert store.outside == " ".join(texts)
+
     async def test_endpoints_of_a_service_are_the_nodes_of_its_slices(self, store):
         store.slices.put(slice_object("web-a", "n1"))
         store.slices.put(slice_object("web-b", "n2"))

@@ -11,7 +11,7 @@ import pytest
 from purelb.core.election.right import HoldDeadline, RightState
 from purelb_agent.kube.client import ApiError
 from purelb_agent.runtime import clock
-from tests.support.agent.kubernetes_objects import lease_object
+from tests.support.agent.kubernetes_objects import group_object, lease_object, service_object
 from tests.support.agent.leased_node import COLLECTION, NETS, PATH, LeasedNode
 from tests.support.agent.logs import Logged
 from tests.support.core.snapshots import NET4, NET6, VIP4, VIP6
@@ -126,6 +126,19 @@ class TestDuplicates:
             assert node.lease.duplicates == (VIP4, VIP6)
             assert node.lease.epoch == node.renewer.right.epoch
             assert len({lease.epoch for _at, lease in node.writes}) == 1
+
+
+class TestOutsidePools:
+    async def test_what_no_pool_has_any_more_is_in_the_next_renewal(self, node):
+        node.store.groups.put(group_object())
+        node.store.services.put(service_object())
+        async with node.running():
+            await node.until(1)
+            assert node.lease.outside == ""
+            node.store.groups.drop(group_object())
+            await node.until(6)
+            assert node.written_at == [0.0, 5.0]
+            assert node.lease.outside == f"{VIP4},local,default/web {VIP6},local,default/web"
 
 
 class TestMail:

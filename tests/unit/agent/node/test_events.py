@@ -248,8 +248,8 @@ class TestSilentNodes:
     def seen(self, store):
         self.renew(store, 0.0)
 
-    def renew(self, store, now):
-        renewed = Lease(node="n2", holder="n2", renew_time=now, duration=10.0, subnets=())
+    def renew(self, store, now, **more):
+        renewed = Lease(node="n2", holder="n2", renew_time=now, duration=10.0, **more)
         store.leases.counting = store.leases.counting.observe(renewed, now=now)
 
     def expire(self, store):
@@ -291,6 +291,27 @@ class TestSilentNodes:
         self.expire(store)
         self.report(node_events, self.EXPIRED)
         assert events.reasons == [self.DRAINED]
+
+    def test_died_with_the_taint_although_it_was_counted_longer(self, node_events, events, store):
+        self.report(node_events, 1.0)
+        self.taint(store, DRAINING_TAINTS[1])
+        self.report(node_events, 2.0)
+        store.leases.counting = store.leases.counting.promise("n2", until=30.0)
+        self.report(node_events, 15.0)
+        assert events.records == []
+        self.expire(store)
+        self.report(node_events, self.EXPIRED)
+        assert events.reasons == [self.DRAINED]
+
+    def test_said_that_its_right_is_over(self, node_events, events, store):
+        self.renew(store, 0.5, epoch="n2.1")
+        self.report(node_events, 1.0)
+        self.taint(store, DRAINING_TAINTS[1])
+        self.report(node_events, 2.0)
+        store.leases.counting = store.leases.counting.resigned("n2", "n2.1")
+        self.report(node_events, 8.0)
+        assert events.reasons == [self.DRAINED]
+        assert "gone or cut off" in events.records[0][2]
 
     def test_that_renewed_with_the_taint_has_spoken_itself(self, node_events, events, store):
         self.report(node_events, 1.0)

@@ -55,6 +55,16 @@ class TestMeeting:
             await node.until(0.6)
             assert node.held == {address}
 
+    async def test_who_leaves_waits_for_no_answer(self, node):
+        node.agents.answer("n2", KIND, HANGS)
+        async with node.working():
+            await node.until(0.1)
+            (asked,) = node.asked
+            left_at = clock.now()
+        # Nothing is under way any more, or the fixture no_leaks fails this test.
+        assert clock.now() < left_at + 0.1
+        assert node.asked == [asked]
+
     async def test_nobody_is_asked_before_the_watch_shows_the_own_lease(self, node):
         node.agents.answer("n2", KIND, node.n2)
         node.shows = False

@@ -110,6 +110,13 @@ def test_a_list_of_duplicates_that_is_too_long_or_wrong_is_read_as_far_as_possib
     assert len(codec.lease_of(body).duplicates) == MAX_DUPLICATES - 1
 
 
+def test_what_an_agent_knew_in_a_pool_is_in_its_lease():
+    text = "172.28.1.5,local,default/web"
+    body = codec.lease_body(replace(LEASE, outside=text), namespace="x")
+    assert body["metadata"]["annotations"]["purelb.io/outside-pools"] == text
+    assert codec.lease_of(body).outside == text
+
+
 def test_the_same_subnets_in_two_leases_are_one_record():
     bodies = (codec.lease_body(replace(LEASE, node=n), namespace="x") for n in ("n1", "n2"))
     one, other = map(codec.lease_of, bodies)

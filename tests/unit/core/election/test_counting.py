@@ -122,17 +122,35 @@ class TestWhatNodesSay:
         assert counted(counting, 1.0) == ["b", "c"]
         assert counted(counting.observe(lease(renewed=2.0, epoch="b.2"), now=2.0), 2.0) == ["c"]
 
-    def test_the_epoch_before_the_present_one_says_nothing(self, counting):
-        counting = counting.resigned("b", "b.1").observe(lease(renewed=2.0, epoch="b.2"), now=2.0)
-        counting = counting.observe(lease(renewed=3.0, epoch="b.2"), now=3.0)
-        assert counting.observe(lease(renewed=0.5), now=4.0) is counting
-        ended = checked(counting, now=13.0).at(13.0)
-        assert counted(ended.observe(lease(renewed=0.5), now=13.0), 13.0) == ["c"]
+    @pytest.mark.parametrize(("past", "present"), [("b.1", "b.2"), ("b.9", "b.10"), ("b.1", "x.1")])
+    def test_a_past_epoch_says_nothing_of_who_is_in_another_one(self, counting, past, present):
+        counting = counting.observe(lease(renewed=1.5, epoch=past), now=1.5).resigned("b", past)
+        counting = counting.observe(lease(renewed=2.0, epoch=present), now=2.0)
+        assert counting.observe(lease(renewed=0.5, epoch=past), now=4.0) is counting
+        ended = checked(counting, now=12.0).at(12.0)
+        restored = ended.observe(lease(renewed=0.5, epoch=past), now=12.0)
+        assert restored.leases["b"].lease.epoch == past
 
-    @pytest.mark.parametrize("change", ["resigned", "has_right", "found", "promise", "deleted"])
+    @pytest.mark.parametrize("epoch", ["b.3", "x.1", "", "b"])
+    def test_any_other_epoch_is_a_later_one(self, counting, epoch):
+        counting = counting.resigned("b", "b.1").observe(lease(renewed=2.0, epoch="b.2"), now=2.0)
+        later = counting.observe(lease(renewed=3.0, epoch=epoch), now=3.0)
+        assert later.leases["b"].lease.epoch == epoch
+
+    def test_an_end_that_others_believe_lasts_until_a_renewal(self, counting):
+        ended = counting.ended("b", "b.1")
+        assert counted(ended, 1.0) == ["c"]
+        assert counted(ended.observe(lease(renewed=2.0), now=2.0), 2.0) == ["b", "c"]
+        assert counting.ended("b", "b.0") is counting
+        assert ended.ended("b", "b.1") is ended
+
+    @pytest.mark.parametrize(
+        "change", ["resigned", "ended", "has_right", "found", "promise", "deleted"]
+    )
     def test_nothing_is_known_of_a_stranger(self, counting, change):
         changed = {
             "resigned": lambda: counting.resigned("x", "x.1"),
+            "ended": lambda: counting.ended("x", "x.1"),
             "has_right": lambda: counting.has_right("x", seconds=9.0, now=1.0),
             "found": lambda: counting.found("x", Check.READ, asked_at=1.0),
             "promise": lambda: counting.promise("x", until=9.0) or counting,
@@ -175,6 +193,12 @@ class TestDeletedLeases:
     def test_one_that_is_back_is_as_before(self, counting):
         back = counting.deleted("b").observe(lease(), now=1.0)
         assert not back.leases["b"].is_deleted
+
+    def test_who_checks_no_ends_forgets_one_when_it_was_not_renewed_in_time(self, counting):
+        deleted = counting.deleted("b")
+        assert deleted.without_deleted(9.9) is deleted
+        assert set(deleted.without_deleted(10.0).leases) == {"c"}
+        assert counting.without_deleted(10.0) is counting
 
     def test_who_leaves_says_so_first(self, counting):
         released = counting.observe(replace(lease(), holder=""), now=1.0)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from purelb.core.election.endpoints import EndpointIndex
+from purelb.core.election.outside import OutsideAddress, outside_text, read_outside
 from purelb.core.election.vips import VipIndex, vips_of
 from purelb.core.model import EndpointSlice, ExternalSource, PoolType, ServiceKey
 from tests.support.core.snapshots import GROUP, REMOTE_GROUP, VIP4, VIP6, service
@@ -22,6 +23,15 @@ def index(*services):
     made.regroup((GROUP,))
     made.change({service.key: service for service in services})
     return made
+
+
+def hear(made, *known):
+    """Let each of these stand in a Lease of its own."""
+    made.hear(frozenset(outside_text([OutsideAddress(a, t, key)]) for a, key, t in known))
+
+
+def told(made):
+    return [(k.address, k.service, k.pool_type) for k in read_outside(made.outside)]
 
 
 class TestVipIndex:
@@ -112,6 +122,53 @@ class TestVipIndex:
             made.change(change)
         assert made.vips[VIP4].services == (SHOP,)
         assert not made.vips[VIP4].is_in_pool
+
+    @pytest.mark.parametrize("pool_type", PoolType)
+    def test_what_another_agent_knew_in_a_pool_stays_with_its_service(self, pool_type):
+        made = VipIndex()
+        made.change({WEB: service(), SHOP: service("shop", [VIP4])})
+        hear(made, *((vip, WEB, pool_type) for vip in (VIP4, VIP6)))
+        for vip in (VIP4, VIP6):
+            kept = made.vips[vip]
+            assert (kept.is_in_pool, kept.pool_type, kept.prefixlen) == (True, pool_type, None)
+        before = made.vips
+        hear(made, *((vip, WEB, pool_type) for vip in (VIP4, VIP6)))
+        assert made.vips is before
+        # Whatever is said from then on; and it is told to others in turn.
+        made.hear(frozenset())
+        assert told(made) == [(VIP4, SHOP, pool_type), (VIP6, WEB, pool_type)]
+        made.regroup((GROUP,))
+        assert made.vips[VIP4].prefixlen == 24
+        assert told(made) == []
+
+    @pytest.mark.parametrize("keys", [(WEB, SHOP), (SHOP, WEB)], ids=str)
+    def test_agents_may_name_different_services_of_a_shared_address(self, keys):
+        made = VipIndex()
+        hear(made, *((VIP4, key, PoolType.LOCAL) for key in keys))
+        made.change({SHOP: service("shop")})
+        assert made.vips[VIP4].is_in_pool
+        assert not made.vips[VIP6].is_in_pool
+
+    def test_what_another_agent_knew_in_a_pool_is_no_other_services(self):
+        made = VipIndex()
+        made.change({SHOP: service("shop")})
+        hear(made, *((vip, WEB, PoolType.LOCAL) for vip in (VIP4, VIP6)))
+        assert not any(vip.is_in_pool for vip in made.vips.values())
+        assert told(made) == []
+
+    def test_what_a_pool_has_is_as_the_pool_says(self):
+        made = index(service())
+        before = made.vips
+        hear(made, (VIP4, WEB, PoolType.REMOTE))
+        assert made.vips == before
+        assert told(made) == []
+
+    def test_an_address_that_its_service_has_no_more_is_told_to_nobody(self):
+        made = index(service())
+        made.regroup(())
+        assert told(made) == [(VIP4, WEB, PoolType.LOCAL), (VIP6, WEB, PoolType.LOCAL)]
+        made.change({WEB: service("web", [VIP6])})
+        assert told(made) == [(VIP6, WEB, PoolType.LOCAL)]
 
     @given(
         st.lists(

@@ -29,7 +29,6 @@ from tests.unit.simulation.schedules.story import (
     TAKEOVER,
     THREE,
     at_work,
-    breaks,
     must,
     ways,
     won_by,
@@ -111,21 +110,6 @@ def crossed(seed):
 def test_services_that_are_created_while_a_pool_moves_are_served():
     worst = max(map(crossed, range(1, 4)))
     must(worst == 0, f"{worst} addresses are on no node")
-
-
-@breaks("outside of its group's present ranges, an address is on no node once its agent restarts")
-def test_an_agent_that_starts_again_keeps_what_was_given_from_former_ranges():
-    with at_work() as (cluster, _history):
-        held = won_by(cluster, "n1", THREE)
-        users.put_group(
-            cluster, "default", v4="172.28.1.100-172.28.1.120", v6="fd28::100-fd28::1ff"
-        )
-        cluster.run(10)
-        assert all(cluster.holders(address) == ["n1"] for address in held)
-        cluster.restart_container(cluster.nodes["n1"])
-        cluster.run(30)
-        gone = [address for address in held if address in unheld(cluster)]
-        must(not gone, f"{len(gone)} addresses are on no node")
 
 
 @pytest.mark.parametrize("lost_after", [3, 8])

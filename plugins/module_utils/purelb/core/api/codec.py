@@ -61,6 +61,7 @@ def lease_of(body: Json) -> Optional[Lease]:
         uid=meta.get("uid", ""),
         epoch=annotations.get(names.EPOCH_ANNOTATION, ""),
         mail=annotations.get(names.MAIL_ANNOTATION, ""),
+        outside=annotations.get(names.OUTSIDE_ANNOTATION, ""),
         node_uid=_owning_node(meta),
         outage=_outage_of(annotations.get(names.OUTAGE_ANNOTATION, "")),
         peer_keys=_listed(annotations.get(names.PEER_KEYS_ANNOTATION, "")),
@@ -118,6 +119,8 @@ def lease_body(lease: Lease, *, namespace: str) -> Dict[str, Any]:
         annotations[names.EPOCH_ANNOTATION] = lease.epoch
     if lease.mail:
         annotations[names.MAIL_ANNOTATION] = lease.mail
+    if lease.outside:
+        annotations[names.OUTSIDE_ANNOTATION] = lease.outside
     if lease.outage is not None:
         times = (lease.outage.begin_time, lease.outage.end_time)
         annotations[names.OUTAGE_ANNOTATION] = "/".join(map(format_time, times))

@@ -223,8 +223,7 @@ def _outside_pools(report: VipReport) -> Finding:
         Severity.WARNING,
         Reason.OUTSIDE_POOLS.value,
         str(report),
-        "no ServiceGroup has it: agents that knew it in one go on, agents that start do not "
-        "announce it",
+        "no ServiceGroup has it: it is announced only if it was in one when its Service got it",
         "put the range back, or set purelb.io/re-evaluate on the Service for another address",
     )
 

@@ -19,6 +19,7 @@ from typing import Dict, Iterator, Mapping, Optional, Tuple
 from ..model import Lease
 from .draining import Drained, taint_of
 from .election import Member
+from .right import is_earlier, same_start
 
 # How long before the end of a Lease its node is asked, so that the answer is there when it ends.
 ASKED_BEFORE = 0.45
@@ -52,15 +53,15 @@ class Findings:
 class CountedLease:
     """A Lease, and until when it counts at least.
 
-    `over`: the epoch in which its node said that it has no right any more. `past`: the epoch before
-    the present one. `is_deleted`: the object is gone, but its node did not say that it leaves.
-    `is_ended`: its end is believed.
+    `renewed_at`: when this observer saw it renewed last; promises and answers make it count longer.
+    `over`: the epoch in which its node said that it has no right any more. `is_deleted`: the object
+    is gone, but its node did not say that it leaves. `is_ended`: its end is believed.
     """
 
     lease: Lease
     until: float
+    renewed_at: float = _NEVER
     over: str = ""
-    past: str = ""
     is_deleted: bool = False
     is_ended: bool = False
     found: Findings = Findings()
@@ -70,6 +71,12 @@ class CountedLease:
         """Whether its node takes part in elections, and in permissions if it has an epoch."""
         epoch = self.lease.epoch
         return not (self.is_ended or self.lease.is_released or (epoch and epoch == self.over))
+
+    def is_past(self, epoch: str) -> bool:
+        """Whether an epoch is one from before the present one: nobody is in it again."""
+        if same_start(epoch, self.lease.epoch):
+            return is_earlier(epoch, self.lease.epoch)
+        return bool(epoch) and epoch == self.over
 
     def next_check(self, now: float, *, members: int) -> Optional[Check]:
         """Return what is to be found out now about the end of this Lease; None: nothing.
@@ -127,21 +134,20 @@ class Counting:
     def observe(self, lease: Lease, *, now: float) -> Counting:
         """Record a Lease as seen at `now`; another renewal counts for its duration from then on.
 
-        A shorter duration than before does not end sooner what the one before it allows. The epoch
-        before the present one comes from a store that was put back, and says nothing.
+        A shorter duration than before does not end sooner what the one before it allows. A past
+        epoch comes from a store that was put back, and says nothing.
         """
         known = self.leases.get(lease.node)
         until = now + lease.duration
         if known is None:
             until = max(until, self.promises.get(lease.node, until))
-            return self._with(lease.node, CountedLease(lease, until))
+            return self._with(lease.node, CountedLease(lease, until, now))
         if _same_renewal(known.lease, lease):
             return self._with(lease.node, replace(known, lease=lease, is_deleted=False))
-        if known.counts and lease.epoch and lease.epoch == known.past:
+        if known.counts and known.is_past(lease.epoch):
             return self
-        past = known.past if lease.epoch == known.lease.epoch else known.lease.epoch
         until = max(until, known.until)
-        return self._with(lease.node, CountedLease(lease, until, over=known.over, past=past))
+        return self._with(lease.node, CountedLease(lease, until, now, known.over))
 
     def deleted(self, node: str, *, last: Optional[Lease] = None) -> Counting:
         """Record that a Lease is gone, which was `last` before; its node may be alive.
@@ -163,6 +169,13 @@ class Counting:
         if known is None or known.over == known.lease.epoch:
             return self
         return self._with(node, replace(known, over=epoch))
+
+    def ended(self, node: str, epoch: str) -> Counting:
+        """Record that another observer believes the end of this epoch; a later renewal counts."""
+        known = self.leases.get(node)
+        if known is None or not known.counts or known.lease.epoch != epoch:
+            return self
+        return self._with(node, replace(known, is_ended=True))
 
     def has_right(self, node: str, *, seconds: float, now: float) -> Counting:
         """Record that a node, or one that promised it to count it, said for how long it may hold.
@@ -205,6 +218,11 @@ class Counting:
             return self
         return Counting(leases, promises)
 
+    def without_deleted(self, now: float) -> Counting:
+        """Forget the Leases that are gone and were not renewed in time; for who checks no ends."""
+        leases = {n: c for n, c in self.leases.items() if now < c.until or not c.is_deleted}
+        return self if len(leases) == len(self.leases) else replace(self, leases=leases)
+
     def checks(self, now: float) -> Dict[str, Check]:
         """Return what is to be found out now about the ends of Leases, by node."""
         members = self._members
@@ -212,7 +230,7 @@ class Counting:
         return {node: check for node, check in found if check is not None}
 
     def over(self) -> Dict[str, str]:
-        """Return the epochs that are over for this observer, by node; nobody is in them again."""
+        """Return the epochs that are over for this observer, by node."""
         return {n: c.lease.epoch for n, c in self.leases.items() if c.lease.epoch and not c.counts}
 
     def next_at(self, now: float) -> Optional[float]:

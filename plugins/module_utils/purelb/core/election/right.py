@@ -28,6 +28,17 @@ _MIN_PAUSE = 0.5
 _NEVER = float("-inf")
 
 
+def same_start(epoch: str, other: str) -> bool:
+    """Whether two epochs are of one start of an agent, so that their numbers have an order."""
+    return epoch.rpartition(".")[0] == other.rpartition(".")[0] != ""
+
+
+def is_earlier(epoch: str, other: str) -> bool:
+    """Whether of two epochs of one start this one is the earlier."""
+    # As text: a Lease may have any number of digits.
+    return (len(epoch), epoch) < (len(other), other)
+
+
 @dataclass(frozen=True)
 class HoldDeadline:
     """Until when a node may hold addresses, on its own monotonic clock.

@@ -4,9 +4,10 @@
 """VIPs: the addresses that PureLB gave to Services, each with all Services that share it.
 
 Whether, where and how an address is announced is up to the ServiceGroup that holds it. One that no
-group holds is announced only as it was before, by an agent that knew it in a group: so a pool that
-is made smaller cuts nothing off, and who has stolen the allocator's token announces nothing that an
-operator has not put into a pool.
+group holds is announced only if its Service had it while one did. An agent knows that if it saw it,
+or if the Lease of a node says so, which only agents write: so a pool that is made smaller cuts
+nothing off, and neither a tenant nor who has stolen the allocator's token has anything announced
+that an operator has not put into a pool.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence,
 
 from ..model import Address, Announcement, PoolType, Service, ServiceGroup, ServiceKey
 from .claims import is_served
+from .outside import OutsideAddress, outside_text, read_outside
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,16 @@ class VipIndex:
         self._groups: Tuple[ServiceGroup, ...] = ()
         self._services: Dict[ServiceKey, Service] = {}
         self._owners: Dict[Address, Set[ServiceKey]] = defaultdict(set)
+        # Those in no pool any more: known to this agent, and what Leases say of them.
+        self._outside: Dict[Address, Vip] = {}
+        self._heard: FrozenSet[str] = frozenset()
+        self._told: Mapping[Address, Vip] = {}
+
+    @property
+    def outside(self) -> str:
+        """The addresses that are in no pool any more, as this agent tells of them."""
+        known = self._outside.items()
+        return outside_text(OutsideAddress(a, v.pool_type, v.services[0]) for a, v in known)
 
     def change(self, services: Mapping[ServiceKey, Optional[Service]]) -> None:
         """Apply the current state of these Services; None means deleted."""
@@ -101,15 +113,33 @@ class VipIndex:
         self._groups = _ranked(groups)
         self._revise(self._owners)
 
+    def hear(self, texts: FrozenSet[str]) -> None:
+        """Take what the Leases say of addresses that are in no pool any more."""
+        if texts == self._heard:
+            return
+        told: Dict[Address, Vip] = {}
+        for known in chain.from_iterable(map(read_outside, sorted(texts))):
+            other = told.get(known.address)
+            services = (known.service, *(other.services if other else ()))
+            told[known.address] = Vip(known.address, services, known.pool_type, None, False)
+        self._heard, self._told = texts, told
+        self._revise(address for address in told if address in self._owners)
+
     def _revise(self, addresses: Iterable[Address]) -> None:
         vips = dict(self.vips)
         for address in tuple(addresses):
             owners = [self._services[key] for key in self._owners[address]]
             if not owners:
                 vips.pop(address, None)
+                self._outside.pop(address, None)
                 del self._owners[address]
                 continue
-            vip = _vip(address, owners, self._groups).after(vips.get(address))
+            stated = _vip(address, owners, self._groups)
+            vip = stated.after(vips.get(address)).after(self._told.get(address))
+            if vip.is_in_pool and not stated.is_in_pool:
+                self._outside[address] = vip
+            else:
+                self._outside.pop(address, None)
             if vip != vips.get(address):
                 vips[address] = vip
         self.vips = vips
