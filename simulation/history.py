@@ -9,6 +9,7 @@ host talks with both: two sides of a segment that no host hears together need no
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from purelb.core.model import Address
@@ -24,6 +25,8 @@ class History:
 
     def __init__(self, cluster: Cluster) -> None:
         self.began = cluster.timeline.now
+        # Called with an address, and who had it before and has it now.
+        self.changed: Callable[[Address, Holders, Holders], None] = lambda *_: None
         self._cluster = cluster
         self._changes: dict[Address, list[tuple[int, Holders]]] = {}
         # The nodes that answer the host which hears most of them.
@@ -52,7 +55,9 @@ class History:
         """Follow an address from now on, if no node has had it yet."""
         now = self._cluster.timeline.now
         holders = frozenset(self._cluster.holders(address))
-        self._changes.setdefault(address, []).append((now, holders))
+        changes = self._changes.setdefault(address, [])
+        self.changed(address, changes[-1][1] if changes else frozenset(), holders)
+        changes.append((now, holders))
         self._heard.setdefault(address, []).append((now, self._most_heard(address)))
 
     def _listen(self) -> None:

@@ -8,9 +8,8 @@ Each invariant is a method that yields what broke it, as text. docs/simulation.m
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import ip_address
 from itertools import pairwise
@@ -25,6 +24,7 @@ from purelb_agent.node.netlink import NetlinkError
 from simulation.api.objects import field_selector
 from simulation.api.server import Watch
 from simulation.cluster import Cluster
+from simulation.explore.reach import OutOfReach
 from simulation.explore.troubles import Troubles
 from simulation.history import History
 from simulation.manifests import KINDS
@@ -39,8 +39,7 @@ TAKEOVER = 20.0
 SETTLED = 40.0
 # A right lasts for a Lease's duration. The kernel may end what it held a moment later.
 DURATION = LeaseTiming().duration
-# Of a pause with all its clocks a node learns by its next renewal, or its right ends before.
-BELIEF = LeaseTiming().renew_deadline
+_FOR_EVER = 1 << 62
 # How much more of the usual renewals is too much.
 TIMES = 2.0
 # A change may cause so many writes of each node at once.
@@ -64,8 +63,12 @@ class Judge:
         self.cluster = cluster
         self.history = History(cluster)
         self.troubles = Troubles(cluster, self.history)
+        self.reach = OutOfReach(cluster)
+        self.history.changed, self.troubles.noted = self.reach.changed, self.reach.look
         self.began = cluster.timeline.now
         self._rights: dict[str, list[int]] = {n: [self.began] for n in cluster.nodes}
+        # Begin and end of each time in which a node had the only Lease.
+        self._alone: dict[str, list[list[int]]] = defaultdict(list)
         self._writes = 0
         self._asked = {name: cluster.way(f"agent/{name}").asked for name in cluster.nodes}
         # All addresses that a Service has had.
@@ -97,9 +100,23 @@ class Judge:
         if event["type"] not in ("ADDED", "MODIFIED") or name == LEADER_LEASE:
             return
         self._writes += 1
-        for node in self.cluster.nodes:
-            if lease_name(node) == name:
-                self._heard(node)
+        (node,) = (node for node in self.cluster.nodes if lease_name(node) == name)
+        self._heard(node)
+        self.reach.renewed(node)
+        self._note_alone(node)
+
+    def _note_alone(self, writer: str) -> None:
+        """Note whether the node that writes its Lease is the only one that has any.
+
+        If it cannot renew after that, it is more than half of all by itself, until another one is
+        written.
+        """
+        now, kind = self.cluster.timeline.now, KINDS["leases"]
+        leases = {s.key.name for s in self.cluster.api.objects.of_kind(kind, "")} - {LEADER_LEASE}
+        for spans in self._alone.values():
+            spans[-1][1] = min(spans[-1][1], now)
+        if len(leases) == 1:
+            self._alone[writer].append([now, _FOR_EVER])
 
     def _service_changed(self, _line: bytes) -> None:
         services: dict[str, list[str]] = defaultdict(list)
@@ -120,30 +137,46 @@ class Judge:
     def twice(self) -> Iterator[str]:
         """Yield addresses with which two nodes answered one host, longer than a delivery takes.
 
-        One of the two may be a node that was paused, for as long as it has to believe in its right.
+        One of the two may be a node that cannot act on the end of its right, for as long; or the
+        other one can reach nobody who knows of its right.
         """
         for address in self._given:
             for seconds, holders, since in self._dated(self.history.heard(address)):
                 if len(holders) < 2:  # noqa: PLR2004 - two
                     continue
-                late = seconds - self._believed(holders, since, seconds)
+                late = seconds
+                if len(holders) == 2:  # noqa: PLR2004 - two
+                    until = since + seconds
+                    unaware = self._unaware(holders, since, until)
+                    late -= max(unaware, self._apart(address, holders, since, until))
                 if late > DELIVERY:
                     names = " and ".join(sorted(holders))
                     yield f"{address} was on {names} for {late:.2f} s, from {since:.2f} s on"
 
-    def _believed(self, holders: frozenset[str], since: float, seconds: float) -> float:
-        """Return for how long of a span one of its two nodes did not know of its pause."""
-        ends = [self._after(m) for node in holders for m in self.troubles.resumed[node]]
-        believed = [min(since + seconds, end + BELIEF) - max(since, end) for end in ends]
-        return max([0.0, *believed]) if len(holders) == 2 else 0.0  # noqa: PLR2004 - two
+    def _unaware(self, nodes: Iterable[str], since: float, until: float) -> float:
+        """Return for how long of this time one of these nodes could not act on its right's end."""
+        spans = ((b, e) for node in nodes for b, e in self.troubles.unaware[node])
+        return self._common(since, until, spans)
+
+    def _apart(
+        self, address: Address, holders: frozenset[str], since: float, until: float
+    ) -> float:
+        """Return for how long of this time one of two holders was out of the other's reach."""
+        return self._common(
+            since,
+            until,
+            (
+                (case.begin, case.end)
+                for case in self.reach.cases
+                if case.address == address and {case.holder, case.taker} == holders
+            ),
+        )
 
     def rightless(self) -> Iterator[str]:
         """Yield addresses that a node had longer than any right: by its Lease or by its peers.
 
-        A node that is alone needs none.
+        A node whose Lease is the only one needs none.
         """
-        if len(self.troubles.nodes) == 1:
-            return
         for address in self._given:
             for seconds, holders, since in self._spans(address):
                 for node in sorted(holders):
@@ -152,18 +185,15 @@ class Judge:
                         yield f"{address} was on {node} for {late:.2f} s without a right"
 
     def _without_right(self, node: str, since: float, until: float) -> float:
-        moments = self._rights.get(node, [])
-        first = max(0, bisect_right(moments, self.began + int(since * MICROSECONDS)) - 1)
-        ends = [since] + [
-            (m - self.began) / MICROSECONDS + DURATION
-            for m in moments[first:]
-            if (m - self.began) / MICROSECONDS <= until
-        ]
-        starts = [e - DURATION for e in ends[1:]] + [until]
-        return max(
-            (min(start, until) - max(end, since) for end, start in zip(ends, starts, strict=True)),
-            default=0.0,
-        )
+        lasted = [(self._after(m), self._after(m)) for m in self._rights.get(node, [])]
+        lasted += [(self._after(b), self._after(e)) for b, e in self._alone.get(node, [])]
+        had_until, worst = since, 0.0
+        for begin, end in [*sorted(lasted), (until, until)]:
+            gap = min(begin, until) - had_until
+            if gap > worst:
+                worst = max(worst, gap - self._unaware([node], had_until, min(begin, until)))
+            had_until = max(had_until, end + DURATION)
+        return worst
 
     def given_twice(self) -> Iterator[str]:
         """Yield addresses that two Services had."""
@@ -266,6 +296,11 @@ class Judge:
 
     def _after(self, moment: int) -> float:
         return (moment - self.began) / MICROSECONDS
+
+    def _common(self, since: float, until: float, spans: Iterable[tuple[int, int]]) -> float:
+        """Return the longest time that one of these spans has in common with another one."""
+        common = (min(until, self._after(e)) - max(since, self._after(b)) for b, e in spans)
+        return max([0.0, *common])
 
     def _spans(self, address: Address) -> Iterator[tuple[float, frozenset[str], float]]:
         """Yield seconds, holders, and since when, after the begin."""

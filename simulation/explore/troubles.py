@@ -15,13 +15,17 @@ from functools import partial
 from typing import Any, TypeVar
 
 from purelb.core.names import DEFAULT_NAMESPACE
+from purelb.core.settings import LeaseTiming
 from simulation import users
 from simulation.api.way import Delay, Reach, Refusals, Slowness, Way
 from simulation.cluster import KEYS, Cluster, Node
 from simulation.history import History
 from simulation.time.process import Process
-from simulation.time.timeline import Action
+from simulation.time.timeline import MICROSECONDS, Action
 
+# Seconds. Of a pause with all its clocks a node learns by its next renewal, or its right ends
+# before; what a machine that has slept still has ends by itself so long after that.
+BELIEF, LIFETIME = LeaseTiming().renew_deadline, LeaseTiming().duration
 T = TypeVar("T")
 _CONFIG, _SELECTED = "selected", {"selected": "True"}
 # The worst of several is what counts.
@@ -41,8 +45,10 @@ class Troubles:
 
     `moments`: when something changed, in microseconds, each with whether from then on addresses may
     be on no node: no node at all can serve them, or one need not know yet that it has to.
-    `resumed`: when each node went on after a pause that it does not know of. `blind`: nodes that
-    could not read their kernels, so that their agents may have ended.
+    `unaware`: from when to when each node cannot act on the end of its right, as its machine was
+    paused and cannot know it, or has slept and its agent does not run yet. `blind`: nodes that
+    could not read their kernels, so that their agents may have ended. `noted` is called after each
+    change.
     """
 
     def __init__(self, cluster: Cluster, history: History) -> None:
@@ -51,7 +57,8 @@ class Troubles:
         self.moments: list[tuple[int, bool]] = [(cluster.timeline.now, False)]
         # In the Secret: what nodes read that join now.
         self.keys = KEYS
-        self.resumed: dict[str, list[int]] = defaultdict(list)
+        self.unaware: dict[str, list[list[int]]] = defaultdict(list)
+        self.noted: Action = _nothing
         self.blind: set[str] = set()
         self._unnoticed = 0
         self._refused: Counter[str] = Counter()
@@ -91,6 +98,7 @@ class Troubles:
         """Note that something has changed."""
         excuse = self._unnoticed > 0 or not any(map(self.serves, self.nodes))
         self.moments.append((self.cluster.timeline.now, excuse))
+        self.noted()
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -182,13 +190,20 @@ class Troubles:
 
         def show(wrong: Sequence[bool]) -> None:
             if not wrong:
-                if node.machine.hears:
-                    self.resumed[node.name].append(self.cluster.timeline.now)
+                has_slept = not node.machine.hears
                 self.cluster.resume(node)
+                now = self.cluster.timeline.now
+                span = [now, now + int((LIFETIME if has_slept else BELIEF) * MICROSECONDS)]
+                self.unaware[node.name].append(span)
+                if has_slept and node.agent is not None:
+                    node.agent.after_pass(partial(self._end, span))
             elif len(wrong) == 1:
                 (self.cluster.suspend if wrong[0] else self.cluster.pause)(node)
 
         return self.begin(("machine", node.name), is_asleep, show)
+
+    def _end(self, span: list[int]) -> None:
+        span[1] = min(span[1], self.cluster.timeline.now)
 
     def blindfold(self, node: Node) -> Action:
         """Let the dumps of a node's kernel fail."""

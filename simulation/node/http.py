@@ -30,8 +30,9 @@ class Network:
 
     `cut`: pairs of machines, by name, between which no question arrives. `paths`: what else is lost
     of the questions and replies; `homes` are the machines that addresses lead to. `heard` is called
-    with the name of a machine whenever a reply has reached it. `turned_away`: the machines whose
-    program ran and had no place left for a question, once for each.
+    with the name of a machine whenever a reply has reached it, `replied` with who asked, who was
+    asked and the reply whenever one is sent. `turned_away`: the machines whose program ran and had
+    no place left for a question, once for each.
     """
 
     def __init__(self, timeline: Timeline, delay: Delay, *, seed: int = 0) -> None:
@@ -43,6 +44,7 @@ class Network:
         self.cut: set[frozenset[str]] = set()
         self.turned_away: list[str] = []
         self.heard: Callable[[str], None] = lambda _machine: None
+        self.replied: Callable[[str, str, bytes], None] = lambda _asker, _asked, _body: None
 
     def is_lost(self, asker: Process, asked: Process) -> bool:
         """Whether a question does not arrive at the machine of another process."""
@@ -126,6 +128,7 @@ class ModelPeers:
                 replied.set_result(body)
 
         def reply(body: bytes | None) -> None:
+            network.replied(asker, home, body or b"")
             network.carry(home, asker, partial(self._process.deliver, found, body))
 
         def arrive() -> None:

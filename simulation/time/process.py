@@ -130,6 +130,7 @@ class Process:
         self._is_in_pass = False
         self._busy_until = 0
         self._ended: list[Callable[[], None]] = []
+        self._passed: list[Callable[[], None]] = []
         machine.monotonic.follow(self._plan)
 
     def start(self, program: Coroutine[Any, Any, None]) -> None:
@@ -142,6 +143,10 @@ class Process:
     def on_end(self, callback: Callable[[], None]) -> None:
         """Call back when the program has ended by itself or by an error, not if it is killed."""
         self._ended.append(callback)
+
+    def after_pass(self, callback: Callable[[], None]) -> None:
+        """Call back, once, when it has done all that there is to do now, or when it runs next."""
+        self._passed.append(callback)
 
     def deliver(self, callback: Callable[..., object], *args: Any) -> None:
         """Call back in the program, as soon as it runs."""
@@ -234,6 +239,9 @@ class Process:
             for callback in self._ended:
                 callback()
             return
+        passed, self._passed = self._passed, []
+        for callback in passed:
+            callback()
         self._wakes_at = None if seconds is None else self.machine.monotonic.read() + seconds
         self._busy_until = self.machine.timeline.now + microseconds(self.pass_seconds)
         self._plan()

@@ -22,8 +22,8 @@ _RETRY_SECONDS = (0.5, 1.0)
 # server keeps it, so a watch that goes on for longer is of a server that is stopped, or gone behind
 # a proxy that keeps the connection. Nothing else is promised: bookmarks may come at any interval.
 _WATCH_SECONDS = (60, 110)
-# How much later the end may come.
-_END_SECONDS = 10.0
+# How much later the end may come, and how much earlier it is none of another cause.
+_END_SECONDS, _END_EARLY = 10.0, 1.0
 _PAGE = "500"
 # After an outage of this length a list is needed in any case: an older store that was put back may
 # have come as far as the former one by then, so the versions tell nothing.
@@ -158,7 +158,7 @@ class Watcher:
             "timeoutSeconds": str(limit),
         }
         accepted = partial(self._accepted, version)
-        stream = self._kube.watch(self._path, params, on_open=accepted)
+        began_at, stream = clock.now(), self._kube.watch(self._path, params, on_open=accepted)
         try:
             async with asyncio.timeout(limit + _END_SECONDS), aclosing(stream) as events:
                 async for event in events:
@@ -167,6 +167,8 @@ class Watcher:
             # For how long it was silent is not known.
             self._version = None
             raise ApiError(0, f"the watch should have ended after {limit} s") from error
+        # The server was stopped, or has lost its own watch of the store.
+        self._is_in_doubt = clock.now() < began_at + limit - _END_EARLY
 
     def _take(self, kind: str, item: Json) -> None:
         if kind == "ERROR":

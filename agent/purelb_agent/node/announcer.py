@@ -42,9 +42,10 @@ class Announcer:
         links: Iterable[Link],
         config: AnnounceConfig,
         *,
+        again: Iterable[Place] = (),
         now: float,
     ) -> None:
-        """Start announcing what became usable or is `fresh`, and send what is due.
+        """Start announcing what became usable or is `fresh`, and send what is due or goes `again`.
 
         The pending announcements of an address that is no longer usable are dropped, unless the
         configuration switches that check off (`verify`).
@@ -55,6 +56,8 @@ class Announcer:
             self._announcements = self._announcements.gained(gained, config, now=now)
         self._announcements, due = self._announcements.due(usable, config, now=now)
         by_link: dict[int, list[Address]] = defaultdict(list)
+        if config.enabled:
+            due += [place for place in again if place in usable and place not in due]
         for index, address in due:
             by_link[index].append(address)
         for link in links:

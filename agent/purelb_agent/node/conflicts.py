@@ -50,16 +50,16 @@ class ConflictListener:
         # A socket failed or could not be opened: the next update retries even without a change.
         self._lacks_socket = False
         self._wakeup = Wakeup()
-        self._settled: frozenset[Place] = frozenset()
+        self._settled: dict[Place, bool] = {}
         self._on_settled: Callable[[], None] = lambda: None
 
     def subscribe(self, on_settled: Callable[[], None]) -> None:
-        """Call back when there is something for `take_settled`."""
+        """Call back when there is something urgent for `take_settled`."""
         self._on_settled = on_settled
 
-    def take_settled(self) -> frozenset[Place]:
-        """Return, once, the addresses that others had claimed and now nobody else has."""
-        settled, self._settled = self._settled, frozenset()
+    def take_settled(self) -> dict[Place, bool]:
+        """Return, once, what nobody else has by a probe, and whether others had claimed it."""
+        settled, self._settled = self._settled, {}
         return settled
 
     def update(self, held: frozenset[Place], links: Iterable[Link], *, now: float) -> None:
@@ -138,8 +138,8 @@ class ConflictListener:
 
     def _settle(self, now: float) -> None:
         self._detector, settled = self._detector.settled(now=now)
-        if settled:
-            self._settled |= frozenset(settled)
+        self._settled |= settled
+        if any(settled.values()):
             self._on_settled()
 
     def _probe(self, now: float) -> None:

@@ -227,8 +227,11 @@ class Reconciler:
         usable = self._interfaces.usable(fresh)
         announced = frozenset(place for place in usable if place[0] not in snapshot.dummies)
         links = self._interfaces.links
-        fresh |= self._conflict_listener.take_settled()
-        self._announcer.announce(announced, fresh, links, self._config.announce, now=now)
+        settled = self._conflict_listener.take_settled()
+        fresh |= {place for place, was_claimed in settled.items() if was_claimed}
+        self._announcer.announce(
+            announced, fresh, links, self._config.announce, again=settled, now=now
+        )
         # With addresses that failed duplicate address detection, to find the host that has them.
         held = self._interfaces.held
         checked = frozenset(place for place in held if place[0] not in snapshot.dummies)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import MappingProxyType
 
 from prometheus_client import CollectorRegistry
 
@@ -53,27 +54,30 @@ class RecordedAnnouncer:
     def __init__(self):
         self.usable = []
         self.fresh = []
+        self.again = []
         self.next_at = None
 
-    def announce(self, usable, fresh, links, config, *, now):
+    def announce(self, usable, fresh, links, config, *, again, now):
         self.usable.append(usable)
         self.fresh.append(fresh)
+        self.again.append(again)
 
 
 class RecordedListener:
     """Keeps which addresses are checked for duplicates; `settle` is for the test to call."""
 
-    checked = settled = frozenset()
+    checked = frozenset()
+    settled = MappingProxyType({})
 
     def subscribe(self, on_settled):
         self._on_settled = on_settled
 
-    def settle(self, *places):
-        self.settled = frozenset(places)
+    def settle(self, places):
+        self.settled = places
         self._on_settled()
 
     def take_settled(self):
-        settled, self.settled = self.settled, frozenset()
+        settled, self.settled = self.settled, {}
         return settled
 
     def update(self, checked, _links, *, now):

@@ -214,6 +214,19 @@ class TestProcess:
         timeline.run(HOUR)
         assert sorted(seen) == [("news", 60_000_000), ("timer", 60_000_000)]
 
+    def test_one_that_is_frozen_has_done_nothing_until_it_runs_again(self, timeline, process):
+        passed = []
+
+        async def program():
+            await asyncio.sleep(100)
+
+        process.start(program())
+        process.freeze()
+        process.after_pass(lambda: passed.append(timeline.now))
+        timeline.after(5, process.thaw)
+        timeline.run(HOUR)
+        assert passed == [5 * MICROSECONDS]
+
     def test_two_on_one_timeline_have_clocks_of_their_own(self, timeline, process):
         other = Process(Machine(timeline, "n2"), "agent n2")
         other.machine.boot.step(500)

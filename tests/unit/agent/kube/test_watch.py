@@ -196,7 +196,7 @@ class TestWatch:
     ):
         await settle()
         api.send(PATH, {"type": kind, "object": thing("a", "99")})
-        await settle()
+        await asyncio.sleep(int(api.sent("WATCH")[0].params["timeoutSeconds"]))
         api.end_watch(PATH)
         await settle()
         assert api.sent("WATCH")[-1].params["resourceVersion"] == "99"
@@ -288,6 +288,14 @@ class TestOtherStore:
             "9",
         ]
         assert caplog.messages == ["watchFailed", "watchRecovered"]
+
+    async def test_a_watch_that_ends_before_its_time_may_be_of_an_older_store(
+        self, api, sink, version_ten
+    ):
+        await asyncio.sleep(50)
+        api.end_watch(PATH)
+        await asyncio.sleep(1.1)
+        assert sink.calls[1:] == [("replace", ["b"])]
 
     async def test_what_only_refuses_has_the_same_store(self, api, version_ten):
         await asyncio.sleep(1)

@@ -63,10 +63,12 @@ class Node:
         self.links = (ETH0, ETH1)
         self.config = CONFIG
 
-    def announce(self, *places, fresh=(), now=0.0):
+    def announce(self, *places, fresh=(), again=(), now=0.0):
         """Announce once; the frames that were sent."""
         before = len(self.sender.sent)
-        self.announcer.announce(frozenset(places), set(fresh), self.links, self.config, now=now)
+        self.announcer.announce(
+            frozenset(places), set(fresh), self.links, self.config, again=again, now=now
+        )
         return self.sender.sent[before:]
 
     def run(self, *places, until=10.0):
@@ -102,6 +104,18 @@ class TestSequence:
         node.run((2, vip))
         assert node.announce((2, vip), fresh=[(2, vip)], now=60.0)
         assert node.announcer.next_at == 60.5
+
+    def test_an_address_that_goes_again_is_announced_once(self, node, vip):
+        frames = ("eth0", *build_announcement(ETH0.mac, vip))
+        assert node.announce((2, vip), again=[(2, vip)]) == [frames]
+        node.run((2, vip))
+        assert node.announce((2, vip), again=[(2, vip)], now=60.0) == [frames]
+        assert node.announce(again=[(2, vip)], now=90.0) == []
+        assert node.announcer.next_at is None
+
+    def test_without_announcements_none_goes_again(self, node, vip):
+        node.config = replace(CONFIG, enabled=False)
+        assert node.announce((2, vip), again=[(2, vip)]) == []
 
     def test_a_fresh_address_that_is_not_usable_is_not_announced(self, node, vip):
         assert node.announce(fresh=[(2, vip)]) == []

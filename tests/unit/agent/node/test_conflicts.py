@@ -231,17 +231,25 @@ class TestClaims:
         node.listener.subscribe(lambda: told.append(clock.now() - node.began))
         node.hold((2, vip), (2, vip + 1))
         await segments.say(claim(vip))
-        assert node.listener.take_settled() == frozenset()
+        assert node.listener.take_settled() == {}
         await asyncio.sleep(2.5)
         assert told == [pytest.approx(2.0)]
-        assert node.listener.take_settled() == {(2, vip)}
-        assert node.listener.take_settled() == frozenset()
+        assert node.listener.take_settled() == {(2, vip): True}
+        assert node.listener.take_settled() == {}
+
+    async def test_what_nobody_else_has_is_kept_until_it_is_taken(self, node, vip):
+        told = []
+        node.listener.subscribe(lambda: told.append(clock.now()))
+        node.hold((2, vip))
+        await asyncio.sleep(34)
+        assert node.listener.take_settled() == {(2, vip): False}
+        assert told == []
 
     async def test_without_a_subscriber_it_waits_to_be_taken(self, node, segments, vip):
         node.hold((2, vip))
         await segments.say(claim(vip))
         await asyncio.sleep(2.5)
-        assert node.listener.take_settled() == {(2, vip)}
+        assert node.listener.take_settled() == {(2, vip): True}
 
     async def test_own_claims_other_addresses_and_other_frames_are_ignored(
         self, node, segments, vip

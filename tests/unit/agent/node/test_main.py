@@ -96,7 +96,7 @@ class Listener:
         pass
 
     def take_settled(self):
-        return frozenset()
+        return {}
 
     async def run(self):
         await asyncio.Event().wait()

@@ -253,12 +253,16 @@ class TestWakeUp:
 
 
 @EACH_VIP
-async def test_an_address_that_nobody_else_has_any_more_is_announced_anew(serving, vip):
+@pytest.mark.parametrize("was_claimed", [True, False])
+async def test_an_address_that_nobody_else_has_is_announced_again(serving, vip, was_claimed):
+    place = (ETH0.index, vip)
     serving.announcer.fresh.clear()
-    serving.listener.settle((ETH0.index, vip))
+    serving.announcer.again.clear()
+    serving.listener.settle({place: was_claimed})
     await settle()
-    assert serving.announcer.fresh == [{(ETH0.index, vip)}]
-    assert serving.listener.settled == frozenset()
+    assert serving.announcer.fresh == [{place} if was_claimed else set()]
+    assert serving.announcer.again == [{place: was_claimed}]
+    assert serving.listener.settled == {}
 
 
 class TestCarrier:

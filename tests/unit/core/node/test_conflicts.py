@@ -35,7 +35,7 @@ class Segment:
         self.vip = vip
         self.answering = answering or {}
         self.lost_at = lost_at
-        self.probes, self.conflicts, self.settled = [], [], []
+        self.probes, self.conflicts, self.settled, self.quiet = [], [], [], []
         self.claims = list(says)
         self.watch = ConflictDetector().holding([(LINK, vip)], [OWN, OWN_TOO], now=0.0)
 
@@ -47,7 +47,8 @@ class Segment:
                 self.claims.remove(claim)
                 self._hear(*claim)
             self.watch, settled = self.watch.settled(now=now)
-            self.settled += [now] * len(settled)
+            for was_claimed in settled.values():
+                (self.settled if was_claimed else self.quiet).append(now)
             self.watch, due = self.watch.due(now=now)
             self.probes += [now] * len(due)
             self.claims += [
@@ -194,6 +195,12 @@ def test_a_host_that_invents_macs_does_not_fill_the_log(vip):
 
 
 @BOTH
+def test_each_probe_that_nobody_answers_settles_quietly(vip):
+    assert Segment(vip).run(until=70.0).quiet == [3, 33, 63]
+    assert Segment(vip, answering={STRANGER: ALWAYS}).run(until=70.0).quiet == []
+
+
+@BOTH
 def test_an_address_gained_again_begins_anew(vip):
     place = (LINK, vip)
     watch = ConflictDetector().holding([place], [OWN], now=0.0)
@@ -249,8 +256,9 @@ class TestManyAddresses:
         watch, sent = many(1000), []
         while watch.next_at < 62.0:
             now = watch.next_at
+            watch, settled = watch.settled(now=now)
             watch, due = watch.due(now=now)
-            assert due
+            assert due or settled
             sent += [(now, place) for place in due]
         assert len(sent) == 2000
         assert len({place for now, place in sent if now < 32.0}) == 1000
@@ -269,7 +277,8 @@ class TestManyAddresses:
 
     def test_times_that_passed_unnoticed_make_one_probe(self):
         watch, due = many(2).due(now=600.0)
-        assert (len(due), watch.next_at) == (2, 630.0)
+        watch, settled = watch.settled(now=watch.next_at)
+        assert (len(due), len(settled), watch.next_at) == (2, 2, 630.0)
 
     def test_nothing_is_due_when_nothing_is_held(self):
         assert ConflictDetector().due(now=0.0) == (ConflictDetector(), [])

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from ipaddress import ip_address
 
 import pytest
@@ -12,7 +13,8 @@ from purelb.core.election.election import rank
 from purelb_agent.runtime.probes import BACKLOG
 from simulation.api.way import Reach
 from simulation.crowd import Crowd
-from simulation.explore.judge import BELIEF, SETTLED, TAKEOVER, Judge
+from simulation.explore.judge import SETTLED, TAKEOVER, Judge
+from simulation.explore.troubles import BELIEF, LIFETIME
 from simulation.manifests import KINDS
 
 _ETH0 = 2
@@ -73,6 +75,50 @@ def test_an_address_on_two_nodes_after_a_pause(cluster, in_a_copy, seconds, is_e
     in_a_copy(work)
 
 
+@pytest.mark.parametrize(
+    ("seconds", "runs", "is_excused"),
+    [(LIFETIME - 1, False, True), (LIFETIME + 1, False, False), (LIFETIME - 1, True, False)],
+)
+def test_an_address_on_two_nodes_after_a_sleep(cluster, in_a_copy, seconds, runs, is_excused):
+    def work():
+        judge = Judge(cluster)
+        address = a_vip(cluster)
+        other = other_than(cluster, address)
+        other.agent.freeze()
+        judge.troubles.pause(other, is_asleep=True)()
+        other.kernel.add_address(_ETH0, address, 32)
+        if runs:
+            other.agent.thaw()
+        cluster.run(seconds)
+        assert ("twice" not in broken(judge)) is is_excused
+
+    in_a_copy(work)
+
+
+@pytest.mark.parametrize("knows", ["nobody", "holder", "promiser"])
+def test_an_address_that_a_node_takes_from_one_out_of_its_reach(cluster, in_a_copy, knows):
+    def work():
+        judge = Judge(cluster)
+        address = a_vip(cluster)
+        (holder,) = cluster.holders(address)
+        taker, promiser = (name for name in cluster.nodes if name != holder)
+        reached = {"holder": holder, "promiser": promiser}.get(knows)
+        for name in (holder, promiser):
+            begin = partial(judge.troubles.reach, f"agent/{name}", Reach.DROPPED)
+            judge.troubles.later(0, 60, begin)
+            cluster.network.cut.add(frozenset({name, taker}))
+        cluster.run(7)
+        if reached:
+            cluster.network.cut.discard(frozenset({reached, taker}))
+        assert cluster.holders(address) == [holder]
+        cluster.nodes[taker].kernel.add_address(_ETH0, address, 32)
+        cluster.run(1)
+        assert holder in cluster.holders(address)
+        assert ("twice" not in broken(judge)) is (knows == "nobody")
+
+    in_a_copy(work)
+
+
 def test_an_address_without_a_right(cluster, in_a_copy):
     def work():
         judge = Judge(cluster)
@@ -84,6 +130,22 @@ def test_an_address_without_a_right(cluster, in_a_copy):
         cluster.nodes[name].kernel.held[place].valid_until = None
         cluster.run(10.5)
         assert "rightless" in broken(judge)
+
+    in_a_copy(work)
+
+
+def test_a_node_whose_lease_is_the_only_one_needs_no_other_right(cluster, in_a_copy):
+    def work():
+        holder, *others = cluster.nodes.values()
+        for node in others:
+            end(cluster, node)
+            cluster.drop("leases", "purelb-system", f"purelb-node-{node.name}")
+        judge = Judge(cluster)
+        cluster.run(20)
+        cluster.way(f"agent/{holder.name}").set_reach(Reach.REFUSED)
+        cluster.run(25)
+        assert all(cluster.holders(a) == [holder.name] for a in cluster.addresses())
+        assert "rightless" not in broken(judge)
 
     in_a_copy(work)
 

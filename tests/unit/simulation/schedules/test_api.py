@@ -10,6 +10,7 @@ from functools import cache, partial
 import pytest
 
 from purelb.core.election.election import rank
+from simulation import users
 from simulation.api.way import Reach
 from simulation.chance import stream
 from simulation.manifests import KINDS
@@ -153,6 +154,17 @@ def test_a_node_that_joined_since_the_backup_is_replaced_and_returns(seed):
         assert_in_order(cluster, (*THREE, "n4"))
         must(history.unheld() < TAKEOVER, f"unheld for {history.unheld():.1f} s")
         must(history.twice() == 0, f"on two nodes for {history.twice():.2f} s")
+
+
+def test_a_restore_during_which_nobody_was_refused_is_noticed():
+    with at_work() as (cluster, _history):
+        backup = cluster.api.backup()
+        users.configure(cluster, "elsewhere", local={}, labels={"rack": "none"})
+        cluster.run(20)
+        assert not any(map(cluster.holders, cluster.addresses()))
+        cluster.api.restore(backup)
+        cluster.run(5)
+        must(all(map(cluster.holders, cluster.addresses())), "addresses are unheld")
 
 
 def test_a_service_that_is_made_after_a_restore_is_held():

@@ -132,6 +132,27 @@ def test_hosts_know_the_holder_after_the_halves_of_a_segment_have_joined(seed, d
 
 
 @pytest.mark.parametrize("seed", range(1, 4))
+def test_hosts_know_the_holder_although_all_its_announcements_got_lost(seed):
+    with at_work(seed) as (cluster, _history):
+        for address in cluster.addresses():
+            cluster.segment.ask(cluster.host, address)
+        moved = won_by(cluster, "n1", THREE)
+        for name in (*THREE[1:], "client"):
+            cluster.lose("n1", name)
+        users.taint(cluster, cluster.nodes["n1"], DRAINING_TAINTS[0])
+        cluster.run(15)
+        users.untaint(cluster, cluster.nodes["n1"], DRAINING_TAINTS[0])
+        cluster.run(15)
+        assert all(cluster.holders(a) == ["n1"] for a in moved)
+        known, mac = cluster.host.neighbors, cluster.nodes["n1"].eth0.mac
+        assert not any(known[a] == mac for a in moved)
+        cluster.heal()
+        cluster.run(36)
+        wrong = [a for a in moved if known[a] != mac]
+        must(not wrong, f"{len(wrong)} addresses are looked for at another node")
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
 def test_each_half_serves_its_own_hosts_when_the_larger_one_has_lost_the_api(seed):
     with at_work(seed) as (cluster, history):
         cluster.segment.hosts.append(Host("router"))

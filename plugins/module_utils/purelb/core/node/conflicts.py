@@ -9,8 +9,9 @@ former holder has withdrawn it; a claim that then arrives while it is still held
 Nothing here removes an address: only the election decides who holds it. But the allocator gives no
 Service an address that another host was found to have, see allocation/duplicates.
 
-Hosts believe the last claim that they heard. So an address that another host had claimed is
-announced again once a probe of it is not answered: until then hosts may look for it at the other.
+Hosts believe the last claim that they heard. So an address is announced again after each probe of
+it that is not answered: all announcements may have got lost. It is urgent where another host had
+claimed it, as hosts look for it there.
 """
 
 from __future__ import annotations
@@ -87,11 +88,11 @@ class AddressProbe:
             probe_at=now + PROBE_EVERY,
             is_suspect=False,
             conflict_until=until,
-            settles_at=now + ANSWER_WITHIN if self.is_contested else _NEVER,
+            settles_at=now + ANSWER_WITHIN,
         )
 
     def settled(self) -> AddressProbe:
-        """Return the state after nobody has answered to the probe of a contested address."""
+        """Return the state after nobody has answered to a probe."""
         return replace(self, is_contested=False, settles_at=_NEVER)
 
 
@@ -137,12 +138,14 @@ class ConflictDetector:
         }
         return replace(self, probes={**self.probes, **probed}, batch_at=now + BATCH_EVERY), batch
 
-    def settled(self, *, now: float) -> Tuple[ConflictDetector, List[Place]]:
-        """Return the state afterwards, and addresses that others had claimed and have no more."""
-        found = {p: probe.settled() for p, probe in self.probes.items() if probe.settles_at <= now}
+    def settled(self, *, now: float) -> Tuple[ConflictDetector, Dict[Place, bool]]:
+        """Return the state afterwards, and what nobody else has; whether others had claimed it."""
+        found = {p: probe for p, probe in self.probes.items() if probe.settles_at <= now}
         if not found:
-            return self, []
-        return replace(self, probes={**self.probes, **found}), list(found)
+            return self, {}
+        after = {place: probe.settled() for place, probe in found.items()}
+        contested = {place: probe.is_contested for place, probe in found.items()}
+        return replace(self, probes={**self.probes, **after}), contested
 
     def _urgency(self, place: Place) -> Tuple[bool, float]:
         probe = self.probes[place]

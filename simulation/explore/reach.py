@@ -1,0 +1,102 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Who could not know that another node holds an address: *Out of reach* in docs/design.md.
+
+A node may hold without renewing its Lease as others have promised to count it. Who takes its
+address although it lives reaches neither that node nor any that promised. Computed from the ways of
+messages and from the promises that were sent, not from what the programs believe.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from purelb.core.election.peers import PeerAnswer
+from purelb.core.model import Address
+from purelb.core.names import LEADER_LEASE, lease_name
+from purelb.core.settings import LeaseTiming
+from simulation.api.way import Reach
+from simulation.cluster import Cluster
+from simulation.history import Holders
+from simulation.manifests import KINDS
+from simulation.time.timeline import MICROSECONDS
+
+_DURATION = LeaseTiming().duration
+# Seconds until two nodes have met that can: a pause between two renewals, three questions without
+# an answer, and one by the Leases.
+_MEET = 5.0
+_CANNOT = f'"{PeerAnswer.CANNOT.value}"'.encode()
+_FOR_EVER = 1 << 62
+
+
+@dataclass
+class Apart:
+    """A node that has taken the address of another one, out of its reach until then."""
+
+    address: Address
+    holder: str
+    taker: str
+    begin: int
+    end: int = _FOR_EVER
+
+
+class OutOfReach:
+    """Follows a cluster from now on; `cases` are the times in which an address may be on two."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cases: list[Apart] = []
+        self._cluster = cluster
+        # When each node promised what to whom: by the one that it counts, then by itself.
+        self._promised: dict[str, dict[str, int]] = defaultdict(dict)
+        # When each node wrote its Lease last.
+        self._renewed: dict[str, int] = {}
+        cluster.network.replied = self._replied
+
+    def renewed(self, node: str) -> None:
+        """Note that a node has written its Lease."""
+        self._renewed[node] = self._cluster.timeline.now
+
+    def _replied(self, asker: str, asked: str, body: bytes) -> None:
+        if _CANNOT in body:
+            self._promised[asker][asked] = self._cluster.timeline.now
+
+    def changed(self, address: Address, before: Holders, holders: Holders) -> None:
+        """Note who has an address now."""
+        for taker in holders - before:
+            for holder in before & holders:
+                if self._is_out_of_reach(holder, taker):
+                    now = self._cluster.timeline.now
+                    self.cases.append(Apart(address, holder, taker, now))
+
+    def look(self) -> None:
+        """End what has ended, now that something has changed of who reaches whom."""
+        end = self._cluster.timeline.now + int(_MEET * MICROSECONDS)
+        for case in self.cases:
+            if case.end > end and not self._is_out_of_reach(case.holder, case.taker):
+                case.end = end
+
+    def _is_out_of_reach(self, holder: str, taker: str) -> bool:
+        """Whether a node holds by agreement, and another one reaches nobody who knows that."""
+        begin = self._cluster.timeline.now - int(_DURATION * MICROSECONDS)
+        knowing = {node for node, moment in self._promised[holder].items() if moment > begin}
+        knowing.add(holder)
+        leases = self._cluster.api.objects.of_kind(KINDS["leases"], "")
+        members = {stored.key.name for stored in leases} - {LEADER_LEASE} | {lease_name(holder)}
+        return (
+            self._cluster.way(f"agent/{holder}").reach is not Reach.WHOLE
+            and self._renewed.get(holder, 0) < begin + MICROSECONDS
+            and 2 * len(knowing) > len(members)
+            and not any(self._reaches(taker, node) for node in knowing)
+        )
+
+    def _reaches(self, asker: str, asked: str) -> bool:
+        """Whether one node gets answers from another one."""
+        network, agent = self._cluster.network, self._cluster.nodes[asked].agent
+        return (
+            frozenset({asker, asked}) not in network.cut
+            and network.paths.connects(asker, asked)
+            and agent is not None
+            and not (agent.is_dead or agent.has_ended or agent.is_frozen)
+            and agent.machine.runs
+        )
