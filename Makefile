@@ -24,9 +24,11 @@ LABS := $(shell first=$${LAB_NUMBER:-0}; echo $$first $$((first + 1)))
 each_lab = for number in $(LABS); do LAB_NUMBER=$$number lab/lab $(1); done
 # Runs tests, and once more what failed: tests/support/gate.
 GATE := $(PYTHON) -m tests.support.gate
-# What `make test` runs; `make test-all` overrides both.
+# What `make test` runs; `make test-all` overrides all of it.
 SELECT := not thorough and not real_netbox
 PROFILE := gate
+# How many seeds of the simulation.
+GATE_SEEDS := 1000
 UNIT := --quiet -m '$(SELECT)' --hypothesis-profile=$(PROFILE)
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
@@ -37,7 +39,7 @@ export ANSIBLE_INVENTORY_UNPARSED_WARNING := false
 # The import path; pytest and mypy have the same (pyproject.toml).
 export PYTHONPATH := $(CURDIR):$(CURDIR)/agent:$(CURDIR)/lab:$(CURDIR)/plugins/module_utils
 
-.PHONY: help setup packages programs images test-packages machine demo bench test summary checks test-all test-lab lint sanity molecule coverage shells unit simulate integration netbox lab-up lab-down clean
+.PHONY: help setup packages programs images test-packages machine demo bench test summary checks test-all test-lab lint sanity molecule coverage shells seeds unit simulate integration netbox lab-up lab-down clean
 
 help: ## show this help
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -62,14 +64,15 @@ test: packages test-packages ## the gate: all checks, and each capability once o
 summary: ## what the last make test found, also if it was ended
 	@$(GATE) summary
 
-# The unit tests have two workers, so nothing of the checks runs beside them.
+# The unit tests have two workers, and so have the seeds; nothing of the checks runs beside them.
 checks: venv
 	@$(MAKE) lint sanity
 	@$(MAKE) coverage
 	@$(MAKE) shells
+	@$(MAKE) seeds
 
 test-all: packages machine ## the gate, and all that takes longer
-	@$(MAKE) test SELECT="not real_netbox" PROFILE=random
+	@$(MAKE) test SELECT="not real_netbox" PROFILE=random GATE_SEEDS=20000
 
 TESTS := tests/integration
 test-lab: setup test-packages $(ARCHIVE) ## tests on a lab that stays up: make test-lab TESTS=tests/integration/faults
@@ -112,6 +115,11 @@ shells: venv test-packages ## unit tests of all but core and agent
 
 unit: venv test-packages ## unit tests alone
 	@$(GATE) run unit --workers 2 --options="$(UNIT)" tests/unit
+
+# A seed that fails does so each time, so it has no second try.
+seeds: venv
+	@echo "== seeds of the simulation"
+	@$(GATE) command seeds make simulate FIRST=1 SEEDS=$(GATE_SEEDS)
 
 # OPTIONS: make simulate OPTIONS=--help
 simulate: venv ## random faults on simulated time: make simulate SEEDS=4000 FIRST=1

@@ -109,9 +109,12 @@ class Objects:
         return f"uid-{self._made}"
 
     def put(self, key: Key, body: Json) -> Stored:
-        """Store a version of an object, which gets the next number, and announce it."""
+        """Store a version of an object, which gets the next number, and announce it.
+
+        The body may share parts with former versions, which are never changed.
+        """
         self.version += 1
-        body["metadata"]["resourceVersion"] = str(self.version)
+        body = {**body, "metadata": {**body["metadata"], "resourceVersion": str(self.version)}}
         text = json.dumps(body, separators=(",", ":")).encode()
         stored = Stored(key, self.version, body, text)
         of_kind = self._stored.setdefault(key.kind, {})

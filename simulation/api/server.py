@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from simulation.api.objects import (
@@ -78,6 +78,7 @@ class Target:
         return Key(self.kind, self.namespace, self.name)
 
 
+@lru_cache(maxsize=1024)
 def target_of(path: str) -> Target:
     """Parse a path, such as `/api/v1/namespaces/default/services/web/status`."""
     parts = path.strip("/").split("/")
@@ -258,7 +259,7 @@ class ApiServer:
             if new == old:
                 return stored.text
         self._admit(Write(request.user, key, target.subresource, old, new))
-        written = self.objects.put(key, deepcopy(new))
+        written = self.objects.put(key, new)
         self._count(request.user, key.kind)
         return written.text
 

@@ -124,11 +124,12 @@ class Judge:
             ingress = (stored.body.get("status") or {}).get("loadBalancer", {}).get("ingress", ())
             for entry in ingress:
                 services[entry["ip"]].append(stored.key.name)
-        for address, names in services.items():
-            if ip_address(address) not in self._given:
+        for text, names in services.items():
+            address = ip_address(text)
+            if address not in self._given:
                 # It may be that no node ever has it.
-                self.history.note(ip_address(address))
-            self._given[ip_address(address)] = None
+                self.history.note(address)
+            self._given[address] = None
             if len(names) > 1:
                 self._given_twice.append(f"{address} was given to {' and '.join(names)}")
 

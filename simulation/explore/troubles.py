@@ -193,17 +193,23 @@ class Troubles:
                 has_slept = not node.machine.hears
                 self.cluster.resume(node)
                 now = self.cluster.timeline.now
-                span = [now, now + int((LIFETIME if has_slept else BELIEF) * MICROSECONDS)]
+                span = [now, now + int(LIFETIME * MICROSECONDS)]
                 self.unaware[node.name].append(span)
-                if has_slept and node.agent is not None:
-                    node.agent.after_pass(partial(self._end, span))
+                acts = partial(self._acts, node, span)
+                self.cluster.timeline.after(0 if has_slept else BELIEF, acts)
             elif len(wrong) == 1:
                 (self.cluster.suspend if wrong[0] else self.cluster.pause)(node)
 
         return self.begin(("machine", node.name), is_asleep, show)
 
-    def _end(self, span: list[int]) -> None:
-        span[1] = min(span[1], self.cluster.timeline.now)
+    def _acts(self, node: Node, span: list[int]) -> None:
+        """End a time in which a node cannot act with the next pass of its agent."""
+
+        def end() -> None:
+            span[1] = min(span[1], self.cluster.timeline.now)
+
+        if node.agent is not None:
+            node.agent.after_pass(end)
 
     def blindfold(self, node: Node) -> Action:
         """Let the dumps of a node's kernel fail."""

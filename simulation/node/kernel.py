@@ -313,15 +313,12 @@ class Kernel:
 
     def _body(self, held: HeldAddress) -> bytes:
         now = self.machine.monotonic.read()
-
-        def left(until: float | None) -> int | None:
-            return None if until is None else max(0, ceil(until - now - 1e-6))
-
+        until, preferred = held.valid_until, held.preferred_until
         return messages.address_body(
             held.head,
-            valid=left(held.valid_until),
-            preferred=left(held.preferred_until),
-            flags=held.flags,
+            None if until is None else max(0, ceil(until - now - 1e-6)),
+            None if preferred is None else max(0, ceil(preferred - now - 1e-6)),
+            held.flags,
         )
 
     def _tell_address(self, held: HeldAddress, kind: int) -> None:

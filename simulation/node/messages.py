@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from purelb.core.model import Address
@@ -88,9 +89,8 @@ def address_head(link: int, address: Address, prefixlen: int, protocol: int) -> 
     return AddressHead(head + _attribute(IFA_ADDRESS, packed) + label, mark)
 
 
-def address_body(
-    head: AddressHead, *, valid: int | None, preferred: int | None, flags: int
-) -> bytes:
+@lru_cache(maxsize=4096)
+def address_body(head: AddressHead, valid: int | None, preferred: int | None, flags: int) -> bytes:
     """Return the body of a message about an address; lifetimes in seconds, None for ever."""
     lifetimes = _CACHE.pack(
         FOREVER if preferred is None else preferred, FOREVER if valid is None else valid, 0, 0

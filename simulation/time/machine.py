@@ -95,6 +95,9 @@ class Machine:
     def suspend(self) -> None:
         """Let it sleep: of its clocks only the monotonic one stands, and with it all its timers."""
         self.runs = self.hears = False
+        # Also if it was paused before.
+        for clock in (self.boot, self.wall):
+            clock.set_rate(self._rate)
         self.monotonic.set_rate(0)
 
     def resume(self, *, sets_wall_clock: bool = False) -> None:

@@ -204,6 +204,7 @@ class NodeMetrics:
             "purelb_k8s_client_config_loaded_bool", "1 once everything has been listed."
         )
         self._draining = make.gauge(f"{_AGENT}_draining", "1 while a taint keeps addresses away.")
+        self._selected: SelectorState | None = None
         self._selector_state = make.gauge(
             f"{_AGENT}_selector_state", "1 for how this node's configuration was selected.", "state"
         )
@@ -218,5 +219,8 @@ class NodeMetrics:
 
     def show_selector(self, current: SelectorState) -> None:
         """Show how this node's configuration was selected."""
+        if current is self._selected:
+            return
+        self._selected = current
         for state in SelectorState:
             self._selector_state.labels(state.value).set(state is current)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The command line of the gate: `run` a group of tests, or print the `summary` of all groups."""
+"""The command line of the gate: `run` tests or a `command`, or print the `summary` of all."""
 
 from __future__ import annotations
 
@@ -24,6 +24,10 @@ def main() -> int:
     run.add_argument("--options", default="", help="of pytest, as one word: --options=--quiet")
     run.add_argument("paths", nargs="+")
     run.set_defaults(act=_run)
+    command = commands.add_parser("command", help="run a program as a group of one test")
+    command.add_argument("name")
+    command.add_argument("argv", nargs=argparse.REMAINDER)
+    command.set_defaults(act=lambda args: runner.run_command(args.name, args.argv))
     args = parser.parse_args()
     status: int = args.act(args)
     return status

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -99,6 +100,50 @@ class Group:
         with record.open("a") as file:
             file.write(f"{json.dumps({'event': 'end', 'status': status})}\n")
         return _read(record)
+
+
+def run_command(name: str, argv: Sequence[str]) -> int:
+    """Run a program as a group of one test without a second try; return the exit status.
+
+    The last line that it prints stands in the summary, and if it fails, the end of its output.
+    """
+    signal.signal(signal.SIGTERM, lambda *_signal: sys.exit("ended by SIGTERM"))
+    folder, test, lines = RECORDS / name, shlex.join(argv), [""]
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    with (folder / _FIRST).open("w", buffering=1) as record:
+
+        def write(**line: object) -> None:
+            record.write(f"{json.dumps(line)}\n")
+
+        write(event="collected", tests=[test])
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                for line in process.stdout or ():
+                    print(line, end="", flush=True)
+                    lines.append(line.rstrip())
+                status = 1 if process.wait() else 0
+            except BaseException:
+                commands.end(process)
+                raise
+        outcome, text = "failed" if status else "passed", "\n".join(lines)
+        write(
+            event="report",
+            test=test,
+            when="teardown",
+            outcome=outcome,
+            seconds=0.0,
+            worker=None,
+            is_safety=False,
+            is_xfail=False,
+            message=lines[-1],
+            text=text,
+        )
+        write(event="note", text=lines[-1])
+        write(event="end", status=status)
+    found = judge(folder)
+    print(verdict.summary([found]), flush=True)
+    return 0 if found.is_green else 1
 
 
 def _read(record: Path) -> Run:

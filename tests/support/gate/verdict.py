@@ -50,6 +50,8 @@ class Run:
     safety: frozenset[str] = frozenset()
     uncollected: dict[str, str] = field(default_factory=dict)
     """The error, by file."""
+    notes: tuple[str, ...] = ()
+    """What the summary is to show of it beside the counts."""
     crashes: int = 0
     status: int | None = None
     """The exit status of pytest's process; None if it was ended before its end."""
@@ -86,6 +88,7 @@ def parse(lines: Iterable[str]) -> Run:
         failed=failed,
         safety=frozenset(r["test"] for r in reports if r["is_safety"]),
         uncollected={e["test"]: e["text"] for e in events if e["event"] == "uncollected"},
+        notes=tuple(e["text"] for e in events if e["event"] == "note"),
         crashes=sum(event["event"] == "crash" for event in events),
         status=next((e["status"] for e in events if e["event"] == "end"), None),
     )
@@ -112,7 +115,7 @@ def errors(run: Run) -> list[str]:
     """Return why a run is red whatever its tests' second tries give; empty if they decide."""
     found = [f"cannot be collected: {file}\n{text}" for file, text in run.uncollected.items()]
     if run.status is None:
-        found.append("pytest was ended before its end")
+        found.append("the run was ended before its end")
     elif run.status not in _JUDGED:
         found.append(f"pytest ended with {run.status}")
     elif run.status == 1 and not run.failed:
@@ -135,6 +138,7 @@ class Verdict:
     failed: tuple[Failure, ...]
     errors: tuple[str, ...]
     crashes: int
+    notes: tuple[str, ...] = ()
 
     @property
     def is_green(self) -> bool:
@@ -155,6 +159,7 @@ def judge(first: Run, tries: Sequence[Run]) -> Verdict:
         failed=tuple(failed),
         errors=tuple(errors(first)),
         crashes=first.crashes,
+        notes=first.notes,
     )
 
 
@@ -189,6 +194,7 @@ def summary(verdicts: Sequence[Verdict]) -> str:
             (v.xfailed for v in verdicts),
         )
     )
+    rows += [note for verdict in verdicts for note in verdict.notes]
     rows += [f"{flaky} flaky (failed once, passed a second try)"] if flaky else []
     rows += [f"{crashes} workers crashed and were replaced"] if crashes else []
     rows += [f"{xfailed} of the passed are expected failures"] if xfailed else []

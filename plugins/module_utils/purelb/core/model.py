@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import FrozenSet, Mapping, Optional, Tuple, Union
 
@@ -304,9 +305,14 @@ class InterfaceAddress:
     @property
     def network(self) -> Network:
         """The subnet of the address, by its prefix length."""
-        if isinstance(self.address, IPv4Address):
-            return IPv4Network((int(self.address), self.prefixlen), strict=False)
-        return IPv6Network((int(self.address), self.prefixlen), strict=False)
+        return _network(self.address, self.prefixlen)
+
+
+@lru_cache(maxsize=1024)
+def _network(address: Address, prefixlen: int) -> Network:
+    if isinstance(address, IPv4Address):
+        return IPv4Network((int(address), prefixlen), strict=False)
+    return IPv6Network((int(address), prefixlen), strict=False)
 
 
 @dataclass(frozen=True)

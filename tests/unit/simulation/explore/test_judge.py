@@ -16,6 +16,7 @@ from simulation.crowd import Crowd
 from simulation.explore.judge import SETTLED, TAKEOVER, Judge
 from simulation.explore.troubles import BELIEF, LIFETIME
 from simulation.manifests import KINDS
+from simulation.time.timeline import MICROSECONDS
 
 _ETH0 = 2
 
@@ -60,7 +61,20 @@ def test_an_address_on_two_nodes(cluster, in_a_copy, version):
     in_a_copy(work)
 
 
-@pytest.mark.parametrize(("seconds", "is_excused"), [(BELIEF - 1, True), (BELIEF + 1, False)])
+def test_a_node_whose_agent_runs_believes_in_its_right_for_no_longer_than_that_lasts(
+    cluster, in_a_copy
+):
+    def work():
+        judge = Judge(cluster)
+        judge.troubles.pause(cluster.nodes["n1"], is_asleep=False)()
+        cluster.run(LIFETIME)
+        ((begin, end),) = judge.troubles.unaware["n1"]
+        assert BELIEF <= (end - begin) / MICROSECONDS < BELIEF + 1
+
+    in_a_copy(work)
+
+
+@pytest.mark.parametrize(("seconds", "is_excused"), [(LIFETIME - 1, True), (LIFETIME + 1, False)])
 def test_an_address_on_two_nodes_after_a_pause(cluster, in_a_copy, seconds, is_excused):
     def work():
         judge = Judge(cluster)

@@ -188,4 +188,27 @@ def test_interrupted_run_is_red_and_its_pytest_ends(tmp_path):
     status, output = finished(start(tmp_path, "summary"))
     assert status == 1
     assert "LOST test_a.py::test_slow" in output
-    assert "ERROR pytest was ended before its end" in output
+    assert "ERROR the run was ended before its end" in output
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_command_is_a_test_whose_last_line_is_in_the_summary(tmp_path, fails):
+    program = f"print('a find\\n7 seeds broke something'); raise SystemExit({2 * fails})"
+    argv = ["command", "seeds", sys.executable, "-c", program]
+    status, output = finished(start(tmp_path, *argv))
+    assert status == fails
+    counts = "0 passed, 1 failed, 0 skipped" if fails else "1 passed, 0 failed, 0 skipped"
+    assert output.splitlines()[-2:] == ["7 seeds broke something", counts]
+    assert ("  | a find" in output) == fails
+    assert finished(start(tmp_path, "summary")) == (status, output.partition("something\n")[2])
+
+
+def test_interrupted_command_is_red(tmp_path):
+    program = "import time; print('begun', flush=True); time.sleep(60)"
+    process = start(tmp_path, "command", "seeds", sys.executable, "-c", program)
+    assert process.stdout.readline() == "begun\n"
+    process.send_signal(signal.SIGTERM)
+    assert finished(process)[0] == 1
+    status, output = finished(start(tmp_path, "summary"))
+    assert status == 1
+    assert "ERROR the run was ended before its end" in output

@@ -29,6 +29,7 @@ def digest(node: str, address: Address) -> bytes:
     return _digest(node, _suffix(address))
 
 
+@lru_cache(maxsize=4096)
 def _suffix(address: Address) -> bytes:
     return f"#{address}".encode()
 

@@ -25,7 +25,7 @@ _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
 
 def _mac(key: bytes, context: Tuple[str, ...], text: str) -> str:
     # In JSON, different lists of texts never have the same text.
-    return hmac.new(key, json.dumps([*context, text]).encode(), "sha256").hexdigest()
+    return hmac.digest(key, json.dumps([*context, text]).encode(), "sha256").hex()
 
 
 def _seal(key: bytes, context: Tuple[str, ...], text: str) -> bytes:

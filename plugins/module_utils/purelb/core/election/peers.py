@@ -105,7 +105,7 @@ def own_answer(*, could_renew: bool, heard: Iterable[float], now: float) -> Peer
 def _mac(key: bytes, *fields: str) -> str:
     # In JSON, different lists of fields never have the same text. The first field keeps a question
     # from being accepted as a reply.
-    return hmac.new(key, json.dumps(fields).encode(), "sha256").hexdigest()
+    return hmac.digest(key, json.dumps(fields).encode(), "sha256").hex()
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from enum import Enum
 from typing import Container, Dict, FrozenSet, Iterable, Mapping, Optional, Set, Tuple
 
 from ..model import Address
-from .election import rank
+from .election import digest
 
 # How many questions in a row a peer leaves without an answer before one goes by the Leases.
 BY_LEASE_AFTER = 3
@@ -137,7 +137,7 @@ class Permissions:
         return address in pair.borrowed
 
     def _is_first(self, peer: str, address: Address) -> bool:
-        return rank((self.node, peer), address)[0] == self.node
+        return digest(self.node, address) < digest(peer, address)
 
     def to_ask(
         self, missing: Mapping[Address, Iterable[str]], epochs: Mapping[str, str]

@@ -71,7 +71,7 @@ def segments(
     found = {
         (order[held.link], held.network)
         for held in addresses
-        if held.link in order and _defines_segment(held) and not is_vip(held)
+        if held.link in order and not is_vip(held) and _defines_segment(held)
     }
     ordered = sorted(found, key=lambda item: (item[0], subnet_order(item[1])))
     return tuple((links[position], network) for position, network in ordered)
