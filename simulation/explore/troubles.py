@@ -195,21 +195,21 @@ class Troubles:
                 now = self.cluster.timeline.now
                 span = [now, now + int(LIFETIME * MICROSECONDS)]
                 self.unaware[node.name].append(span)
-                acts = partial(self._acts, node, span)
-                self.cluster.timeline.after(0 if has_slept else BELIEF, acts)
+                if node.agent is not None:
+                    acts = partial(self._acts, node.agent, span)
+                    self.cluster.timeline.after(0 if has_slept else BELIEF, acts)
             elif len(wrong) == 1:
                 (self.cluster.suspend if wrong[0] else self.cluster.pause)(node)
 
         return self.begin(("machine", node.name), is_asleep, show)
 
-    def _acts(self, node: Node, span: list[int]) -> None:
-        """End a time in which a node cannot act with the next pass of its agent."""
+    def _acts(self, agent: Process, span: list[int]) -> None:
+        """End a time in which a node cannot act with the next pass of its agent, if it lives."""
 
         def end() -> None:
             span[1] = min(span[1], self.cluster.timeline.now)
 
-        if node.agent is not None:
-            node.agent.after_pass(end)
+        agent.after_pass(end)
 
     def blindfold(self, node: Node) -> Action:
         """Let the dumps of a node's kernel fail."""
