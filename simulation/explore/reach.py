@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
+from purelb.core.api.codec import lease_of
+from purelb.core.election.election import share_subnet
 from purelb.core.election.peers import PeerAnswer
-from purelb.core.model import Address
-from purelb.core.names import LEADER_LEASE, lease_name
+from purelb.core.model import Address, Lease
 from purelb.core.settings import LeaseTiming
 from simulation.api.way import Reach
 from simulation.cluster import Cluster
@@ -28,6 +29,10 @@ _DURATION = LeaseTiming().duration
 _MEET = 5.0
 _CANNOT = f'"{PeerAnswer.CANNOT.value}"'.encode()
 _FOR_EVER = 1 << 62
+
+
+def _share(one: Lease, other: Lease) -> bool:
+    return share_subnet(one.subnets, other.subnets)
 
 
 @dataclass
@@ -81,8 +86,11 @@ class OutOfReach:
         begin = self._cluster.timeline.now - int(_DURATION * MICROSECONDS)
         knowing = {node for node, moment in self._promised[holder].items() if moment > begin}
         knowing.add(holder)
-        leases = self._cluster.api.objects.of_kind(KINDS["leases"], "")
-        members = {stored.key.name for stored in leases} - {LEADER_LEASE} | {lease_name(holder)}
+        stored = self._cluster.api.objects.of_kind(KINDS["leases"], "")
+        leases = {lease.node: lease for lease in (lease_of(s.body) for s in stored) if lease}
+        own = leases.get(holder)
+        near = [lease for lease in leases.values() if not own or _share(lease, own)]
+        members = {lease.node for lease in near} | {holder}
         return (
             self._cluster.way(f"agent/{holder}").reach is not Reach.WHOLE
             and self._renewed.get(holder, 0) < begin + MICROSECONDS

@@ -61,6 +61,8 @@ class Troubles:
         self.noted: Action = _nothing
         self.blind: set[str] = set()
         self._unnoticed = 0
+        # Machines whose clocks have stood since they stopped.
+        self._stood: set[str] = set()
         self._refused: Counter[str] = Counter()
         self._usual: dict[str, Delay] = {}
         self._wrong: dict[tuple[str, ...], list[Any]] = {}
@@ -190,16 +192,20 @@ class Troubles:
 
         def show(wrong: Sequence[bool]) -> None:
             if not wrong:
-                has_slept = not node.machine.hears
+                knows = node.name not in self._stood
+                self._stood.discard(node.name)
                 self.cluster.resume(node)
                 now = self.cluster.timeline.now
                 span = [now, now + int(LIFETIME * MICROSECONDS)]
                 self.unaware[node.name].append(span)
                 if node.agent is not None:
                     acts = partial(self._acts, node.agent, span)
-                    self.cluster.timeline.after(0 if has_slept else BELIEF, acts)
+                    self.cluster.timeline.after(0 if knows else BELIEF, acts)
+            elif len(wrong) == 1 and wrong[0]:
+                self.cluster.suspend(node)
             elif len(wrong) == 1:
-                (self.cluster.suspend if wrong[0] else self.cluster.pause)(node)
+                self._stood.add(node.name)
+                self.cluster.pause(node)
 
         return self.begin(("machine", node.name), is_asleep, show)
 

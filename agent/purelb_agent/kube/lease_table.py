@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 
 from purelb.core.api import codec
 from purelb.core.election.counting import Counting
-from purelb.core.election.election import share_subnet
 from purelb.core.model import Lease
 from purelb_agent.kube.client import Json
 from purelb_agent.runtime import clock
@@ -39,7 +38,7 @@ class LeaseTable:
     def replace(self, items: list[Json], *, asked_at: float) -> None:  # noqa: ARG002
         """Replace all Leases by those of a complete list."""
         leases = {lease.node: lease for lease in map(codec.lease_of, items) if lease is not None}
-        self.own = leases.pop(self._node, None)
+        self._see_own(leases.pop(self._node, None))
         for node in self.counting.leases.keys() - leases.keys():
             self.counting = self.counting.deleted(node)
         for lease in leases.values():
@@ -55,7 +54,7 @@ class LeaseTable:
             return
         if lease.node == self._node:
             is_news = self.own is None or self.own.epoch != lease.epoch
-            self.own = lease
+            self._see_own(lease)
         else:
             now, known = clock.now(), self.counting.leases.get(lease.node)
             self.counting = self.counting.observe(lease, now=now)
@@ -68,13 +67,18 @@ class LeaseTable:
         if is_news:
             self._on_change()
 
+    def _see_own(self, lease: Lease | None) -> None:
+        self.own = lease
+        self.counting = self.counting.seen_from(lease.subnets if lease else None)
+        self.seen.notify()
+
     def drop(self, item: Json) -> None:
         """Remove a deleted Lease."""
         lease = codec.lease_of(item)
         if lease is None:
             return
         if lease.node == self._node:
-            self.own = None
+            self._see_own(None)
             self._on_change()
         else:
             self.change(self.counting.deleted(lease.node, last=lease))
@@ -101,7 +105,6 @@ class LeaseTable:
         return frozenset(lease.outside for lease in (self.own, *others) if lease)
 
     def near(self, epochs: Mapping[str, str]) -> dict[str, str]:
-        """Return the epochs of those nodes that share a subnet with this one."""
-        own = self.own.subnets if self.own else ()
-        leases = self.counting.leases
-        return {n: e for n, e in epochs.items() if share_subnet(own, leases[n].lease.subnets)}
+        """Return the epochs of those nodes that are near to this one."""
+        counting = self.counting
+        return {n: e for n, e in epochs.items() if counting.is_near(counting.leases[n].lease)}

@@ -117,8 +117,7 @@ class Ends:
     async def _ask_others(self, lease: Lease) -> None:
         asked_at, node = clock.now(), lease.node
         # Also those that count no more: who withdrew may have promised it before.
-        leases = self._store.leases.counting.leases
-        others = [name for name, c in leases.items() if c.lease.epoch and name != node]
+        others = self._store.leases.counting.near_to(lease)
         body = {"node": node, "can": self._renewer.node}
         for answer in await asyncio.gather(*(self._ask(o, PROMISED, body) for o in others)):
             if answer is not None:

@@ -69,8 +69,11 @@ class OutageKeeper:
                 self._report_end(outage)
 
     def _members(self) -> dict[str, tuple[Address, ...]]:
-        """Return all nodes with a Lease, dead or not, so that no two parts have more than half."""
-        members = (*self._store.leases.counting.leases, self._renewer.node)
+        """Return all nodes with a Lease that are near, dead or not, and this one.
+
+        So no two parts of those that can have the same address are more than half of them.
+        """
+        members = (*self._store.leases.counting.near(), self._renewer.node)
         return {member: self._store.addresses_of(member) for member in members}
 
     async def _ask(

@@ -41,10 +41,13 @@ class Resignation:
         return {}
 
     def resign(self, epoch: str) -> None:
-        """Tell all others that the right of this epoch is over: this node holds nothing now."""
+        """Tell all near nodes that this epoch is over: this node holds nothing now."""
         if epoch != self._epoch:
             self._epoch, self._until = epoch, clock.now() + self._seconds
-            self._untold = set(self._store.leases.counting.epochs())
+            # Also those that count no more: they may have promised to count this node.
+            counting = self._store.leases.counting
+            near = (counting.leases[node].lease for node in counting.near())
+            self._untold = {p.node for p in near if p.epoch and not p.is_released}
             self._wakeup.notify()
 
     async def run(self) -> None:

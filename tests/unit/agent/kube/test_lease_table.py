@@ -202,7 +202,8 @@ class TestOthers:
     async def test_near_are_those_with_a_subnet_of_this_node(self, table):
         table.put(lease_object("n2", epoch="f.1", subnets=(NET6,)))
         epochs = table.counting.epochs()
-        assert epochs == {"n1": "e.1", "n2": "f.1"}
-        assert table.near(epochs) == {}
+        assert table.near(epochs) == epochs == {"n1": "e.1", "n2": "f.1"}
         table.put(lease_object("me", epoch="t.1", subnets=(NET4,)))
         assert table.near(epochs) == {"n1": "e.1"}
+        table.drop(lease_object("me", epoch="t.1", subnets=(NET4,)))
+        assert table.near(epochs) == epochs

@@ -19,6 +19,7 @@ from tests.support.agent.fake_agents import FakeAgents, peer_lease
 from tests.support.agent.leased_node import PATH, TIMING, LeasedNode
 from tests.support.agent.logs import Logged
 from tests.support.agent.recorded_events import RecordedEvents
+from tests.support.core.snapshots import NET4, NET6
 
 CAN, CANNOT, SILENT = PeerAnswer.CAN, PeerAnswer.CANNOT, PeerAnswer.SILENT
 
@@ -90,6 +91,14 @@ class TestAsking:
         assert at == 5.0
         assert set(members) == {"n1", "n2", "n3"}
         assert members["n2"] == node.store.addresses_of("n2") != ()
+
+    async def test_those_that_share_no_subnet_are_not_asked(self, node):
+        node.store.leases.put(peer_lease("n1", subnets=(NET4,)))
+        node.store.leases.put(peer_lease("n3", subnets=(NET6,), epoch="n3.2"))
+        node.refuse()
+        await node.until(5)
+        ((_at, members),) = node.peers.asked
+        assert set(members) == {"n1", "n2"}
 
     async def test_they_are_asked_when_one_hangs(self, node):
         node.api.hang("PUT", PATH)

@@ -11,6 +11,7 @@ import pytest
 from purelb_agent.lease.resignation import KIND, Resignation
 from tests.support.agent.fake_agents import HANGS, FakeAgents, peer_lease
 from tests.support.agent.leased_node import LeasedNode
+from tests.support.core.snapshots import NET4, NET6
 
 PEERS = ("n2", "n3")
 
@@ -86,10 +87,21 @@ class TestTelling:
         told = [told.body["epoch"] for told in agents.told if told.peer == "n3"]
         assert told == ["n1.1", "n1.2"]
 
-    async def test_who_does_not_count_is_not_told(self, node, agents):
+    async def test_who_has_no_right_either_is_told_as_it_may_have_promised_something(
+        self, node, agents
+    ):
         table = node.store.leases
         table.change(table.counting.resigned("n2", "n2.1"))
+        node.resignation.resign("n1.1")
+        await node.until(1)
+        assert {told.peer for told in agents.told} == {"n2", "n3"}
+
+    async def test_who_left_has_no_epoch_or_no_subnet_of_this_node_is_not_told(self, node, agents):
+        table = node.store.leases
+        table.put(peer_lease("n1", subnets=(NET4,)))
+        table.put(peer_lease("n2", holder="", renew_time=2.0))
         table.put(peer_lease("n4", epoch=""))
+        table.put(peer_lease("n5", subnets=(NET6,)))
         node.resignation.resign("n1.1")
         await node.until(1)
         assert {told.peer for told in agents.told} == {"n3"}

@@ -8,6 +8,7 @@ import pytest
 
 from purelb.core.election.counting import ASKED_BEFORE, Check, Counting
 from purelb.core.model import Lease
+from tests.support.core.snapshots import NET4, NET6
 
 
 def lease(node="b", renewed=1.0, epoch="b.1", **more):
@@ -29,6 +30,49 @@ def checked(counting, node="b", *, now, checks=tuple(Check)):
     for check in checks:
         counting = counting.found(node, check, asked_at=now)
     return counting
+
+
+class TestNear:
+    """Nodes with a subnet of this observer, which has NET4; `b` has it, too, and `c` has NET6."""
+
+    @pytest.fixture
+    def counting(self):
+        counting = Counting().seen_from((NET4,)).observe(lease(subnets=(NET4,)), now=0.0)
+        return counting.observe(lease("c", epoch="c.1", subnets=(NET6,)), now=0.0)
+
+    def test_of_others_nobody_is_asked(self, counting):
+        assert counting.near() == ("b",)
+        assert counting.checks(9.9) == {"b": Check.ASK_NODE}
+        assert counting.checks(10.0)["c"] is Check.READ
+        checks = [Check.READ]
+        assert counted(checked(counting, "c", now=10.0, checks=checks), 10.0) == ["b"]
+        assert counted(checked(counting, "b", now=10.0, checks=checks), 10.0) == ["b", "c"]
+
+    def test_while_the_own_subnets_are_not_known_all_are_near(self, counting):
+        counting = counting.seen_from(None)
+        assert counting.near() == ("b", "c")
+        assert set(counting.checks(9.9)) == {"b", "c"}
+
+    def test_the_end_of_one_that_comes_near_is_found_out_anew(self, counting):
+        counting = checked(counting, "c", now=10.0).at(10.0)
+        assert not counting.is_live("c")
+        assert counting.seen_from((NET4, NET6)).checks(10.0)["c"] is Check.ASK_NODE
+        assert counting.seen_from((NET4, NET6)).is_live("c")
+        assert not counting.seen_from((NET4,)).is_live("c")
+
+    def test_the_end_of_one_that_stays_near_is_believed(self, counting):
+        counting = checked(counting, now=10.0).at(10.0)
+        assert not counting.seen_from((NET4, NET6)).is_live("b")
+
+    def test_others_are_not_told_of_the_ends_of_those_that_are_not(self, counting):
+        counting = checked(checked(counting, "c", now=10.0), now=10.0).at(10.0)
+        assert counting.over() == {"b": "b.1"}
+
+    def test_who_may_have_promised_a_node_is_near_to_it(self, counting):
+        counting = counting.observe(lease("d", epoch="d.1", subnets=(NET4, NET6)), now=0.0)
+        counting = counting.observe(lease("e", epoch="", subnets=(NET6,)), now=0.0)
+        assert counting.near_to(counting.leases["c"].lease) == ("d",)
+        assert counting.near_to(counting.leases["d"].lease) == ("b", "c")
 
 
 class TestEnd:
@@ -56,11 +100,6 @@ class TestEnd:
         counting = counting.found("b", Check.READ, asked_at=10.1)
         assert counting.checks(10.1)["b"] is Check.ASK_OTHERS
         assert counted(counting.found("b", Check.ASK_OTHERS, asked_at=10.2), 10.2) == ["c"]
-
-    def test_of_two_nodes_nobody_else_can_have_promised_anything(self):
-        counting = Counting().observe(lease(), now=0.0)
-        counting = checked(counting, now=10.0, checks=[Check.ASK_NODE, Check.READ])
-        assert counted(counting, 10.0) == []
 
     def test_agents_without_epochs_are_not_asked(self):
         counting = Counting().observe(lease(epoch=""), now=0.0)
@@ -112,6 +151,11 @@ class TestWhatNodesSay:
         assert "b" not in resigned.checks(10.0)
         again = resigned.observe(lease(renewed=2.0, epoch="b.2"), now=2.0)
         assert again.epochs() == {"b": "b.2", "c": "c.1"}
+
+    def test_who_resigned_needs_no_promise_any_more(self, counting):
+        promised = counting.promise("b", until=20.0)
+        assert promised.resigned("b", "b.0").promises == {"b": 20.0}
+        assert promised.resigned("b", "b.1").promises == {}
 
     def test_a_late_word_about_an_older_epoch_changes_nothing(self, counting):
         resigned = counting.resigned("b", "b.1").resigned("b", "b.0")

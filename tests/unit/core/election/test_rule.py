@@ -172,9 +172,9 @@ def _does_not(check):
     fields = {Check.ASK_NODE: "silent_at", Check.READ: "read_at", Check.ASK_OTHERS: "others_at"}
 
     def without(monkeypatch):
-        def next_check(self, now, *, members, real=CountedLease.next_check):
+        def next_check(self, now, *, is_near, real=CountedLease.next_check):
             found = replace(self.found, **{fields[check]: now})
-            return real(replace(self, found=found), now, members=members)
+            return real(replace(self, found=found), now, is_near=is_near)
 
         monkeypatch.setattr(CountedLease, "next_check", next_check)
 

@@ -109,6 +109,21 @@ def test_an_address_on_two_nodes_after_a_sleep(cluster, in_a_copy, seconds, runs
     in_a_copy(work)
 
 
+@pytest.mark.parametrize("first", [True, False], ids=["slept first", "paused first"])
+def test_a_machine_that_was_paused_and_slept_is_one_that_was_paused(cluster, in_a_copy, first):
+    def work():
+        judge = Judge(cluster)
+        node = cluster.nodes["n1"]
+        ends = [judge.troubles.pause(node, is_asleep=is_asleep) for is_asleep in (first, not first)]
+        for end in ends:
+            cluster.run(1)
+            end()
+        ((begin, end),) = judge.troubles.unaware["n1"]
+        assert end - begin > BELIEF * MICROSECONDS
+
+    in_a_copy(work)
+
+
 @pytest.mark.parametrize("knows", ["nobody", "holder", "promiser"])
 def test_an_address_that_a_node_takes_from_one_out_of_its_reach(cluster, in_a_copy, knows):
     def work():

@@ -16,15 +16,14 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Dict, Iterator, Mapping, Optional, Tuple
 
-from ..model import Lease
+from ..model import Lease, Network
 from .draining import Drained, taint_of
-from .election import Member
+from .election import Member, share_subnet
 from .right import is_earlier, same_start
 
 # How long before the end of a Lease its node is asked, so that the answer is there when it ends.
 ASKED_BEFORE = 0.45
 _NEVER = float("-inf")
-_TWO = 2
 
 
 class Check(str, Enum):
@@ -78,30 +77,23 @@ class CountedLease:
             return is_earlier(epoch, self.lease.epoch)
         return bool(epoch) and epoch == self.over
 
-    def next_check(self, now: float, *, members: int) -> Optional[Check]:
+    def next_check(self, now: float, *, is_near: bool) -> Optional[Check]:
         """Return what is to be found out now about the end of this Lease; None: nothing.
 
-        `members`: the number of nodes with a Lease object, this observer included. Who holds by
-        agreement has promises of so many others that, with itself, they are more than half of
-        them; so where there are two, this observer is asked by itself.
+        `is_near`: whether its node shares a subnet with this observer. Of others nobody is asked.
         """
+        asks_from = self.until - ASKED_BEFORE
         if not self.counts:
             return None
-        asks_from = self.until - ASKED_BEFORE
-        if self.lease.epoch and now >= asks_from and self.found.silent_at < asks_from:
+        is_asked = is_near and self.lease.epoch != ""
+        if is_asked and now >= asks_from and self.found.silent_at < asks_from:
             return Check.ASK_NODE
         if now >= self.until and self.found.read_at < self.until:
             return Check.READ
         # After the read: who is asked knows from then on that a node reaches the API.
-        if self.lease.epoch and now >= self.until and self.found.others_at < self.found.read_at:
-            return Check.ASK_OTHERS if members > _TWO else None
+        if is_asked and now >= self.until and self.found.others_at < self.found.read_at:
+            return Check.ASK_OTHERS
         return None
-
-    def at(self, now: float, *, members: int) -> CountedLease:
-        """Return the Lease at this time: ended, if nothing is to be found out any more."""
-        if self.counts and now >= self.until and self.next_check(now, members=members) is None:
-            return replace(self, is_ended=True)
-        return self
 
 
 def _same_renewal(one: Lease, other: Lease) -> bool:
@@ -119,14 +111,47 @@ class Counting:
     """The Leases of all other nodes as one observer counts them; each change returns a new record.
 
     `promises`: until when this observer promised to count a node, because it cannot renew itself.
+    `subnets`: those of this observer, None if they are not known. Only nodes that share one with it
+    can have an address that it can have: who is *near*; while they are not known, all are.
     """
 
     leases: Mapping[str, CountedLease] = field(default_factory=dict)
     promises: Mapping[str, float] = field(default_factory=dict)
+    subnets: Optional[Tuple[Network, ...]] = None
 
-    @property
-    def _members(self) -> int:
-        return len(self.leases) + 1
+    def is_near(self, lease: Lease) -> bool:
+        """Whether the node of a Lease can have an address that this observer can have."""
+        return self.subnets is None or share_subnet(self.subnets, lease.subnets)
+
+    def near(self) -> Tuple[str, ...]:
+        """Return the nodes with a Lease that are near, dead or not, sorted."""
+        return tuple(sorted(n for n, c in self.leases.items() if self.is_near(c.lease)))
+
+    def near_to(self, lease: Lease) -> Tuple[str, ...]:
+        """Return who may have promised a node something: who has an epoch and is near to it."""
+        others = ((n, c.lease) for n, c in self.leases.items() if c.lease.epoch)
+        return tuple(
+            node
+            for node, other in others
+            if node != lease.node and share_subnet(other.subnets, lease.subnets)
+        )
+
+    def seen_from(self, subnets: Optional[Tuple[Network, ...]]) -> Counting:
+        """Return the same as seen from a node with these subnets.
+
+        The end of a Lease was believed without asking anybody where its node was not near; if it
+        is from now on, it counts until they have been asked.
+        """
+        if subnets == self.subnets:
+            return self
+        seen = replace(self, subnets=subnets)
+        leases = {
+            node: replace(counted, is_ended=False, found=Findings())
+            if counted.is_ended and seen.is_near(counted.lease) and not self.is_near(counted.lease)
+            else counted
+            for node, counted in self.leases.items()
+        }
+        return replace(seen, leases=leases)
 
     def _with(self, node: str, counted: CountedLease) -> Counting:
         return replace(self, leases={**self.leases, node: counted})
@@ -164,11 +189,15 @@ class Counting:
         return replace(self, leases={n: c for n, c in self.leases.items() if n != node})
 
     def resigned(self, node: str, epoch: str) -> Counting:
-        """Record that a node said it has no right any more in this epoch."""
+        """Record that a node said it has no right any more in this epoch, and needs no promise."""
         known = self.leases.get(node)
         if known is None or known.over == known.lease.epoch:
             return self
-        return self._with(node, replace(known, over=epoch))
+        counting = self._with(node, replace(known, over=epoch))
+        if epoch != known.lease.epoch:
+            return counting
+        promises = {n: until for n, until in self.promises.items() if n != node}
+        return replace(counting, promises=promises)
 
     def ended(self, node: str, epoch: str) -> Counting:
         """Record that another observer believes the end of this epoch; a later renewal counts."""
@@ -207,16 +236,27 @@ class Counting:
         promises, leases = {**self.promises, node: until}, self.leases
         if known is not None:
             leases = {**leases, node: replace(known, until=max(known.until, until))}
-        return Counting(leases, promises)
+        return replace(self, leases=leases, promises=promises)
+
+    def _next_check(self, counted: CountedLease, now: float) -> Optional[Check]:
+        if now < counted.until - ASKED_BEFORE:
+            return None
+        return counted.next_check(now, is_near=self.is_near(counted.lease))
+
+    def _ends(self, counted: CountedLease, now: float) -> bool:
+        return counted.counts and now >= counted.until and not self._next_check(counted, now)
 
     def at(self, now: float) -> Counting:
         """Return the Leases at this time; what has ended and is deleted is forgotten."""
-        leases = {n: c.at(now, members=self._members) for n, c in self.leases.items()}
+        leases = {
+            node: replace(counted, is_ended=True) if self._ends(counted, now) else counted
+            for node, counted in self.leases.items()
+        }
         leases = {n: c for n, c in leases.items() if c.counts or not c.is_deleted}
         promises = {n: until for n, until in self.promises.items() if now < until}
         if leases == self.leases and promises == self.promises:
             return self
-        return Counting(leases, promises)
+        return replace(self, leases=leases, promises=promises)
 
     def without_deleted(self, now: float) -> Counting:
         """Forget the Leases that are gone and were not renewed in time; for who checks no ends."""
@@ -225,13 +265,13 @@ class Counting:
 
     def checks(self, now: float) -> Dict[str, Check]:
         """Return what is to be found out now about the ends of Leases, by node."""
-        members = self._members
-        found = ((n, c.next_check(now, members=members)) for n, c in self.leases.items())
+        found = ((n, self._next_check(c, now)) for n, c in self.leases.items())
         return {node: check for node, check in found if check is not None}
 
     def over(self) -> Dict[str, str]:
-        """Return the epochs that are over for this observer, by node."""
-        return {n: c.lease.epoch for n, c in self.leases.items() if c.lease.epoch and not c.counts}
+        """Return the epochs that are over for this observer, by node; only of those near to it."""
+        over = {n: c.lease for n, c in self.leases.items() if c.lease.epoch and not c.counts}
+        return {n: lease.epoch for n, lease in over.items() if self.is_near(lease)}
 
     def next_at(self, now: float) -> Optional[float]:
         """Return when the next Lease is to be checked if nothing else is seen."""

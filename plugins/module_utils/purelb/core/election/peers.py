@@ -59,9 +59,10 @@ def assess_outage(
 ) -> OutageAssessment:
     """Conclude from the peers' answers whether no node can renew, or only this one cannot.
 
-    The members are all nodes with a Lease that this node knows of. More than half of them, this
-    node included, must be unable to renew, so two groups that cannot reach each other never both
-    hold. `told`: another node, perhaps one that has just joined, said unasked that it can.
+    The members are all nodes with a Lease that share a subnet with this node, as far as it knows.
+    More than half of them, this node included, must be unable to renew, so two groups that cannot
+    reach each other never both hold. `told`: another node, perhaps one that has just joined, said
+    unasked that it can.
     """
     peers = set(members) - {node}
     said = [answers.get(peer, PeerAnswer.SILENT) for peer in peers]
