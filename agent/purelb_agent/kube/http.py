@@ -11,7 +11,7 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -116,21 +116,49 @@ class _HttpResponse:
                 yield chunk
 
 
+class _Trust:
+    """The certificate authorities of a file, read anew when it has changed."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._read()
+
+    def _version(self) -> tuple[int, int]:
+        status = self._file.stat()
+        return status.st_ino, status.st_mtime_ns
+
+    def _read(self) -> None:
+        # In this order: what changes meanwhile is read the next time.
+        self._read_version = self._version()
+        self._tls = ssl.create_default_context(cafile=str(self._file))
+        # Cluster CAs lack the extensions that newer Pythons require of a certificate.
+        self._tls.verify_flags &= ~ssl.VERIFY_X509_STRICT
+
+    def tls(self) -> ssl.SSLContext:
+        """Return the settings of a connection; the last good ones while the file is of no use."""
+        with suppress(OSError):  # SSLError is one
+            if self._version() != self._read_version:
+                self._read()
+        return self._tls
+
+
 class HttpTransport:
-    """A pool of connections; see `kube.client.Transport`."""
+    """A pool of connections; see `kube.client.Transport`.
+
+    A cluster's authorities may be replaced at any time. Connections that stand stay; a request
+    takes none that was opened by other authorities than the present ones.
+    """
 
     def __init__(self, url: str, ca_file: Path, *, unanswered: float) -> None:
         self._url = url
         self._make_socket = _socket_factory(unanswered)
-        self._tls = ssl.create_default_context(cafile=str(ca_file))
-        # Cluster CAs lack the extensions that newer Pythons require of a certificate.
-        self._tls.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        self._trust = _Trust(ca_file)
         self._session: aiohttp.ClientSession | None = None
 
     async def open(self) -> None:
         """Open the pool."""
         connector = aiohttp.TCPConnector(
-            ssl=self._tls, socket_factory=self._make_socket, keepalive_timeout=30, limit=32
+            socket_factory=self._make_socket, keepalive_timeout=30, limit=32
         )
         self._session = aiohttp.ClientSession(connector=connector, raise_for_status=False)
 
@@ -162,5 +190,6 @@ class HttpTransport:
                 headers=headers,
                 data=body,
                 timeout=timeout,
+                ssl=self._trust.tls(),
             ) as response:
                 yield _HttpResponse(response)

@@ -23,17 +23,27 @@ from tests.support.agent.plugin import (
 __all__ = ["leak_check", "no_leaks", "pytest_asyncio_loop_factories", "virtual_clock"]
 
 
-@pytest.fixture(scope="session")
-def certificate(tmp_path_factory):
-    """The folder of a server's key and certificate, and of a client's token."""
-    folder = tmp_path_factory.mktemp("tls")
+def _make_certificate(folder):
     names = "subjectAltName=IP:127.0.0.1,IP:::1"
     made = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-x509"]
     argv = ["openssl", "req", *made, "-subj", "/CN=api", "-addext", names]
     files = ["-keyout", folder / "key", "-out", folder / "crt"]
     subprocess.run([*argv, *files], check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory):
+    """The folder of a server's key and certificate, and of a client's token."""
+    folder = _make_certificate(tmp_path_factory.mktemp("tls"))
     (folder / "token").write_text("token\n")
     return folder
+
+
+@pytest.fixture(scope="session")
+def other_certificate(tmp_path_factory):
+    """The folder of another key and certificate."""
+    return _make_certificate(tmp_path_factory.mktemp("other-tls"))
 
 
 @pytest.fixture
