@@ -260,7 +260,7 @@ def stop_inside(kind: int, troubles: Troubles, fault: Fault) -> Action:
     """Stop programs while they send requests of this kind to their kernels."""
     chance = stream(troubles.cluster.seed, "stopped inside", str(fault.at))
     for node in _nodes(troubles, fault):
-        node.kernel.stop = Stop(chance.randint(1, 4), kind, fault.seconds)
+        node.kernel.stop = Stop(chance.randint(1, 4), kind, fault.seconds, troubles.note)
     return _nothing
 
 

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from itertools import pairwise
 
+from purelb.core.api.codec import lease_of
 from purelb.core.election.election import rank
 from purelb.core.model import Address
-from purelb.core.names import LEADER_LEASE, lease_name
+from purelb.core.names import LEADER_LEASE
 from purelb.core.node.rtnetlink import IFA_F_DEPRECATED
 from purelb.core.settings import LeaseTiming
 from purelb_agent.leader.elector import LeadershipLostError
@@ -96,14 +97,17 @@ class Judge:
 
     def _renewed(self, line: bytes) -> None:
         event = json.loads(line)
-        name = event["object"]["metadata"].get("name", LEADER_LEASE)
-        if event["type"] not in ("ADDED", "MODIFIED") or name == LEADER_LEASE:
+        lease = lease_of(event["object"])
+        if lease is None:
+            return
+        if event["type"] == "DELETED" and not lease.is_released:
+            self.reach.deleted(lease.node)
+        if event["type"] not in ("ADDED", "MODIFIED"):
             return
         self._writes += 1
-        (node,) = (node for node in self.cluster.nodes if lease_name(node) == name)
-        self._heard(node)
-        self.reach.renewed(node)
-        self._note_alone(node)
+        self._heard(lease.node)
+        self.reach.renewed(lease)
+        self._note_alone(lease.node)
 
     def _note_alone(self, writer: str) -> None:
         """Note whether the node that writes its Lease is the only one that has any.
@@ -139,7 +143,7 @@ class Judge:
         """Yield addresses with which two nodes answered one host, longer than a delivery takes.
 
         One of the two may be a node that cannot act on the end of its right, for as long; or the
-        other one can reach nobody who knows of its right.
+        other one cannot know of its right.
         """
         for address in self._given:
             for seconds, holders, since in self._dated(self.history.heard(address)):

@@ -1,10 +1,13 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Who could not know that another node holds an address: *Out of reach* in docs/design.md.
+"""Who could not know that another node holds an address, as docs/design.md says.
 
-A node may hold without renewing its Lease as others have promised to count it. Who takes its
-address although it lives reaches neither that node nor any that promised. Computed from the ways of
-messages and from the promises that were sent, not from what the programs believe.
+*Out of reach*: a node may hold without renewing its Lease as others have promised to count it. Who
+takes its address although it lives reaches neither that node nor any that promised. Computed from
+the ways of messages and from the promises that were sent, not from what the programs believe.
+
+*A Lease that somebody deletes*: who has listed the Leases before it was written again does not know
+of its node, which may hold for as long as its right from before lasts.
 """
 
 from __future__ import annotations
@@ -27,8 +30,14 @@ _DURATION = LeaseTiming().duration
 # Seconds until two nodes have met that can: a pause between two renewals, three questions without
 # an answer, and one by the Leases.
 _MEET = 5.0
+# From the first list of an agent to its first Lease, at most.
+_STARTS = 2.0
 _CANNOT = f'"{PeerAnswer.CANNOT.value}"'.encode()
 _FOR_EVER = 1 << 62
+
+
+def _start(lease: Lease) -> str:
+    return lease.epoch.rpartition(".")[0]
 
 
 def _share(one: Lease, other: Lease) -> bool:
@@ -37,13 +46,17 @@ def _share(one: Lease, other: Lease) -> bool:
 
 @dataclass
 class Apart:
-    """A node that has taken the address of another one, out of its reach until then."""
+    """A node that has taken the address of another one, of which it cannot know until then.
+
+    `is_cut`: because it does not reach it, so it ends when it does.
+    """
 
     address: Address
     holder: str
     taker: str
     begin: int
     end: int = _FOR_EVER
+    is_cut: bool = True
 
 
 class OutOfReach:
@@ -56,11 +69,30 @@ class OutOfReach:
         self._promised: dict[str, dict[str, int]] = defaultdict(dict)
         # When each node wrote its Lease last.
         self._renewed: dict[str, int] = {}
+        # When somebody else deleted it, and when it was written again.
+        self._deleted: dict[str, int] = {}
+        self._restored: dict[str, int] = {}
+        # The start of each agent as its epochs name it, and when it wrote its first Lease.
+        self._starts = {lease.node: _start(lease) for lease in self._leases()}
+        self._first: dict[str, int] = {}
         cluster.network.replied = self._replied
 
-    def renewed(self, node: str) -> None:
+    def renewed(self, lease: Lease) -> None:
         """Note that a node has written its Lease."""
-        self._renewed[node] = self._cluster.timeline.now
+        now, node = self._cluster.timeline.now, lease.node
+        self._renewed[node] = now
+        self._restored.setdefault(node, now)
+        if self._starts.get(node) != _start(lease):
+            self._starts[node], self._first[node] = _start(lease), now
+
+    def deleted(self, node: str) -> None:
+        """Note that somebody has deleted the Lease of a node that did not leave."""
+        self._deleted[node] = self._cluster.timeline.now
+        self._restored.pop(node, None)
+
+    def _leases(self) -> list[Lease]:
+        stored = self._cluster.api.objects.of_kind(KINDS["leases"], "")
+        return [lease for lease in (lease_of(each.body) for each in stored) if lease]
 
     def _replied(self, asker: str, asked: str, body: bytes) -> None:
         if _CANNOT in body:
@@ -68,26 +100,38 @@ class OutOfReach:
 
     def changed(self, address: Address, before: Holders, holders: Holders) -> None:
         """Note who has an address now."""
+        now = self._cluster.timeline.now
         for taker in holders - before:
             for holder in before & holders:
                 if self._is_out_of_reach(holder, taker):
-                    now = self._cluster.timeline.now
                     self.cases.append(Apart(address, holder, taker, now))
+                elif self._could_not_see(holder, taker):
+                    end = self._deleted[holder] + int(_DURATION * MICROSECONDS)
+                    self.cases.append(Apart(address, holder, taker, now, end, is_cut=False))
 
     def look(self) -> None:
         """End what has ended, now that something has changed of who reaches whom."""
         end = self._cluster.timeline.now + int(_MEET * MICROSECONDS)
         for case in self.cases:
-            if case.end > end and not self._is_out_of_reach(case.holder, case.taker):
+            if not case.is_cut or case.end <= end:
+                continue
+            if not self._is_out_of_reach(case.holder, case.taker):
                 case.end = end
+
+    def _could_not_see(self, holder: str, taker: str) -> bool:
+        """Whether a node has started while another one had no Lease, as somebody deleted it."""
+        deleted, first = self._deleted.get(holder), self._first.get(taker)
+        if deleted is None or first is None:
+            return False
+        seen = self._restored.get(holder, _FOR_EVER) + int(_STARTS * MICROSECONDS)
+        return deleted <= first <= seen
 
     def _is_out_of_reach(self, holder: str, taker: str) -> bool:
         """Whether a node holds by agreement, and another one reaches nobody who knows that."""
         begin = self._cluster.timeline.now - int(_DURATION * MICROSECONDS)
         knowing = {node for node, moment in self._promised[holder].items() if moment > begin}
         knowing.add(holder)
-        stored = self._cluster.api.objects.of_kind(KINDS["leases"], "")
-        leases = {lease.node: lease for lease in (lease_of(s.body) for s in stored) if lease}
+        leases = {lease.node: lease for lease in self._leases()}
         own = leases.get(holder)
         near = [lease for lease in leases.values() if not own or _share(lease, own)]
         members = {lease.node for lease in near} | {holder}
@@ -105,6 +149,6 @@ class OutOfReach:
             frozenset({asker, asked}) not in network.cut
             and network.paths.connects(asker, asked)
             and agent is not None
-            and not (agent.is_dead or agent.has_ended or agent.is_frozen)
+            and not (agent.is_dead or agent.has_ended or agent.is_frozen or agent.stands_still)
             and agent.machine.runs
         )

@@ -112,7 +112,7 @@ class Troubles:
         agent, way = node.agent, self.cluster.way(f"agent/{node.name}")
         return (
             agent is not None
-            and not (agent.is_dead or agent.has_ended or agent.is_frozen)
+            and not (agent.is_dead or agent.has_ended or agent.is_frozen or agent.stands_still)
             and node.machine.runs
             and way.reach is Reach.WHOLE
             and not self._refused[f"agent/{node.name}"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from purelb.core.node import rtnetlink
-from simulation.time.process import Process
+from simulation.time.process import Process, nothing
 
 if TYPE_CHECKING:
     from simulation.node.kernel import Kernel
@@ -23,12 +23,13 @@ class Stop:
     """A process is stopped when it has sent so many more requests, all of this kind.
 
     The last of them has taken effect, and the process has not seen its answer. `seconds`: for how
-    long the process stands still.
+    long the process stands still. `noted` is called when it begins to and when it goes on.
     """
 
     requests: int
     kind: int
     seconds: float
+    noted: Callable[[], None] = nothing
 
 
 class ModelResumes:
@@ -95,7 +96,7 @@ class KernelSocket:
         stop.requests -= 1
         if not stop.requests:
             self._kernel.stop = None
-            self._process.stand_still(stop.seconds)
+            self._process.stand_still(stop.seconds, noted=stop.noted)
 
     def recv(self, size: int) -> bytes:  # noqa: ARG002 - datagrams are small
         """Return a datagram; BlockingIOError without news, TimeoutError without an answer."""

@@ -23,6 +23,10 @@ from simulation.time.timeline import Appointment, microseconds
 _ENDLESS = 1_000
 
 
+def nothing() -> None:
+    """Do nothing: for callbacks that are not needed."""
+
+
 class SpinsError(Exception):
     """A program runs on and on without letting time pass."""
 
@@ -119,7 +123,7 @@ class Process:
         self.machine = machine
         self.name = name
         self.error: BaseException | None = None
-        self.has_ended = self.is_dead = self.is_frozen = False
+        self.has_ended = self.is_dead = self.is_frozen = self.stands_still = False
         self.pass_seconds = 0.0
         self._loop = SimulatedLoop(machine)
         self._task: asyncio.Task[None] | None = None
@@ -184,21 +188,27 @@ class Process:
         self.is_frozen = False
         self._plan()
 
-    def stand_still(self, seconds: float) -> None:
+    def stand_still(self, seconds: float, *, noted: Callable[[], None] = nothing) -> None:
         """Stop it in the middle of its pass, while all others go on; called from its own code.
+
+        `noted` is called when it stands still and when it goes on.
 
         If another one stops meanwhile, it goes on when that one does. Frozen or paused meanwhile,
         it still ends its pass; killed, it does not.
         """
         timeline, loop = self.machine.timeline, asyncio.get_running_loop()
         before, Process.running = Process.running, None
+        self.stands_still = True
         # A thread has one loop that runs, and now it is the turn of others.
         asyncio._set_running_loop(None)  # noqa: SLF001 - for makers of loops
         try:
+            noted()
             timeline.run(timeline.now + microseconds(seconds))
         finally:
             asyncio._set_running_loop(loop)  # noqa: SLF001 - for makers of loops
             Process.running = before
+            self.stands_still = False
+            noted()
         if self.is_dead:
             raise _KilledError
 

@@ -10,6 +10,7 @@ from ipaddress import ip_address
 import pytest
 
 from purelb.core.election.election import rank
+from purelb.core.names import DEFAULT_NAMESPACE, lease_name
 from purelb_agent.runtime.probes import BACKLOG
 from simulation.api.way import Reach
 from simulation.crowd import Crowd
@@ -144,6 +145,36 @@ def test_an_address_that_a_node_takes_from_one_out_of_its_reach(cluster, in_a_co
         cluster.run(1)
         assert holder in cluster.holders(address)
         assert ("twice" not in broken(judge)) is (knows == "nobody")
+
+    in_a_copy(work)
+
+
+@pytest.mark.parametrize("starts", ["before", "meanwhile", "after"])
+def test_an_address_that_a_node_takes_from_one_whose_lease_was_deleted(cluster, in_a_copy, starts):
+    def work():
+        judge = Judge(cluster)
+        names = (*cluster.nodes, "new")
+        wins = starts == "meanwhile"
+        address = next(a for a in cluster.addresses() if (rank(names, a)[0] == "new") is wins)
+        (holder,) = cluster.holders(address)
+        taker = other_than(cluster, address)
+        if starts != "before":
+            taker = cluster.add_node("new")
+            judge.history.follow(taker)
+        # It does not write it again while it is frozen.
+        if starts != "after":
+            cluster.nodes[holder].agent.freeze()
+        cluster.drop("leases", DEFAULT_NAMESPACE, lease_name(holder))
+        if starts == "after":
+            cluster.run(3)
+        if starts != "before":
+            cluster.start_agent(taker)
+        cluster.run(3)
+        if not wins:
+            taker.kernel.add_address(_ETH0, address, 32)
+        cluster.run(2)
+        assert {holder, taker.name} <= set(cluster.holders(address))
+        assert ("twice" not in broken(judge)) is wins
 
     in_a_copy(work)
 
