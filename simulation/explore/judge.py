@@ -9,23 +9,23 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from itertools import pairwise
 
 from purelb.core.api.codec import lease_of
 from purelb.core.election.election import rank
-from purelb.core.model import Address
-from purelb.core.names import LEADER_LEASE
+from purelb.core.model import Address, Lease
 from purelb.core.node.rtnetlink import IFA_F_DEPRECATED
 from purelb.core.settings import LeaseTiming
 from purelb_agent.leader.elector import LeadershipLostError
 from purelb_agent.node.netlink import NetlinkError
 from simulation.api.objects import field_selector
 from simulation.api.server import Watch
+from simulation.api.way import Reach
 from simulation.cluster import Cluster
-from simulation.explore.reach import OutOfReach
+from simulation.explore.reach import OutOfReach, share
 from simulation.explore.troubles import Troubles
 from simulation.history import History
 from simulation.manifests import KINDS
@@ -41,6 +41,8 @@ SETTLED = 40.0
 # A right lasts for a Lease's duration. The kernel may end what it held a moment later.
 DURATION = LeaseTiming().duration
 _FOR_EVER = 1 << 62
+# In answers to who asks for how long a right or a promise lasts: those say that they can renew.
+_FOR_SO_LONG = b"seconds"
 # How much more of the usual renewals is too much.
 TIMES = 2.0
 # A change may cause so many writes of each node at once.
@@ -68,14 +70,16 @@ class Judge:
         self.history.changed, self.troubles.noted = self.reach.changed, self.reach.look
         self.began = cluster.timeline.now
         self._rights: dict[str, list[int]] = {n: [self.began] for n in cluster.nodes}
-        # Begin and end of each time in which a node had the only Lease.
+        # Begin and end of each time in which a node had the only Lease with its subnets.
         self._alone: dict[str, list[list[int]]] = defaultdict(list)
         self._writes = 0
         self._asked = {name: cluster.way(f"agent/{name}").asked for name in cluster.nodes}
         # All addresses that a Service has had.
         self._given: dict[Address, None] = dict.fromkeys(cluster.addresses())
         self._given_twice: list[str] = []
-        cluster.network.heard = self._heard
+        # Begin and end of each time in which no Service had an address.
+        self._free: dict[Address, list[list[int]]] = defaultdict(list)
+        cluster.network.heard, cluster.network.replied = self._heard, self._replied
         every = field_selector("")
         cluster.api.follow(Watch(KINDS["leases"], "", every, self._renewed))
         cluster.api.follow(Watch(KINDS["services"], "", every, self._service_changed))
@@ -95,6 +99,11 @@ class Judge:
     def _heard(self, node: str) -> None:
         self._rights.setdefault(node, []).append(self.cluster.timeline.now)
 
+    def _replied(self, asker: str, asked: str, body: bytes) -> None:
+        self.reach.replied(asker, asked, body)
+        if _FOR_SO_LONG in body:
+            self._end_alone(asked)
+
     def _renewed(self, line: bytes) -> None:
         event = json.loads(line)
         lease = lease_of(event["object"])
@@ -107,20 +116,24 @@ class Judge:
         self._writes += 1
         self._heard(lease.node)
         self.reach.renewed(lease)
-        self._note_alone(lease.node)
+        self._note_alone(lease)
 
-    def _note_alone(self, writer: str) -> None:
-        """Note whether the node that writes its Lease is the only one that has any.
+    def _note_alone(self, written: Lease) -> None:
+        """Note whether the node that has written its Lease is the only one with its subnets.
 
         If it cannot renew after that, it is more than half of all by itself, until another one is
-        written.
+        written; if it cannot see that either, until the other asks for how long its right lasts.
         """
-        now, kind = self.cluster.timeline.now, KINDS["leases"]
-        leases = {s.key.name for s in self.cluster.api.objects.of_kind(kind, "")} - {LEADER_LEASE}
-        for spans in self._alone.values():
-            spans[-1][1] = min(spans[-1][1], now)
-        if len(leases) == 1:
-            self._alone[writer].append([now, _FOR_EVER])
+        others = [lease.node for lease in self.reach.leases() if share(lease, written)]
+        for node in others:
+            if node == written.node or self.cluster.way(f"agent/{node}").reach is Reach.WHOLE:
+                self._end_alone(node)
+        if set(others) <= {written.node}:
+            self._alone[written.node].append([self.cluster.timeline.now, _FOR_EVER])
+
+    def _end_alone(self, node: str) -> None:
+        for span in self._alone.get(node, [])[-1:]:
+            span[1] = min(span[1], self.cluster.timeline.now)
 
     def _service_changed(self, _line: bytes) -> None:
         services: dict[str, list[str]] = defaultdict(list)
@@ -136,6 +149,13 @@ class Judge:
             self._given[address] = None
             if len(names) > 1:
                 self._given_twice.append(f"{address} was given to {' and '.join(names)}")
+        now = self.cluster.timeline.now
+        for address in self._given:
+            spans, is_given = self._free[address], str(address) in services
+            if spans and spans[-1][1] == _FOR_EVER:
+                spans[-1][1] = now if is_given else _FOR_EVER
+            elif not is_given:
+                spans.append([now, _FOR_EVER])
 
     # Always
 
@@ -160,7 +180,7 @@ class Judge:
 
     def _unaware(self, nodes: Iterable[str], since: float, until: float) -> float:
         """Return for how long of this time one of these nodes could not act on its right's end."""
-        spans = ((b, e) for node in nodes for b, e in self.troubles.unaware[node])
+        spans = (span for node in nodes for span in self.troubles.unaware[node])
         return self._common(since, until, spans)
 
     def _apart(
@@ -180,7 +200,7 @@ class Judge:
     def rightless(self) -> Iterator[str]:
         """Yield addresses that a node had longer than any right: by its Lease or by its peers.
 
-        A node whose Lease is the only one needs none.
+        A node whose Lease is the only one with its subnets needs none.
         """
         for address in self._given:
             for seconds, holders, since in self._spans(address):
@@ -215,11 +235,10 @@ class Judge:
             if not is_excused
         ]
         for address in self.cluster.addresses():
+            free = self._free[address]
             for seconds, holders, since in self._spans(address):
-                longest = max(
-                    (min(since + seconds, last) - max(since, first) for first, last in quiet),
-                    default=0.0,
-                )
+                shared = ((max(since, b), min(since + seconds, e)) for b, e in quiet)
+                longest = max((e - b - self._common(b, e, free) for b, e in shared), default=0.0)
                 if not holders and longest > TAKEOVER:
                     yield f"{address} was on no node for {longest:.1f} s, from {since:.1f} s on"
 
@@ -302,7 +321,7 @@ class Judge:
     def _after(self, moment: int) -> float:
         return (moment - self.began) / MICROSECONDS
 
-    def _common(self, since: float, until: float, spans: Iterable[tuple[int, int]]) -> float:
+    def _common(self, since: float, until: float, spans: Iterable[Sequence[int]]) -> float:
         """Return the longest time that one of these spans has in common with another one."""
         common = (min(until, self._after(e)) - max(since, self._after(b)) for b, e in spans)
         return max([0.0, *common])

@@ -40,7 +40,8 @@ def _start(lease: Lease) -> str:
     return lease.epoch.rpartition(".")[0]
 
 
-def _share(one: Lease, other: Lease) -> bool:
+def share(one: Lease, other: Lease) -> bool:
+    """Whether two nodes have a subnet in common, by their Leases."""
     return share_subnet(one.subnets, other.subnets)
 
 
@@ -73,9 +74,8 @@ class OutOfReach:
         self._deleted: dict[str, int] = {}
         self._restored: dict[str, int] = {}
         # The start of each agent as its epochs name it, and when it wrote its first Lease.
-        self._starts = {lease.node: _start(lease) for lease in self._leases()}
+        self._starts = {lease.node: _start(lease) for lease in self.leases()}
         self._first: dict[str, int] = {}
-        cluster.network.replied = self._replied
 
     def renewed(self, lease: Lease) -> None:
         """Note that a node has written its Lease."""
@@ -90,11 +90,13 @@ class OutOfReach:
         self._deleted[node] = self._cluster.timeline.now
         self._restored.pop(node, None)
 
-    def _leases(self) -> list[Lease]:
+    def leases(self) -> list[Lease]:
+        """Return the Leases of all nodes as the API server has them."""
         stored = self._cluster.api.objects.of_kind(KINDS["leases"], "")
         return [lease for lease in (lease_of(each.body) for each in stored) if lease]
 
-    def _replied(self, asker: str, asked: str, body: bytes) -> None:
+    def replied(self, asker: str, asked: str, body: bytes) -> None:
+        """Note a reply of an agent to another one."""
         if _CANNOT in body:
             self._promised[asker][asked] = self._cluster.timeline.now
 
@@ -131,9 +133,9 @@ class OutOfReach:
         begin = self._cluster.timeline.now - int(_DURATION * MICROSECONDS)
         knowing = {node for node, moment in self._promised[holder].items() if moment > begin}
         knowing.add(holder)
-        leases = {lease.node: lease for lease in self._leases()}
+        leases = {lease.node: lease for lease in self.leases()}
         own = leases.get(holder)
-        near = [lease for lease in leases.values() if not own or _share(lease, own)]
+        near = [lease for lease in leases.values() if not own or share(lease, own)]
         members = {lease.node for lease in near} | {holder}
         return (
             self._cluster.way(f"agent/{holder}").reach is not Reach.WHOLE

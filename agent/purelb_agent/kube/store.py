@@ -49,6 +49,8 @@ class NodeStore:
         self.subnets: tuple[Network, ...] = ()
         # Addresses in the status of Nodes. They are never VIPs, even if a pool contains them.
         self.known_addresses: frozenset[Address] = frozenset()
+        # By node, also of those whose Node is gone while their Lease is not: they can still hold.
+        self._addresses: dict[str, tuple[Address, ...]] = {}
         # The Nodes whose taints keep addresses off them, by name.
         self.drained: dict[str, Drained] = {}
         # Of this agent's Node.
@@ -85,6 +87,9 @@ class NodeStore:
     def _nodes_changed(self, _names: set[str]) -> None:
         """Derive from the Nodes what decisions need; heartbeats do not change that."""
         nodes = self.nodes.records.values()
+        leases = self.leases.counting.leases
+        left = {node: found for node, found in self._addresses.items() if node in leases}
+        self._addresses = {**left, **{node.name: tuple(node.addresses) for node in nodes}}
         known = frozenset(address for node in nodes for address in node.addresses)
         drained = drained_nodes(nodes) if self._drains else {}
         own = self.nodes.records.get(self._node) or NodeInfo(self._node)
@@ -123,8 +128,7 @@ class NodeStore:
 
     def addresses_of(self, node: str) -> tuple[Address, ...]:
         """Return the addresses at which the agent of a node is reached."""
-        found = self.nodes.records.get(node)
-        return () if found is None else tuple(found.addresses)
+        return self._addresses.get(node, ())
 
     def members(self) -> tuple[Member, ...]:
         """Return the nodes that take part in elections, sorted by name; this one if it may."""

@@ -234,14 +234,19 @@ class _Agent:
         tasks.start("conflicts", self.conflict_listener.run())
 
     async def leave(self, tasks: Tasks) -> None:
-        """Leave the election, withdraw all addresses, delete the Lease, linger: in this order."""
+        """Leave the election, withdraw all addresses, delete the Lease, linger: in this order.
+
+        Before its first plan an agent does not know which addresses an earlier one left. They end
+        with their lifetimes, before the Lease does, so that is left to end, too.
+        """
         log.info("leaving", node=self.renewer.node)
         self.renewer.leave()
         self.reconciler.withdraw_all()
         await tasks.stop("renew", "reconcile")
         if self.permits is not None:
             self.permits.cancel()
-        await self.renewer.delete()
+        if self.reconciler.has_acted:
+            await self.renewer.delete()
         # Meanwhile the reporter removes this node's entries from the annotations.
         await asyncio.sleep(LINGER_SECONDS)
         await tasks.stop()

@@ -95,6 +95,11 @@ class Reconciler:
         """
         return self._store.hold_deadline is not None and self._readiness.is_ready(clock.now())
 
+    @property
+    def has_acted(self) -> bool:
+        """Whether a plan has been carried out."""
+        return self._readiness.has_acted
+
     async def run(self) -> None:
         """Reconcile until cancelled."""
         self._interfaces.subscribe(self._store.changed.notify)

@@ -165,6 +165,16 @@ class TestAddresses:
         store.nodes.put(node_object("n2", "10.0.0.2", "fd00::2"))
         assert set(store.addresses_of("n2")) == {ip_address("10.0.0.2"), ip_address("fd00::2")}
 
+    async def test_are_kept_while_a_node_without_an_object_has_a_lease(self, store):
+        store.nodes.put(node_object("n2", "10.0.0.2", "fd00::2"))
+        store.leases.put(lease_object("n2"))
+        before = store.addresses_of("n2")
+        store.nodes.drop(node_object("n2"))
+        assert store.addresses_of("n2") == before != ()
+        store.leases.drop(lease_object("n2"))
+        store.nodes.put(node_object("n3"))
+        assert store.addresses_of("n2") == ()
+
 
 class TestPromises:
     async def test_who_counts_may_be_promised_to_count_for_longer(self, store):

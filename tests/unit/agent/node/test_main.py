@@ -22,6 +22,7 @@ from tests.support.agent.fake_kernel import FakeKernel
 from tests.support.agent.kubernetes_objects import (
     NAMESPACE,
     group_object,
+    lease_object,
     node_object,
     service_object,
 )
@@ -258,6 +259,16 @@ class TestStop:
         cluster.stop.set()
         await task
         assert held == [set()]
+
+    async def test_before_the_first_plan_the_lease_is_left_as_addresses_may_be(self, cluster):
+        leases = "/apis/coordination.k8s.io/v1/leases"
+        cluster.put(leases, lease_object("n1", holder="n1", instance="pod-n1"))
+        cluster.hang("GET", "/api/v1/services")
+        task = await run_for(cluster, 5)
+        cluster.stop.set()
+        await task
+        assert cluster.sent("DELETE") == []
+        assert cluster.lease is not None
 
     async def test_the_program_lingers_for_two_seconds_and_clears_its_annotations(self, cluster):
         task = await run_for(cluster, 15)

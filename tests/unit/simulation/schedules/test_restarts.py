@@ -89,6 +89,24 @@ def test_an_agent_that_is_killed_three_times_in_a_row_is_replaced_and_returns(se
 
 
 @pytest.mark.parametrize("seed", range(1, 4))
+@pytest.mark.parametrize("after", [0.0, 0.1, 0.3, 0.6, 1.5])
+def test_an_agent_that_ends_before_it_knows_what_is_there_hands_over_no_address(seed, after):
+    with at_work(seed) as (cluster, history):
+        node, won = cluster.nodes["n1"], won_by(cluster, "n1", THREE)
+        cluster.way("agent/n1").set_reach(Reach.REFUSED)
+        cluster.restart_container(node)
+        cluster.run(1)
+        cluster.way("agent/n1").set_reach(Reach.WHOLE)
+        cluster.run(after)
+        assert on(cluster, "n1") == won
+        cluster.stop_agent(node)
+        cluster.run(30)
+        assert not on(cluster, "n1")
+        must(history.twice() == 0, f"on two nodes for {history.twice():.2f} s")
+        must(history.unheld() < TAKEOVER, f"unheld for {history.unheld():.1f} s")
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
 def test_an_agent_that_ends_by_an_error_hands_over_and_returns(seed):
     with at_work(seed) as (cluster, history):
         cluster.run_kubelets()
