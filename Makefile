@@ -64,7 +64,7 @@ test: packages test-packages ## the gate: all checks, and each capability once o
 summary: ## what the last make test found, also if it was ended
 	@$(GATE) summary
 
-# The unit tests have two workers, and so have the seeds; nothing of the checks runs beside them.
+# The unit tests have two workers, and so have the seeds; no check runs at the same time.
 checks: venv
 	@$(MAKE) lint sanity
 	@$(MAKE) coverage

@@ -298,7 +298,7 @@ class Measure:
         return [
             *changes,
             *noting,
-            figure("a peer's Lease is renewed: read, wakes nobody", self.renewals, _MICRO),
+            figure("a peer's Lease is renewed: read, wakes no task", self.renewals, _MICRO),
             figure("own Lease renewed: decided and planned", self.own_renewals, _MILLI),
         ]
 

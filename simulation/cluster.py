@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A cluster: nodes with agents, two allocators, an API server, one segment, all on one timeline.
 
-The programs are the real ones, from their composition roots on. Whoever uses a cluster acts as its
+The programs are the real ones, from their composition roots on. The caller acts as its
 users and operators do, by objects in the API server.
 """
 
@@ -54,7 +54,7 @@ _BOOKMARKS = 60.0
 class Node:
     """A machine with its kernel and its agent; `pods` counts the agent's Pods that it has had.
 
-    `timing` and `keys` are the settings of its next agent, which reads the keys anew at each use;
+    `timing` and `keys` are the settings of its next agent, which reads the keys again at each use;
     with None it asks no peers.
     """
 
@@ -189,7 +189,7 @@ class Cluster:
         """Return the nodes whose kernel has an address.
 
         Without those that are paused or suspended, or whose interface has no carrier: they answer
-        nobody, so another one may have it. The moment that they do, they are holders again.
+        no host, so another one may have it. The moment that they do, they are holders again.
         """
         places = (ETH0, address), (ETH1, address)
         return [
@@ -243,7 +243,7 @@ class Cluster:
         return made
 
     def run_kubelets(self) -> None:
-        """Let the containers that end from now on be started again, whatever ended them."""
+        """Let the containers that end from now on be started again, however they ended."""
         for kubelet in self.kubelets.values():
             kubelet.is_on = True
 
@@ -282,15 +282,15 @@ class Cluster:
         node.machine.pause()
 
     def suspend(self, node: Node) -> None:
-        """Let a node sleep: its clocks go on, but no program and no timer does.
+        """Let a node sleep: its clocks continue, but no program and no timer does.
 
-        It hears no frame and no question. What the API server sends is found when it goes on; who
+        It hears no frame and no question. What the API server sends is found when it resumes; who
         wants that to be later, as TCP repeats it, drops its way meanwhile.
         """
         node.machine.suspend()
 
     def resume(self, node: Node, *, sets_wall_clock: bool = False) -> None:
-        """Let a node go on; what came meanwhile is there."""
+        """Let a node resume; what came meanwhile is there."""
         node.machine.resume(sets_wall_clock=sets_wall_clock)
 
     def start_allocator(self, name: str) -> None:

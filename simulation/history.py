@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who had each address when: the kernels' view and the hosts', complete, from a moment on.
 
-A node that is paused or suspended is no holder meanwhile: it answers nobody. Of an address that no
+A node that is paused or suspended is no holder meanwhile: it answers no host. Of an address that no
 other node has, that is time without a holder. Two nodes with one address are a fault only where a
 host talks with both: two sides of a segment that no host hears together need no exception that way.
 """
@@ -41,7 +41,7 @@ class History:
     def follow(self, node: Node) -> None:
         """Follow the kernel of a node, also of one that joins later."""
         node.kernel.changed = partial(self._changed, node)
-        # It stands while the machine answers nobody.
+        # It stands while the machine answers no host.
         node.machine.monotonic.follow(self._note_all)
 
     def _changed(self, _node: Node, place: Place) -> None:

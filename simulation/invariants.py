@@ -39,7 +39,7 @@ def _share(one: Json, other: Json) -> bool:
 
 
 def ownerless(cluster: Cluster) -> list[str]:
-    """Return the addresses on nodes that are of no Service, beside the nodes' own."""
+    """Return the addresses on nodes that are of no Service, apart from the nodes' own."""
     given = cluster.addresses()
     return [
         f"{address} on {node.name}"
@@ -82,4 +82,4 @@ def _name_of(cluster: Cluster, mac: bytes | None) -> str:
     for node in cluster.nodes.values():
         if mac in {link.mac for link in node.kernel.links.values()}:
             return node.name
-    return "nobody" if mac is None else mac.hex(":")
+    return "no host" if mac is None else mac.hex(":")

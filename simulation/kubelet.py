@@ -3,7 +3,7 @@
 """The kubelet: starts the container of a Pod again when it has ended, after a back-off.
 
 The Pod and its UID stay. The first restart comes at once; after that the kubelet lets 10, 20, 40
-and up to 300 seconds pass after each end, and begins anew when a container has run for long.
+and up to 300 seconds pass after each end, and begins again when a container has run for long.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Kubelet:
         container.on_end(partial(self.container_ended, container))
 
     def container_ended(self, container: Process) -> None:
-        """Have another container started in time, if the Pod is to go on."""
+        """Have another container started in time, if the Pod is to continue."""
         if not (self.is_on and self._has_pod):
             return
         self.ended.append(container)

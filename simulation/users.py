@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What users and operators do to a cluster, one small step each.
 
-Each returns the sentence that tells it, for the story of a workload. An object that is to be
+Each returns the sentence that describes it, for the story of a workload. An object that is to be
 changed must be there; what programs have written to it stays.
 """
 
@@ -214,7 +214,7 @@ def label(cluster: Cluster, node: Node, **labels: str) -> str:
 
 
 def taint(cluster: Cluster, node: Node, key: str) -> str:
-    """Put a taint on a Node, beside those that it has."""
+    """Put a taint on a Node, in addition to those that it has."""
 
     def change(body: Json) -> None:
         body["spec"].setdefault("taints", []).append({"key": key, "effect": "NoSchedule"})

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects as the API server keeps them: one counter of versions, and a log for the watches.
 
-Each version is kept as text, which every reader decodes anew, so nobody shares an object with
-anybody. Fields are read only where a selector asks for them.
+Each version is kept as text, which every reader decodes again, so no two share an
+object. Fields are read only where a selector asks for them.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Objects:
         return Backup(self.version, {kind: dict(of) for kind, of in self._stored.items()})
 
     def restore(self, backup: Backup) -> None:
-        """Have the objects of a backup and its version again; nobody is told."""
+        """Have the objects of a backup and its version again; no watch is told."""
         self.version = backup.version
         self._stored = {kind: dict(of) for kind, of in backup.stored.items()}
         self.log.clear()

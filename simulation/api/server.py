@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The API server's answers: what it reads and writes, what it refuses, and what it tells watches.
+"""The API server's answers: what it reads, writes and refuses, and what it reports to watches.
 
 The rules are those that the programs can notice. Bodies are not validated.
 """
@@ -281,7 +281,7 @@ class ApiServer:
     def restore(self, backup: Backup) -> None:
         """Put a store back as it was: the versions since then come again, with other contents.
 
-        The server is started anew, so all watches end and no changes are known.
+        The server is restarted, so all watches end and no changes are known.
         """
         self.objects.restore(backup)
         self.oldest = backup.version
@@ -324,7 +324,7 @@ class ApiServer:
                     watch.tell(_event(b"BOOKMARK", text))
 
     def compact(self) -> None:
-        """Forget the changes until now; watches that are open go on."""
+        """Forget the changes until now; watches that are open continue."""
         self.oldest = self.objects.version
         self.objects.log.clear()
 

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The requests of a process on their way to the API server, and the answers.
 
-It stands in for `purelb_agent.kube.http`. A request takes effect when it arrives, whatever becomes
-of its sender; the answer finds the sender if that still waits.
+It stands in for `purelb_agent.kube.http`. A request takes effect when it arrives, even if its
+sender ends; the answer finds the sender if that still waits.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ Refusals = Callable[[str, str], int]
 
 
 class Reach(Enum):
-    """What becomes of what is sent."""
+    """The fate of what is sent."""
 
     WHOLE = "whole"
     # Connections break at once, and new ones are refused.
@@ -49,7 +49,7 @@ class Connection:
 class Way:
     """Carries messages; `slow` says how slow writes are. `asked` counts connections.
 
-    `refuses` says what the server refuses at its door, without effect; watches that are open go on.
+    `refuses` says what the server refuses at its door, without effect; open watches continue.
 
     Delays: `request` and `answer` of a request's two ways, `event` of a line of a watch.
     """
@@ -69,7 +69,7 @@ class Way:
 
     @property
     def reach(self) -> Reach:
-        """What becomes of what is sent now."""
+        """The fate of what is sent now."""
         return self._reach
 
     def set_reach(self, reach: Reach) -> None:
@@ -97,7 +97,7 @@ class Way:
     def silence(self, *kinds: str) -> None:
         """Let the watches of these kinds that are open now bring nothing any more.
 
-        Their server is stopped for good, and another one answers whatever is opened from now on.
+        Their server is stopped for good, and another one answers what is opened from now on.
         """
         for connection in self._open:
             connection.is_silent |= connection.watches in kinds

@@ -56,7 +56,7 @@ def staggered(troubles: Troubles, fault: Fault) -> Action:
 
 
 def first_back(troubles: Troubles, fault: Fault) -> Action:
-    """Let nobody reach the API, and some again `value` seconds before the others."""
+    """Let no node reach the API, and some again `value` seconds before the others."""
     for node in troubles.nodes:
         earlier = fault.value if node.name in fault.nodes else 0.0
         begin = partial(troubles.reach, f"agent/{node.name}", Reach.DROPPED)

@@ -26,7 +26,7 @@ class Fault:
     value: float = 0.0
 
 
-# What Kind.hits may be beside a count.
+# What Kind.hits may be instead of a count.
 NEW, ALL_BUT_ONE = -1, -2
 Begin = Callable[[Troubles, Fault], Action]
 
@@ -35,9 +35,9 @@ Begin = Callable[[Troubles, Fault], Action]
 class Kind:
     """A kind of fault.
 
-    `story` tells it, with the nodes and the value. `hits`: how many nodes are drawn; of 0 it hits
-    all, and there are ALL_BUT_ONE and NEW, which names one that joins. `values` and `seconds`: of
-    which one is drawn, for about how long it lasts; without any, nothing ends it.
+    `story` describes it, with the nodes and the value. `hits`: how many nodes are drawn; of 0 it
+    hits all, and there are ALL_BUT_ONE and NEW, which names one that joins. `values` and `seconds`:
+    of which one is drawn, for about how long it lasts; without any, nothing ends it.
     """
 
     story: str

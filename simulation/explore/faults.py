@@ -61,7 +61,7 @@ KINDS: Mapping[str, Kind] = {
         _OUTAGES,
     ),
     "first-back": Kind(
-        "nobody reaches the API, and {nodes} does again {value:g} s before the others",
+        "no node reaches the API, and {nodes} does again {value:g} s before the others",
         effects.first_back,
         1,
         (3, 10),

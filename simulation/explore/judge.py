@@ -304,7 +304,7 @@ class Judge:
             yield f"{name} had no place for {count} questions"
 
     def run_on(self) -> Iterator[str]:
-        """Yield programs that ended although nobody ended them.
+        """Yield programs that ended although nothing ended them.
 
         Who loses the lead may, and so may the agent of a node whose kernel cannot be read.
         """

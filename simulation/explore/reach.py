@@ -6,8 +6,8 @@
 takes its address although it lives reaches neither that node nor any that promised. Computed from
 the ways of messages and from the promises that were sent, not from what the programs believe.
 
-*A Lease that somebody deletes*: who has listed the Leases before it was written again does not know
-of its node, which may hold for as long as its right from before lasts.
+*A Lease that a program deletes*: who has listed the Leases before it was written again does not
+know of its node, which may hold for as long as its right from before lasts.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class OutOfReach:
         self._promised: dict[str, dict[str, int]] = defaultdict(dict)
         # When each node wrote its Lease last.
         self._renewed: dict[str, int] = {}
-        # When somebody else deleted it, and when it was written again.
+        # When another program deleted it, and when it was written again.
         self._deleted: dict[str, int] = {}
         self._restored: dict[str, int] = {}
         # The start of each agent as its epochs name it, and when it wrote its first Lease.
@@ -86,7 +86,7 @@ class OutOfReach:
             self._starts[node], self._first[node] = _start(lease), now
 
     def deleted(self, node: str) -> None:
-        """Note that somebody has deleted the Lease of a node that did not leave."""
+        """Note that another program has deleted the Lease of a node that did not leave."""
         self._deleted[node] = self._cluster.timeline.now
         self._restored.pop(node, None)
 
@@ -121,7 +121,7 @@ class OutOfReach:
                 case.end = end
 
     def _could_not_see(self, holder: str, taker: str) -> bool:
-        """Whether a node has started while another one had no Lease, as somebody deleted it."""
+        """Whether a node has started while another one had no Lease, as others deleted it."""
         deleted, first = self._deleted.get(holder), self._first.get(taker)
         if deleted is None or first is None:
             return False
@@ -129,7 +129,7 @@ class OutOfReach:
         return deleted <= first <= seen
 
     def _is_out_of_reach(self, holder: str, taker: str) -> bool:
-        """Whether a node holds by agreement, and another one reaches nobody who knows that."""
+        """Whether a node holds by agreement, and another one reaches no node that knows that."""
         begin = self._cluster.timeline.now - int(_DURATION * MICROSECONDS)
         knowing = {node for node, moment in self._promised[holder].items() if moment > begin}
         knowing.add(holder)

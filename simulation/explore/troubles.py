@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A cluster and what is wrong with it now.
 
-Faults may overlap. What is wrong with one thing is a list, and the thing is set anew whenever that
+Faults may overlap. What is wrong with one thing is a list, and the thing is set again whenever that
 list changes, so a fault that ends does not mend what another one still breaks.
 """
 

@@ -68,7 +68,7 @@ class ModelServer:
         network: Network,
         process: Process,
         addresses: tuple[Address, ...],
-        registry: object,  # noqa: ARG002 - nobody scrapes it
+        registry: object,  # noqa: ARG002 - no one scrapes it
         *,
         port: int,
         is_ready: Callable[[], bool],
@@ -164,7 +164,7 @@ class ModelRequest:
 def _handle(
     server: ModelServer, path: str, request: ModelRequest, reply: Callable[[bytes], None]
 ) -> None:
-    """Answer a question in a task of the program that was asked, also if nobody waits any more."""
+    """Answer a question in a task of the program that was asked, also if no one waits any more."""
     server.waiting -= 1
     handler = server.routes[path]
 

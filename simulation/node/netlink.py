@@ -23,7 +23,7 @@ class Stop:
     """A process is stopped when it has sent so many more requests, all of this kind.
 
     The last of them has taken effect, and the process has not seen its answer. `seconds`: for how
-    long the process stands still. `noted` is called when it begins to and when it goes on.
+    long the process stands still. `noted` is called when it stops and when it resumes.
     """
 
     requests: int
@@ -33,7 +33,7 @@ class Stop:
 
 
 class ModelResumes:
-    """Tells a process when its machine goes on after a sleep; see `purelb_agent.node.resumes`."""
+    """Informs a process when its machine resumes after a sleep; see `purelb_agent.node.resumes`."""
 
     def __init__(self, process: Process) -> None:
         self._process = process

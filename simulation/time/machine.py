@@ -54,8 +54,8 @@ class Clock:
 class Machine:
     """A machine with its three clocks, as the kernel has them.
 
-    `boot` goes on while the machine is suspended, `monotonic` does not. `wall` is what others read.
-    They show different numbers, so that one taken for another is noticed. `runs`: whether its
+    `boot` continues while the machine is suspended, `monotonic` does not. `wall` is what others
+    read. They show different numbers, so that one taken for another is noticed. `runs`: whether its
     programs run and its kernel answers; False while it is paused or suspended. `hears`: whether
     what is sent to it gets there, be it found later; False while it is suspended.
     """
@@ -71,7 +71,7 @@ class Machine:
         self._resumed: list[Callable[[], None]] = []
 
     def on_resume(self, callback: Callable[[], None]) -> None:
-        """Call back whenever it goes on after a sleep; of a pause it knows nothing."""
+        """Call back whenever it resumes after a sleep; of a pause it knows nothing."""
         self._resumed.append(callback)
 
     def _true_time(self) -> float:
@@ -80,7 +80,7 @@ class Machine:
     def set_rate(self, rate: float) -> None:
         """Let all its clocks go at a rate, as those of a machine do that has a quartz of its own.
 
-        One that does not run has it when it goes on.
+        One that does not run has it when it resumes.
         """
         self._rate = rate
         if self.runs:
@@ -101,12 +101,12 @@ class Machine:
         self.monotonic.set_rate(0)
 
     def resume(self, *, sets_wall_clock: bool = False) -> None:
-        """Let it go on; `sets_wall_clock`: it learns the true time at once, as from its host."""
+        """Let it resume; `sets_wall_clock`: it learns the true time at once, as from its host."""
         has_slept = not self.hears
         self.runs = self.hears = True
         if sets_wall_clock:
             self.wall.step(self._true_time() - self.wall.read())
-        # Who follows the monotonic clock finds all of the machine as it goes on.
+        # Who follows the monotonic clock finds all of the machine as it resumes.
         for clock in (self.boot, self.wall, self.monotonic):
             clock.set_rate(self._rate)
         for callback in self._resumed if has_slept else ():

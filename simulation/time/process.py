@@ -161,7 +161,7 @@ class Process:
         self._plan()
 
     def kill(self) -> None:
-        """End it in the middle of whatever it does; nothing of it runs any more."""
+        """End it in the middle of its work; nothing of it runs any more."""
         self.is_dead = True
         self._cancel()
 
@@ -179,7 +179,7 @@ class Process:
         self._loop.close()
 
     def freeze(self) -> None:
-        """Let none of its code run; time goes on."""
+        """Let none of its code run; time continues."""
         self.is_frozen = True
         self._plan()
 
@@ -189,11 +189,11 @@ class Process:
         self._plan()
 
     def stand_still(self, seconds: float, *, noted: Callable[[], None] = nothing) -> None:
-        """Stop it in the middle of its pass, while all others go on; called from its own code.
+        """Stop it in the middle of its pass, while all others continue; called from its own code.
 
-        `noted` is called when it stands still and when it goes on.
+        `noted` is called when it stands still and when it resumes.
 
-        If another one stops meanwhile, it goes on when that one does. Frozen or paused meanwhile,
+        If another one stops meanwhile, it resumes when that one does. Frozen or paused meanwhile,
         it still ends its pass; killed, it does not.
         """
         timeline, loop = self.machine.timeline, asyncio.get_running_loop()
@@ -272,7 +272,7 @@ def _give_up(work: Any) -> None:
             work.close()
         except RuntimeError:
             continue  # it has ignored that it was to end, by waiting once more
-        except (Exception, BaseExceptionGroup):  # noqa: BLE001 - nobody is left to handle it
+        except (Exception, BaseExceptionGroup):  # noqa: BLE001 - no one is left to handle it
             return
         return
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a machine's kernel does later, by its monotonic clock, at whatever rate that goes."""
+"""What a machine's kernel does later, by its monotonic clock, at any rate."""
 
 from __future__ import annotations
 

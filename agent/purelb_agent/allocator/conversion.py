@@ -4,7 +4,7 @@
 
 Every replica serves it, leader or not, because a conversion needs nothing but its request. The
 rules are in core/migration/convert. An invalid request gets an error. Without a usable certificate
-nothing is served, and the rest of the program goes on.
+nothing is served, and the rest of the program continues.
 """
 
 from __future__ import annotations

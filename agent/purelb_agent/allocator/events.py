@@ -65,7 +65,7 @@ class ServiceEvents:
         )
 
     def refused(self, service: Service, refusal: Refusal) -> None:
-        """Report why a Service gets no address; only the log tells what concerns others."""
+        """Report why a Service gets no address; only the log says what concerns others."""
         reason = refusal.reason.value
         detail = {"detail": refusal.detail} if refusal.detail else {}
         log.warning(

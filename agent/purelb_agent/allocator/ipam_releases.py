@@ -48,7 +48,7 @@ class IpamReleases:
             self._ipam_queue.release(group, key)
 
     def release(self, group: str, key: ServiceKey, address: Address | None = None) -> None:
-        """Release an address that was given out but not used; None: all of the Service's."""
+        """Release an address that was allocated but not used; None: all of the Service's."""
         self._ipam_queue.release(group, key, address)
 
     def release_orphans(

@@ -3,8 +3,8 @@
 """The program allocator: puts its parts together, starts them, and ends them.
 
 Of several replicas one leads. The others watch the lock and do nothing else: a new leader reads
-everything anew. At shutdown pending writes are awaited before the lock is released, and conversions
-are served until the API server knows that this Pod ends.
+everything again. At shutdown pending writes are awaited before the lock is released, and
+conversions are served until the API server knows that this Pod ends.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class _Leading:
         tainter = EvictionTainter(self._writer, self._events, nodes, limit)
         self.controller.on_nodes = tainter.nodes_changed
         about = {"fieldSelector": f"reason={PREEMPT_EVENT_REASON},involvedObject.kind=Node"}
-        # Other namespaces are tenants', and the policy lets nobody else write such an event here.
+        # Other namespaces are tenants', and the policy lets no one else write such an event here.
         path = f"/api/v1/namespaces/{CLUSTER_NAMESPACE}/events"
         preemptions = self._watcher(path, tainter.preemptions, params=about)
         tasks.start("watch-preemptions", preemptions.run())

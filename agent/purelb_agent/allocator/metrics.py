@@ -26,12 +26,12 @@ class PoolMetrics:
     def __init__(self, make: MetricFactory) -> None:
         self._size = LabelSets(make.gauge(f"{_POOL}_size", "Addresses in a pool.", "pool"))
         self._in_use = LabelSets(
-            make.gauge(f"{_POOL}_addresses_in_use", "Addresses given out.", "pool")
+            make.gauge(f"{_POOL}_addresses_in_use", "Allocated addresses.", "pool")
         )
         self._family_in_use = LabelSets(
             make.gauge(
                 f"{_POOL}_family_addresses_in_use",
-                "Addresses of a family given out.",
+                "Allocated addresses of a family.",
                 "pool",
                 "family",
             )
@@ -78,7 +78,7 @@ class PoolMetrics:
     def show_use(self, pool: str, use: Use) -> None:
         """Show how full a pool is, in all and by family.
 
-        A v6 range is so large that a full v4 range beside it does not show in the sum.
+        A v6 range is so large that a full v4 range next to it does not show in the sum.
         """
         in_use = sum(use.in_use.values())
         free_in_all = sum(count for count in use.free.values() if count is not None)

@@ -186,7 +186,7 @@ class Pools:
         self._metrics.show_use(name, use)
 
     def _report_external(self, group: ServiceGroup, moment: str) -> None:
-        """Report a group whose addresses another system gives out, as far as its use is known."""
+        """Report a group whose addresses an external IPAM allocates, as far as its use is known."""
         stats, text = self._ipam_queue.stats(group.name)
         condition = ready(("Unreachable", text) if text else None)
         if text and self._is_news(group.name, text):

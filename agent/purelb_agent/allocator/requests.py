@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Requests under way: writes of Services, and questions to systems that give out addresses.
+"""Requests under way: writes of Services, and questions to external IPAM systems.
 
 At most one for a Service, so a Service is never written twice at once, and a few in all.
 """

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Metric of the systems that give out addresses in place of the cluster."""
+"""Metric of the systems that allocate addresses in place of the cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class SidecarMetrics:
     def __init__(self, make: MetricFactory) -> None:
         self._rpcs = make.counter(
             "purelb_allocator_sidecar_rpc_total",
-            "Calls of sidecars that give out addresses, by outcome.",
+            "Calls of IPAM sidecars, by outcome.",
             "method",
             "code",
         )

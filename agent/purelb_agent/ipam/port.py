@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Interface to a system that gives out addresses in place of the cluster.
+"""Interface to an external IPAM, which allocates addresses in place of the cluster.
 
 Each call ends within seconds, with a result or with an IpamError whose text names the group and the
 remedy. No state is kept between calls: the other side knows which Service has which address, so an
@@ -21,7 +21,7 @@ CALL_SECONDS = 5.0
 class IpamError(Exception):
     """A call failed.
 
-    `is_exhausted`: the pool has no address left. `is_permanent`: it fails until somebody changes
+    `is_exhausted`: the pool has no address left. `is_permanent`: it fails until someone changes
     something, so retries are rare; any other error is expected to pass.
     """
 

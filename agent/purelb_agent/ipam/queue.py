@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Requests to systems that give out addresses: allocate, release, and how full their pools are.
+"""Requests to external IPAM systems: allocate, release, and how full their pools are.
 
 Each group has a task of its own that does one thing after the other: a system that does not answer
 delays no other group, and an address is never requested while it is being released. A failed
@@ -61,7 +61,7 @@ class _Source:
 
 
 class IpamQueue:
-    """All groups whose addresses another system gives out."""
+    """All groups whose addresses an external IPAM allocates."""
 
     def __init__(self, ipam: Ipam) -> None:
         self.on_stats: Callable[[], None] = lambda: None

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Selects the system behind each group and validates what it gives out.
+"""Selects the system behind each group and validates what it allocates.
 
 Addresses that were not requested, or that no network carries, are refused here before any node
 announces them.
@@ -33,9 +33,9 @@ async def cluster_name(kube: Kube) -> str:
 class Sources:
     """An Ipam for groups of every kind; an async context manager.
 
-    `cluster` returns the name that tells this cluster's addresses from those of others in the same
-    NetBox; it is called when the first group needs it. `may_ask` returns whether this process still
-    gives out addresses: a process that no longer leads neither allocates nor releases.
+    `cluster` returns the name by which one NetBox keeps the addresses of several clusters apart; it
+    is called when the first group needs it. `may_ask` returns whether this process still allocates
+    addresses: a process that no longer leads neither allocates nor releases.
     """
 
     def __init__(

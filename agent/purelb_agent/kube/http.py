@@ -117,7 +117,7 @@ class _HttpResponse:
 
 
 class _Trust:
-    """The certificate authorities of a file, read anew when it has changed."""
+    """The certificate authorities of a file, read again when it has changed."""
 
     def __init__(self, file: Path) -> None:
         self._file = file

@@ -19,7 +19,7 @@ from purelb_agent.runtime import clock, log
 # per second is a negligible load.
 _RETRY_SECONDS = (0.5, 1.0)
 # Time limit of a watch, chosen at random so that the nodes do not reconnect at the same time. The
-# server keeps it, so a watch that goes on for longer is of a server that is stopped, or gone behind
+# server keeps it, so a watch that lasts longer is of a server that is stopped, or gone behind
 # a proxy that keeps the connection. Nothing else is promised: bookmarks may come at any interval.
 _WATCH_SECONDS = (60, 110)
 # How much later the end may come, and how much earlier it is none of another cause.

@@ -199,7 +199,7 @@ class Elector:
         is_news = self.has_looked and holder != self._logged_holder
         if is_news and self._machine.state is LeaderState.STANDING_BY:
             self._logged_holder = holder
-            log.info(self._machine.state.value, lock=self._lock.name, holder=holder or "nobody")
+            log.info(self._machine.state.value, lock=self._lock.name, holder=holder or "none")
 
     def _lead(self, before: str) -> None:
         self.elected.set()
@@ -208,14 +208,14 @@ class Elector:
             self._machine.state.value,
             lock=self._lock.name,
             holder=self._machine.identity,
-            before=before or "nobody",
+            before=before or "none",
             transitions=self._machine.wanted(0.0).transitions,
         )
 
     def record_event(self, events: Events) -> None:
         """Record an event on the lock: this replica leads."""
         about = ObjectReference("Lease", self._lock.name, self._lock.namespace, self._uid)
-        events.record(about, "LeaderElected", f"{self._machine.identity} gives out the addresses")
+        events.record(about, "LeaderElected", f"{self._machine.identity} allocates the addresses")
 
     def _lost(self) -> LeadershipLostError:
         self._metrics.show(is_leader=False)

@@ -24,7 +24,7 @@ _PATIENCE = 2.0
 
 
 class Fence(Protocol):
-    """Tells whether this process leads."""
+    """Says whether this process leads."""
 
     def seconds_left(self) -> float:
         """Return for how many seconds it may write; 0 if it does not lead."""

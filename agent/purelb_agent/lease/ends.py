@@ -29,7 +29,7 @@ _RETURN = 3.0
 
 
 class Ends:
-    """The ends of Leases; without peers, nobody is asked."""
+    """The ends of Leases; without peers, no node is asked."""
 
     def __init__(
         self, kube: Kube, namespace: str, store: NodeStore, renewer: Renewer, peers: Peers | None

@@ -80,7 +80,7 @@ class OwnLease:
     async def delete(self) -> None:
         """Release and delete the Lease if this pod still holds it: peers take over at once.
 
-        Without a holder it says that this node leaves; a Lease that somebody deletes does not.
+        Without a holder it says that this node leaves; a Lease that others delete does not.
         """
         for _attempt in range(_DELETE_ATTEMPTS):
             try:

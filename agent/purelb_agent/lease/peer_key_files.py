@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The keys in the mounted Secret, read anew at each use, because they are rotated while agents run.
+"""The keys in the mounted Secret, read at each use, because they are rotated while agents run.
 
 Keys that cannot be used leave the last good ones in use: an agent without keys would lose its
 addresses in an outage of the API.

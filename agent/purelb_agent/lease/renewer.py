@@ -29,7 +29,7 @@ from purelb_agent.runtime.wakeup import Wakeup
 SUBNET_DEBOUNCE = 2.0
 # A host that answers for many addresses causes one write for all that are found in this time.
 DUPLICATE_DEBOUNCE = 0.5
-# Minimum pause after a renewal before another one mends what others changed in the Lease.
+# Minimum pause after a renewal before another one restores what others changed in the Lease.
 _MIN_PAUSE = 0.5
 # How long after its renewal the watch must have shown the own Lease.
 SHOWN_AFTER = 1.5
@@ -142,7 +142,7 @@ class Renewer:
         return min(self._next_attempt, math.inf if self._is_lost else self._write_due)
 
     def _check_watch(self) -> None:
-        """Begin the watch anew if it does not show what was written: it shows nothing else then."""
+        """Restart the watch if it does not show what was written: it shows nothing else then."""
         if self._renewed is None:
             return
         renewed_at, late_at = self._renewed

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Tells the other nodes when the right of this one is over, so that they need not wait for its end.
+"""Informs the other nodes when the right of this one is over, so that they need not wait for it.
 
-It is told when the addresses are withdrawn, with the epoch that is over, until everybody has
+It is told when the addresses are withdrawn, with the epoch that is over, until every node has
 answered: a message that comes late, or twice, says nothing about another epoch.
 """
 
@@ -24,7 +24,7 @@ class Resignation:
     """The last epoch that is over, and who has not heard of it."""
 
     def __init__(self, node: str, store: NodeStore, peers: Peers, *, seconds: float) -> None:
-        """`seconds`: how long a Lease lasts; nobody is told for longer."""
+        """`seconds`: how long a Lease lasts; no node is told for longer."""
         self._node = node
         self._store = store
         self._peers = peers

@@ -58,7 +58,7 @@ class ConflictListener:
         self._on_settled = on_settled
 
     def take_settled(self) -> dict[Place, bool]:
-        """Return, once, what nobody else has by a probe, and whether others had claimed it."""
+        """Return, once, what no other host has by a probe, and whether others had claimed it."""
         settled, self._settled = self._settled, {}
         return settled
 

@@ -3,7 +3,7 @@
 """Reads the node's interfaces and applies plans to them.
 
 Remembers the addresses that this process added: it recognises them even on a kernel without marks,
-and the kernel's notifications of its own changes wake nobody. The reconciler owns it.
+and the kernel's notifications of its own changes wake no task. The reconciler owns it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Interfaces:
         self._seen: dict[Place, InterfaceAddress] = {}
         # What was last sent for each place, unless the kernel refused it.
         self._sent: dict[Place, Put] = {}
-        # Places with a request that was not answered: the next read tells what became of it.
+        # Places with a request that was not answered: the next read shows its result.
         self._unsure: set[Place] = set()
         self._dummy_error = ""
 

@@ -53,7 +53,7 @@ _PAUSES = {
     QuestionRefusal.EPOCH_OVER: _REFUSED,
     QuestionRefusal.CROSSING: _CROSSED,
 }
-# The epochs of both, what is wanted of the peer, and what of that it is to let go of.
+# The epochs of both, what is wanted of the peer, and what of that it must release.
 _Wishes = tuple[str, str, frozenset[Address], frozenset[Address]]
 # Lists because of refusals are at least so far apart.
 _LISTED = 2.0
@@ -235,8 +235,8 @@ class Permits:
         unmet = {p: epoch for p, epoch in self._epochs.items() if p not in pairs}
         near = self._store.leases.near(unmet)
         asks = self._permissions.to_ask(missing, near)
-        # Of those that were met, one after the other: who joins beside a dead node does not wait
-        # for the end of a Lease that others have waited for.
+        # Of those that were met, one after the other: a node that joins next to a dead one does not
+        # wait for the end of a Lease that others have waited for.
         free = sorted(pairs.keys() - self._permissions.asked.keys())
         if free and any(self._by_lease(peer) for peer in near):
             asks.setdefault(free[int(now) % len(free)], (frozenset(), frozenset()))

@@ -110,7 +110,7 @@ class Reconciler:
     def _try_cycle(self) -> float:
         """Run one cycle; one that cannot read the interfaces changes nothing and is tried again.
 
-        NetlinkError if that goes on for _PATIENCE.
+        NetlinkError if that lasts for _PATIENCE.
         """
         now = clock.now()
         try:

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Tells when the machine goes on after a sleep.
+"""Reports when the machine resumes after a sleep.
 
 The event loop's timers and the lifetimes of addresses stand still while a machine sleeps, so
 nothing else would wake a node whose right has ended meanwhile. The kernel cancels a timer of the
 wall clock that asks for it (TFD_TIMER_CANCEL_ON_SET, timerfd_create(2)) when that clock is set, and
-a resume counts as that. A clock that somebody sets is told as well, which does no harm.
+a resume counts as that. A clock that is set is reported as well, which does no harm.
 """
 
 from __future__ import annotations

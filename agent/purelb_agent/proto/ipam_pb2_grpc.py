@@ -63,21 +63,21 @@ class IPAMServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Allocate(self, request, context):
-        """Gives a Service addresses. A Service that has addresses here gets the same ones again, however
-        often it asks: the allocator asks again whenever an answer may have been lost.
+        """Allocates addresses for a Service. A Service that has addresses here gets the same ones again:
+        the allocator repeats a request whenever an answer may have been lost.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details("Method not implemented!")
         raise NotImplementedError("Method not implemented!")
 
     def Release(self, request, context):
-        """Takes addresses of a Service back. One that it does not have is no error."""
+        """Releases addresses of a Service. An address that it does not have is no error."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details("Method not implemented!")
         raise NotImplementedError("Method not implemented!")
 
     def Stats(self, request, context):
-        """Tells how full the pool is."""
+        """Reports how full the pool is."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details("Method not implemented!")
         raise NotImplementedError("Method not implemented!")

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Primitives of Prometheus metrics; the metrics themselves are beside their owners."""
+"""Primitives of Prometheus metrics; the metrics themselves are next to their owners."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class WorkQueue(Generic[K]):
     def retry(self, key: K, *, is_permanent: bool = False) -> None:
         """Add a key after a pause that doubles each time; replaces a pending retry.
 
-        A permanent failure, which passes only if somebody changes something, takes the longest
+        A permanent failure, which passes only after a change by others, takes the longest
         pause at once.
         """
         pause = self._longest_pause if is_permanent else self._pauses.get(key, self._first_pause)

@@ -48,7 +48,7 @@ def soak(at: Places, *, times: int, nodes: int) -> bool:
 
 
 def snapshot() -> frozenset[str]:
-    """Return everything of the kinds that a lab could leave on the machine, whatever its owner."""
+    """Return everything of the kinds that a lab could leave on the machine, with any owner."""
     seen = [f"link {p.name}" for p in Path("/sys/class/net").iterdir()]
     seen += [f"netns {p.name}" for p in NETNS_DIR.glob("*")]
     mounts = Path("/proc/self/mounts").read_text()

@@ -101,7 +101,7 @@ def _handled(handler: Handler) -> Iterator[None]:
 
 
 def take_down(at: Places) -> None:
-    """End the lab, whatever its state."""
+    """End the lab in any state."""
     with state.locked(at.lock, "down"):
         watch = Stopwatch()
         was_up = down.take_down(at)

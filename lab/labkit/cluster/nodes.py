@@ -3,7 +3,7 @@
 
 """A node's files and command lines: mount namespace, containerd, CNI, kubelet, kube-proxy.
 
-Whatever these programs write under /run, /var/lib and /var/log goes to folders of the node, by
+What these programs write under /run, /var/lib and /var/log goes to folders of the node, by
 overlays in a mount namespace that kubelet and containerd share. The machine's folders stay as they
 are.
 """

@@ -28,7 +28,7 @@ AS = 64512  # of all hosts (iBGP), so the router advertises no node's routes to 
 SECONDS = 20.0  # limit until all sessions are established; 1.3 s is usual
 _FRR = Path("/usr/lib/frr")
 _USER = "frr"  # zebra refuses to run as root
-# FRR writes here, whatever its options, so each host mounts its own folder here. That also keeps
+# FRR writes here with any options, so each host mounts its own folder here. That also keeps
 # the paths of sockets below the kernel's limit of 108 characters, wherever the checkout is.
 _HERE = "/var/tmp"  # noqa: S108 - private to a daemon's mount namespace
 

@@ -66,7 +66,7 @@ class Places:
 
 
 def lock_of(run: Path) -> Path:
-    """Return the lock file of a run folder; it is beside the folder, which `down` removes."""
+    """Return the lock file of a run folder; it is next to the folder, which `down` removes."""
     return run.with_name(f"{run.name}.lock")
 
 

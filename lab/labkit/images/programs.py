@@ -3,7 +3,7 @@
 
 """The paths and builds of the lab's Go programs: the Kubernetes binary, containerd, pause.
 
-Versions are pinned by the go.mod files beside the sources; only setup runs `go build`.
+Versions are pinned by the go.mod files next to the sources; only setup runs `go build`.
 """
 
 import os
@@ -96,5 +96,5 @@ def _make_pause(scratch: Path, log: Path) -> None:
 
 def _go_build(name: str, source: Path, log: Path, *argv: str) -> None:
     env = os.environ | {"GOFLAGS": "-buildvcs=false"}
-    # What runs beside it, such as the checks of the code, is shorter.
+    # What runs at the same time, such as the checks of the code, is shorter.
     run_step(f"go build {name}", ["nice", "go", "build", *argv], log=log, cwd=source, env=env)

@@ -4,7 +4,7 @@
 """A Debian tree for containers: made by debootstrap, then freed of what no container reads.
 
 Packages go by their own file lists, not by dpkg: half of them are essential to Debian, and none to
-a container that runs one program. dpkg's status is kept true, for whoever scans the image.
+a container that runs one program. dpkg's status is kept true, for scanners of the image.
 """
 
 import contextlib
@@ -118,7 +118,7 @@ def mirror() -> str:
 
 
 def strip(root: Path, *, packages: Iterable[str]) -> None:
-    """Remove packages and what nobody reads."""
+    """Remove packages and files that nothing reads."""
     for package in packages:
         _remove_package(root, package)
     _forget(root / "var/lib/dpkg/status", set(packages))

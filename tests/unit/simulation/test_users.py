@@ -206,7 +206,7 @@ class TestInvariants:
         cluster.run(11)
         assert leaks.look(cluster) == [f"{address} on n1"]
 
-    def test_hosts_are_misled_until_they_ask_anew(self, cluster):
+    def test_hosts_are_misled_until_they_ask_again(self, cluster):
         for address in cluster.addresses():
             cluster.segment.use(cluster.host, address)
         assert misled(cluster) == []
@@ -214,7 +214,7 @@ class TestInvariants:
         cluster.host.neighbors[address] = b"\6\0\0\0\0\1"
         assert misled(cluster) == [f"client looks for {address} at 06:00:00:00:00:01"]
         del cluster.host.neighbors[address]
-        assert misled(cluster) == [f"client looks for {address} at nobody"]
+        assert misled(cluster) == [f"client looks for {address} at no host"]
 
     @pytest.mark.parametrize(
         ("fault", "is_heard"),

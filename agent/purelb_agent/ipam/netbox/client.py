@@ -37,7 +37,7 @@ _REDIRECT = range(300, 400)
 
 @dataclass(frozen=True)
 class Login:
-    """The folder of the mounted Secret; its files are read anew each time."""
+    """The folder of the mounted Secret; its files are read again each time."""
 
     folder: Path
 

@@ -52,7 +52,7 @@ class Entry:
     def of(cls, record: Any) -> Entry:
         """Return the entry for a record of pynetbox.
 
-        Raises IpamError for a second spelling of a number: it could be given out twice.
+        Raises IpamError for a second spelling of a number: it could be allocated twice.
         """
         interface = ip_interface(record.address)
         if not _is_plain(interface.ip):
@@ -116,7 +116,7 @@ class TenantPool:
             if address in (None, entry.address):
                 others = [user for user in self._users(entry) if user != str(service)]
                 if not self._write(entry, others):
-                    raise IpamError(f"somebody else is changing {entry.address} at this moment")
+                    raise IpamError(f"another client is changing {entry.address} at this moment")
 
     def stats(self) -> Stats:
         """See Ipam.stats; active addresses that are not ours do not count."""
@@ -206,7 +206,7 @@ class TenantPool:
         return is_conditional or self._is_settled(entry.number, wanted)
 
     def _is_settled(self, number: int, wanted: dict[str, str]) -> bool:
-        """Return whether nobody else wrote at the same time."""
+        """Return whether no other client wrote at the same time."""
         time.sleep(_SETTLE_SECONDS)
         record = self._api.ipam.ip_addresses.get(number)
         now = Entry.of(record) if record is not None else None

@@ -76,7 +76,7 @@ DUMMY_INTERFACE = "kube-lb0"
 # The ifalias of a link that an agent created, and may therefore remove.
 LINK_ALIAS = "purelb"
 # IFA_PROTO of each address that an agent puts on an interface: the mark by which it is recognised.
-# The kernel keeps it from 5.18 on and uses 1 to 3 itself (linux/if_addr.h). Nobody assigns the
+# The kernel keeps it from 5.18 on and uses 1 to 3 itself (linux/if_addr.h). No registry assigns the
 # others: this one is no route protocol of iproute2's rt_protos, such as keepalived's 18, and not
 # the 85 of OVN-Kubernetes.
 ADDRESS_PROTOCOL = 112

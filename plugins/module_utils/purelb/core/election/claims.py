@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which Services PureLB handles: by load balancer class and, beside PureLB v1, by annotation.
+"""Which Services PureLB handles: by load balancer class and, next to PureLB v1, by annotation.
 
 Services without a class may be left to another load balancer. PureLB v1 sets the same annotations
 as this version, except the pool type. The migration hands a Service over by setting the pool type.

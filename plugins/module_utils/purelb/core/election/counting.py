@@ -72,7 +72,7 @@ class CountedLease:
         return not (self.is_ended or self.lease.is_released or (epoch and epoch == self.over))
 
     def is_past(self, epoch: str) -> bool:
-        """Whether an epoch is one from before the present one: nobody is in it again."""
+        """Whether an epoch is one from before the present one: no node is in it again."""
         if same_start(epoch, self.lease.epoch):
             return is_earlier(epoch, self.lease.epoch)
         return bool(epoch) and epoch == self.over
@@ -80,7 +80,7 @@ class CountedLease:
     def next_check(self, now: float, *, is_near: bool) -> Optional[Check]:
         """Return what is to be found out now about the end of this Lease; None: nothing.
 
-        `is_near`: whether its node shares a subnet with this observer. Of others nobody is asked.
+        `is_near`: whether its node shares a subnet with this observer. Of others no node is asked.
         """
         asks_from = self.until - ASKED_BEFORE
         if not self.counts:
@@ -139,7 +139,7 @@ class Counting:
     def seen_from(self, subnets: Optional[Tuple[Network, ...]]) -> Counting:
         """Return the same as seen from a node with these subnets.
 
-        The end of a Lease was believed without asking anybody where its node was not near; if it
+        The end of a Lease was believed without asking any node where its node was not near; if it
         is from now on, it counts until they have been asked.
         """
         if subnets == self.subnets:
@@ -177,7 +177,7 @@ class Counting:
     def deleted(self, node: str, *, last: Optional[Lease] = None) -> Counting:
         """Record that a Lease is gone, which was `last` before; its node may be alive.
 
-        Who leaves says so in its Lease first. A Lease that somebody else deleted counts on; one
+        Who leaves says so in its Lease first. A Lease that others deleted still counts; one
         without an epoch does not, as agents that know none say nothing else when they leave.
         """
         known = self.leases.get(node)

@@ -224,7 +224,7 @@ class Elections:
     """The outcomes of many elections among one set of members.
 
     `after` carries them over to other members: a new node is compared with each winner of its
-    subnets, and only the addresses of a lost node are elected anew. So a change costs a digest for
+    subnets, and only the addresses of a lost node are elected again. So a change costs a digest for
     each address, not one for each address and node. `changed` carries them over to other addresses.
     """
 
@@ -271,11 +271,11 @@ class Elections:
 def _changes(before: Cells, after: Cells) -> Cells:
     """Return the subnets whose nodes changed, each with the nodes that joined it."""
     changes: Dict[Tuple[int, int], Dict[int, FrozenSet[str]]] = {}
-    nobody: FrozenSet[str] = frozenset()
+    none: FrozenSet[str] = frozenset()
     for key in before.keys() | after.keys():
         old, new = before.get(key, {}), after.get(key, {})
         for bits in old.keys() | new.keys():
-            had, has = old.get(bits, nobody), new.get(bits, nobody)
+            had, has = old.get(bits, none), new.get(bits, none)
             if had != has:
                 changes.setdefault(key, {})[bits] = has - had
     return changes

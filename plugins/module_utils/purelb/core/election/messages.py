@@ -19,7 +19,7 @@ from ..model import Address
 from .permissions import Pair, PermissionAnswer, PermissionQuestion, QuestionRefusal
 
 Json = Dict[str, Any]
-# RecursionError: JSON that is nested too deep, which anybody may send.
+# RecursionError: JSON that is nested too deep, which anyone may send.
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
 
 
@@ -49,9 +49,9 @@ def _unseal(
 
 @dataclass(frozen=True)
 class PeerMessage:
-    """What one agent asks or tells another, and the key that it was signed with.
+    """What one agent asks or reports to another, and the key that it was signed with.
 
-    The reply is signed with the same key: the asker has it, whatever other keys it has read by now.
+    The reply is signed with the same key: the asker has it, even if it has read other keys by now.
     """
 
     kind: str

@@ -4,10 +4,10 @@
 """The keys that agents sign questions to their peers with, and the steps of their rotation.
 
 All agents read one Secret: `key` signs, `next` and `previous` are only accepted. Agents read it at
-different times. So a new key is accepted everywhere (`next`) before anybody signs with it (`key`),
-and the old one is accepted (`previous`) until nobody signs with it. Each agent publishes the ids of
-its keys, by which the next step waits for all of them. The Secret itself says which step is next,
-so an interrupted rotation goes on where it was. Nothing here reads a file or generates a key.
+different times. So a new key is accepted everywhere (`next`) before an agent signs with it (`key`),
+and the old one is accepted (`previous`) until no agent signs with it. Each agent publishes the ids
+of its keys, by which the next step waits for all of them. The Secret itself says which step is
+next, so an interrupted rotation resumes where it was. Nothing here reads a file or generates a key.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class OutageAssessment(str, Enum):
 
 
 _SPOKEN = (PeerAnswer.CAN, PeerAnswer.CANNOT, PeerAnswer.KNOWS)
-_SOMEBODY_CAN = (PeerAnswer.CAN, PeerAnswer.KNOWS)
+_ANY_CAN = (PeerAnswer.CAN, PeerAnswer.KNOWS)
 
 
 def assess_outage(
@@ -66,7 +66,7 @@ def assess_outage(
     """
     peers = set(members) - {node}
     said = [answers.get(peer, PeerAnswer.SILENT) for peer in peers]
-    if told or any(answer in _SOMEBODY_CAN for answer in said):
+    if told or any(answer in _ANY_CAN for answer in said):
         return OutageAssessment.ALONE_CUT_OFF
     agreeing = said.count(PeerAnswer.CANNOT) + 1
     if agreeing * 2 > len(peers) + 1:
@@ -113,7 +113,7 @@ def _mac(key: bytes, *fields: str) -> str:
 class Question:
     """A question with a valid signature, and the key that it was signed with.
 
-    The reply is signed with the same key: the asker has it, whatever other keys it has read by now.
+    The reply is signed with the same key: the asker has it, even if it has read other keys by now.
     """
 
     asker: str

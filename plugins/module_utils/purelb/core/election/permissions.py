@@ -6,7 +6,7 @@
 Between each two nodes there is one permission for each address. It is with the one that ranks first
 for the address, unless that node lent it to the other. A node puts an address only with the
 permissions of all nodes that count, and keeps it until one of them asks for it; so at most one node
-has an address, whatever each of them believes about Leases, taints or endpoints. This is mutual
+has an address, even if they differ about Leases, taints or endpoints. This is mutual
 exclusion by permissions that stay where they were given (Ricart and Agrawala, Carvalho and
 Roucairol). Where permissions are by default, a node that leaves or dies costs no question: the next
 in rank has them.
@@ -65,7 +65,7 @@ class PermissionQuestion:
     """A question of one node to another, each in one epoch.
 
     `wants`: addresses whose permission the asker lacks. `moves`: those of them for which only this
-    peer's is missing, so it lets go of them even if it holds them. `has`: what the asker has of the
+    peer's is missing, so it withdraws them even if it holds them. `has`: what the asker has of the
     pair; None if the epochs have not met for it: then they meet by `holds`, the addresses that it
     holds.
     """
@@ -105,7 +105,7 @@ class Permissions:
     silent: Mapping[str, int] = field(default_factory=dict)
 
     def entered(self, epoch: str) -> Permissions:
-        """Record that this node is in another epoch, in which it has met nobody."""
+        """Record that this node is in another epoch, in which it has met no node."""
         return self if epoch == self.epoch else Permissions(self.node, epoch)
 
     def among(self, peers: Mapping[str, str]) -> Permissions:
@@ -186,7 +186,7 @@ class Permissions:
         holds: FrozenSet[Address],
         wanted: Container[Address],
     ) -> Tuple[Permissions, PermissionAnswer]:
-        """Answer a peer's question; the node must let go of what is denied before it sends that.
+        """Answer a peer's question; the node must withdraw what is denied before it sends that.
 
         `epochs`: those of the peers that count. `wanted`: what this node is to hold by its own
         plan, whether it does or not; it gives nothing of that away.

@@ -7,7 +7,7 @@ The right counts from the moment at which the last successful renewal was *sent*
 later than what any observer saw. It is told the time and returns when it ends; it reads no clock.
 
 An epoch is the time in which the renewals of a Lease followed each other in time and its subnets
-were the same. Its name stands in the Lease, so whoever sees another one knows that whatever was
+were the same. Its name stands in the Lease, so a node that sees another one knows that what was
 agreed on in the epoch before is void.
 """
 
@@ -79,7 +79,7 @@ class Right:
     succeeded; 0: none yet, or it is over. `next_number`: of the next epoch. `sent_at`: when the
     last successful renewal of the epoch was sent; `is_failing`: one after it failed. `is_shown`: a
     watch or a list has shown this node its own Lease in this epoch, and so every Lease that was
-    written before. `is_left`: a renewal in another epoch has been sent. `is_deleted`: somebody
+    written before. `is_left`: a renewal in another epoch has been sent. `is_deleted`: a program
     deleted the Lease. `agreed`: until when it may hold because no node can renew. `subnets`: what
     the Lease lists in this epoch.
     """
@@ -183,7 +183,7 @@ class Right:
         return replace(self, is_shown=True)
 
     def deleted(self) -> Right:
-        """Record that the own Lease is gone: whoever joins now does not see this node."""
+        """Record that the own Lease is gone: a node that joins now does not see this node."""
         return replace(self, is_shown=False, is_deleted=True)
 
     def extended(self, agreed: HoldDeadline, *, now: float) -> Right:

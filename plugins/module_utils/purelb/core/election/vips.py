@@ -64,8 +64,8 @@ class Vip:
 
     def endpoint_nodes(self, endpoints: Mapping[ServiceKey, FrozenSet[str]]) -> FrozenSet[str]:
         """Return the nodes with a ready endpoint of any of its Services."""
-        nobody: FrozenSet[str] = frozenset()
-        return nobody.union(*(endpoints.get(key, nobody) for key in self.services))
+        none: FrozenSet[str] = frozenset()
+        return none.union(*(endpoints.get(key, none) for key in self.services))
 
 
 class VipIndex:
@@ -87,7 +87,7 @@ class VipIndex:
 
     @property
     def outside(self) -> str:
-        """The addresses that are in no pool any more, as this agent tells of them."""
+        """The addresses that are in no pool any more, as this agent lists them."""
         known = self._outside.items()
         return outside_text(OutsideAddress(a, v.pool_type, v.services[0]) for a, v in known)
 
@@ -163,7 +163,7 @@ def _ranked(groups: Iterable[ServiceGroup]) -> Tuple[ServiceGroup, ...]:
     """Return the groups in the order in which they claim an address.
 
     Of overlapping groups the allocator uses the oldest. What the status of a group says, of which
-    another system gives out the addresses, never counts against a pool.
+    an external IPAM allocates the addresses, never counts against a pool.
     """
     return tuple(sorted(groups, key=lambda g: (g.source is not None, g.created, g.name)))
 

@@ -3,7 +3,7 @@
 
 """For how long an interface that has lost its carrier still counts as one that has it.
 
-Nobody hears a node whose cable is out, so another one must have its addresses. But a switch or a
+No host hears a node whose cable is out, so another one must have its addresses. But a switch or a
 cable may flap, and addresses that go and return take longer to be reachable than those that stay.
 """
 

@@ -92,7 +92,7 @@ class AddressProbe:
         )
 
     def settled(self) -> AddressProbe:
-        """Return the state after nobody has answered to a probe."""
+        """Return the state after no host has answered a probe."""
         return replace(self, is_contested=False, settles_at=_NEVER)
 
 
@@ -139,7 +139,7 @@ class ConflictDetector:
         return replace(self, probes={**self.probes, **probed}, batch_at=now + BATCH_EVERY), batch
 
     def settled(self, *, now: float) -> Tuple[ConflictDetector, Dict[Place, bool]]:
-        """Return the state afterwards, and what nobody else has; whether others had claimed it."""
+        """Return the next state, and what no other host has; whether others had claimed it."""
         found = {p: probe for p, probe in self.probes.items() if probe.settles_at <= now}
         if not found:
             return self, {}

@@ -79,7 +79,7 @@ def decide_vip(vip: Vip, election: Decision, snapshot: NodeSnapshot) -> VipDecis
 
 
 def _barred(vip: Vip, snapshot: NodeSnapshot) -> Optional[Reason]:
-    """Return why no node like this one may have a VIP, whoever wins; None if it may."""
+    """Return why no node like this one may have a VIP, even as the winner; None if it may."""
     if vip.address in snapshot.known:
         return Reason.NODE_ADDRESS
     if vip.address in snapshot.gateways:
@@ -167,7 +167,7 @@ class _Unchanged:
 
 
 def _node_inputs(snapshot: NodeSnapshot) -> Tuple[object, ...]:
-    """Return what decisions depend on besides the VIPs, their endpoints and the members."""
+    """Return what decisions depend on in addition to the VIPs, their endpoints and the members."""
     barred = precondition(snapshot.membership)
     return (
         snapshot.segments,

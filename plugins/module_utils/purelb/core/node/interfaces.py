@@ -65,7 +65,7 @@ def segments(
 ) -> Tuple[Tuple[Link, Network], ...]:
     """Return the subnets of these interfaces in interface order; VIPs define no subnet.
 
-    An interface without a carrier is on no segment, whatever its addresses.
+    An interface without a carrier is on no segment, with any addresses.
     """
     order = {link.index: position for position, link in enumerate(links) if link.has_carrier}
     found = {

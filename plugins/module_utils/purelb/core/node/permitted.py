@@ -43,7 +43,7 @@ def permitted(
     """Return what a node may do of what it was elected for, and what it keeps.
 
     `held`: the addresses that it has on its interfaces. `epochs`: those of the other nodes that
-    count; who has none is not asked, and what it wins is let go of at once. `is_deleted`: somebody
+    count; who has none is not asked, and what it wins is withdrawn at once. `is_deleted`: a program
     deleted this node's Lease, so who has not met it does not know of it, and asks for nothing.
     """
     view = _View(elected, permissions, held, epochs, may_put_anew, is_deleted)

@@ -121,7 +121,7 @@ def _preferred_lifetime(
 ) -> Optional[int]:
     """Return for how long the node may choose an address as the source of its own traffic.
 
-    Never for IPv6 if nobody wants otherwise: whoever gets such traffic answers to the address, and
+    Never for IPv6 by default: the hosts that get such traffic answer to the address, and
     so to another node once it has moved.
     """
     default = 0 if address.version == 6 else valid  # noqa: PLR2004 - the IP version

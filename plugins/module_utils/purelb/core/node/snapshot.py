@@ -71,7 +71,7 @@ class NodeSnapshot:
     def foreign(self) -> Mapping[Address, str]:
         """VIPs that this node has and that are not ours, each with the name of the interface.
 
-        Such an address is the node's own or somebody else's, so it is neither put there again nor
+        Such an address is the node's own or another program's, so it is neither put there again nor
         on another interface. A service proxy's copy on its own interface does not count.
         """
         held = [h for h in self.addresses if h.address in self.vips and not self.is_vip(h)]
