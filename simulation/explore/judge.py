@@ -101,7 +101,7 @@ class Judge:
 
     def _replied(self, asker: str, asked: str, body: bytes) -> None:
         self.reach.replied(asker, asked, body)
-        if _FOR_SO_LONG in body:
+        if _FOR_SO_LONG in body and not self._is_alone(asked):
             self._end_alone(asked)
 
     def _renewed(self, line: bytes) -> None:
@@ -128,8 +128,14 @@ class Judge:
         for node in others:
             if node == written.node or self.cluster.way(f"agent/{node}").reach is Reach.WHOLE:
                 self._end_alone(node)
-        if set(others) <= {written.node}:
+        if self._is_alone(written.node):
             self._alone[written.node].append([self.cluster.timeline.now, _FOR_EVER])
+
+    def _is_alone(self, node: str) -> bool:
+        """Whether no other Lease has a subnet of the node's."""
+        leases = {lease.node: lease for lease in self.reach.leases()}
+        own = leases.pop(node, None)
+        return own is not None and not any(share(lease, own) for lease in leases.values())
 
     def _end_alone(self, node: str) -> None:
         for span in self._alone.get(node, [])[-1:]:

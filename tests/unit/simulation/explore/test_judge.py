@@ -194,15 +194,20 @@ def test_an_address_without_a_right(cluster, in_a_copy):
     in_a_copy(work)
 
 
-def test_a_node_whose_lease_is_the_only_one_needs_no_other_right(cluster, in_a_copy):
+@pytest.mark.parametrize("others_run", [False, True], ids=["ended", "no-nodes"])
+def test_a_node_whose_lease_is_the_only_one_needs_no_other_right(cluster, in_a_copy, others_run):
     def work():
         holder, *others = cluster.nodes.values()
         for node in others:
-            end(cluster, node)
+            if others_run:
+                cluster.drop("nodes", "", node.name)
+            else:
+                end(cluster, node)
             cluster.drop("leases", "purelb-system", f"purelb-node-{node.name}")
         judge = Judge(cluster)
         cluster.run(20)
-        cluster.way(f"agent/{holder.name}").set_reach(Reach.REFUSED)
+        for name in cluster.nodes:
+            cluster.way(f"agent/{name}").set_reach(Reach.REFUSED)
         cluster.run(25)
         assert all(cluster.holders(a) == [holder.name] for a in cluster.addresses())
         assert "rightless" not in broken(judge)
