@@ -101,7 +101,7 @@ class Judge:
 
     def _replied(self, asker: str, asked: str, body: bytes) -> None:
         self.reach.replied(asker, asked, body)
-        if _FOR_SO_LONG in body and not self._is_alone(asked):
+        if _FOR_SO_LONG in body and not self._are_alone().get(asked):
             self._end_alone(asked)
 
     def _renewed(self, line: bytes) -> None:
@@ -111,31 +111,34 @@ class Judge:
             return
         if event["type"] == "DELETED" and not lease.is_released:
             self.reach.deleted(lease.node)
-        if event["type"] not in ("ADDED", "MODIFIED"):
-            return
-        self._writes += 1
-        self._heard(lease.node)
-        self.reach.renewed(lease)
-        self._note_alone(lease)
+        if event["type"] in ("ADDED", "MODIFIED"):
+            self._writes += 1
+            self._heard(lease.node)
+            self.reach.renewed(lease)
+        self._note_alone(lease.node)
 
-    def _note_alone(self, written: Lease) -> None:
-        """Note whether the node that has written its Lease is the only one with its subnets.
+    def _note_alone(self, written: str) -> None:
+        """Note which nodes are the only ones with their subnets, now that a Lease was written.
 
-        If it cannot renew after that, it is more than half of all by itself, until another one is
-        written; if it cannot see that either, until the other asks for how long its right lasts.
+        If such a node cannot renew after that, it is more than half of all by itself, until another
+        one is written; if it cannot see that either, until the other asks for how long its right
+        lasts.
         """
-        others = [lease.node for lease in self.reach.leases() if share(lease, written)]
-        for node in others:
-            if node == written.node or self.cluster.way(f"agent/{node}").reach is Reach.WHOLE:
+        for node, is_alone in self._are_alone().items():
+            if is_alone:
+                spans = self._alone[node]
+                if not spans or spans[-1][1] != _FOR_EVER:
+                    spans.append([self.cluster.timeline.now, _FOR_EVER])
+            elif node == written or self.cluster.way(f"agent/{node}").reach is Reach.WHOLE:
                 self._end_alone(node)
-        if self._is_alone(written.node):
-            self._alone[written.node].append([self.cluster.timeline.now, _FOR_EVER])
 
-    def _is_alone(self, node: str) -> bool:
-        """Whether no other Lease has a subnet of the node's."""
-        leases = {lease.node: lease for lease in self.reach.leases()}
-        own = leases.pop(node, None)
-        return own is not None and not any(share(lease, own) for lease in leases.values())
+    def _are_alone(self) -> dict[str, bool]:
+        """Return for each node with a Lease whether it is the only one with its subnets."""
+        leases = self.reach.leases()
+        return {
+            own.node: not any(share(lease, own) for lease in leases if lease.node != own.node)
+            for own in leases
+        }
 
     def _end_alone(self, node: str) -> None:
         for span in self._alone.get(node, [])[-1:]:

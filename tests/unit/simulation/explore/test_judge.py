@@ -215,6 +215,27 @@ def test_a_node_whose_lease_is_the_only_one_needs_no_other_right(cluster, in_a_c
     in_a_copy(work)
 
 
+def test_a_node_becomes_the_only_one_when_others_lose_their_subnets(cluster, in_a_copy):
+    def work():
+        holder, *others = cluster.nodes.values()
+        held = [a for a in cluster.addresses() if holder.name in cluster.holders(a)]
+        judge = Judge(cluster)
+        for node in others:
+            name = f"purelb-node-{node.name}"
+            end(cluster, node)
+            lease = cluster.find("leases", "purelb-system", name)
+            lease["metadata"]["annotations"]["purelb.io/subnets"] = ""
+            cluster.put("leases", "purelb-system", name, lease)
+        cluster.run(0.5)
+        cluster.way(f"agent/{holder.name}").set_reach(Reach.REFUSED)
+        cluster.run(25)
+        assert held
+        assert all(holder.name in cluster.holders(a) for a in held)
+        assert "rightless" not in broken(judge)
+
+    in_a_copy(work)
+
+
 def test_an_address_that_two_services_have(cluster, in_a_copy):
     def work():
         judge = Judge(cluster)
