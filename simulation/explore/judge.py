@@ -16,7 +16,7 @@ from itertools import pairwise
 
 from purelb.core.api.codec import lease_of
 from purelb.core.election.election import rank
-from purelb.core.model import Address, Lease
+from purelb.core.model import Address
 from purelb.core.node.rtnetlink import IFA_F_DEPRECATED
 from purelb.core.settings import LeaseTiming
 from purelb_agent.leader.elector import LeadershipLostError
