@@ -177,7 +177,7 @@ def service(number: int, winner: str) -> dict[str, Any]:
         "metadata": {
             "name": f"audit-{number:05}",
             "namespace": "default",
-            "labels": {"service.kubernetes.io/service-proxy-name": "nobody"},
+            "labels": {"service.kubernetes.io/service-proxy-name": "another"},
             "annotations": {
                 "purelb.io/allocated-by": "PureLB",
                 "purelb.io/allocated-from": "default",

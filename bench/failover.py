@@ -111,11 +111,11 @@ class Measure:
             time.sleep(_REST)
         finally:
             self._lab.mend(VICTIM)
-        mended = time.monotonic()
+        repaired = time.monotonic()
         self._wait_until_back()
         return [
-            Window("cable cut", begin, mended),
-            Window("cable back", mended, time.monotonic()),
+            Window("cable cut", begin, repaired),
+            Window("cable back", repaired, time.monotonic()),
         ]
 
     def _wait_for_renewal(self) -> None:

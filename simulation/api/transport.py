@@ -229,7 +229,7 @@ class _Pipe:
         now = self._way.timeline.now
         self._last = max(now + microseconds(self._way.event()), self._last)
         self._under_way.append((callback, *args))
-        # Two that arrive at one moment are in order, whichever of their appointments comes first.
+        # Two that arrive at one moment are in order, also if their appointments are not.
         self._way.tell(self._connection, self._last, self._arrive)
 
     def _arrive(self) -> None:

@@ -295,8 +295,20 @@ def lag(troubles: Troubles, fault: Fault) -> Action:
 
 
 def restore(troubles: Troubles, _fault: Fault) -> Action:
-    """Take a backup of the API server; it is restored at the end."""
-    return partial(troubles.cluster.api.restore, troubles.cluster.api.backup())
+    """Take a backup of the API server; it is restored at the end.
+
+    A Node that the backup does not have is registered again, as a restart of its kubelet does.
+    """
+    cluster, backup = troubles.cluster, troubles.cluster.api.backup()
+
+    def end() -> None:
+        registered = [n for n in troubles.nodes if cluster.find("nodes", "", n.name) is not None]
+        cluster.api.restore(backup)
+        for node in registered:
+            if cluster.find("nodes", "", node.name) is None:
+                cluster.register(node)
+
+    return end
 
 
 def delete_node(troubles: Troubles, fault: Fault) -> Action:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Somebody who has the built collection and no checkout."""
+"""A user who has the built collection and no checkout."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Releases addresses that another system gave out, once their Service no longer has them.
+"""Releases addresses that an external IPAM allocated, once their Service no longer has them.
 
 Remembers which group each such Service has its addresses from, because Service and group may both
 be deleted by then.

@@ -21,7 +21,7 @@ _POOL = "purelb_address_pool"
 
 
 class PoolMetrics:
-    """How full each pool is, what it gave out, and groups in namespaces that are ignored."""
+    """How full each pool is, what it allocated, and groups in namespaces that are ignored."""
 
     def __init__(self, make: MetricFactory) -> None:
         self._size = LabelSets(make.gauge(f"{_POOL}_size", "Addresses in a pool.", "pool"))

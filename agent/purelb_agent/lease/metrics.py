@@ -18,7 +18,7 @@ class LeaseMetrics:
         )
         self._holding = make.gauge(
             f"{_ELECTION}_outage_holding",
-            "1 while addresses are kept because the API is down for everybody.",
+            "1 while addresses are kept because no node reaches the API.",
         )
         self._outages = make.counter(
             f"{_ELECTION}_outages_held_total",

@@ -145,7 +145,7 @@ class Permits:
         self._permissions = self._permissions.entered(right.epoch).among(self._epochs)
         self._read_mail(now)
         self._answer(elected, right, held, now)
-        puts, is_deleted = right.may_put_anew(now), right.is_deleted
+        puts, is_deleted = right.may_add(now), right.is_deleted
         last, permissions = self._last, self._permissions
         if (
             last is None
@@ -159,7 +159,7 @@ class Permits:
                 permissions,
                 held=held,
                 epochs=self._epochs,
-                may_put_anew=puts,
+                may_add=puts,
                 is_deleted=is_deleted,
             )
             last = _Permit(elected, permissions, held, self._epochs, puts, is_deleted, found)

@@ -37,7 +37,7 @@ class TestChangedGroups:
         path = ask(group)
         wait_for_addresses(cluster, path, *both(100))
         eventually(lambda: all(holders_of(cluster, *both(100)).values()), "addresses on nodes")
-        # What nobody announces yet is replaced.
+        # What no node announces yet is replaced.
         eventually(lambda: is_announced(cluster, path), "announcing annotations")
         holders = holders_of(cluster, *both(100))
         shrunk = {"spec": {"local": pools(entry(103, 105))}}
@@ -60,7 +60,7 @@ class TestChangedGroups:
         wait_for_addresses(cluster, path, *both(103))
         assert "purelb.io/re-evaluate" not in cluster.api.get(path)["metadata"]["annotations"]
 
-    def test_addresses_of_nodes_in_a_pool_are_given_to_nobody(self, cluster, make_group, ask):
+    def test_addresses_of_nodes_in_a_pool_are_not_allocated(self, cluster, make_group, ask):
         # The last two nodes of the lab, and one address that is free.
         group = make_group(pools(entry(12, 14)))
         wait_for_addresses(cluster, ask(group), *both(14))

@@ -130,7 +130,7 @@ def marks_of(cluster, path):
     return marks_in(cluster.api.get(path)["metadata"].get("annotations", {}))
 
 
-def test_a_fence_holds_whatever_a_tenant_writes(cluster, tokens, make_group, ask):
+def test_no_annotation_of_a_tenant_opens_a_fence(cluster, tokens, make_group, ask):
     fence = {"namespaces": ["tenant-b"], "enforceNamespaces": True}
     closed = make_group(pools(entry(100, 105)), **fence)
     shared = make_group(pools(entry(110, 115)), namespaces=["tenant-b"])

@@ -133,7 +133,7 @@ def restart_allocator(lab):
     for name in old:
         lab.api.delete(f"{AGENTS}/{name}")
     eventually(lambda: len(allocators(lab) - old) == len(old), "new allocators", seconds=30)
-    # A standby is ready, too; without a leader nobody would taint anything.
+    # A standby is ready, too; without a leader no allocator would taint anything.
     eventually(
         lambda: (pod := leader(lab)) and pod["metadata"]["name"] not in old, "leader", seconds=30
     )

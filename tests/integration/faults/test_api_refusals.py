@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The API refuses the agents' requests, or somebody corrupts their Leases.
+"""The API refuses the agents' requests, or a program corrupts their Leases.
 
 Each test checks both families and prints its figures.
 """
@@ -76,7 +76,7 @@ def broken_webhook():
     }
     here = {"matchLabels": {"kubernetes.io/metadata.name": "purelb-system"}}
     webhook = {
-        "name": "nobody.example.com",
+        "name": "nothing.example.com",
         "rules": [rule],
         "namespaceSelector": here,
         "clientConfig": {"url": "https://127.0.0.1:9/"},
@@ -88,7 +88,7 @@ def broken_webhook():
         {
             "apiVersion": ADMISSION,
             "kind": "ValidatingWebhookConfiguration",
-            "metadata": {"name": "nobody"},
+            "metadata": {"name": "nothing"},
             "webhooks": [webhook],
         }
     ]
@@ -263,7 +263,10 @@ def spoil(cluster, path):
         path,
         {
             "metadata": {"annotations": {"purelb.io/subnets": ""}},
-            "spec": {"holderIdentity": "somebody", "renewTime": "2020-01-01T00:00:00.000000Z"},
+            "spec": {
+                "holderIdentity": "another-program",
+                "renewTime": "2020-01-01T00:00:00.000000Z",
+            },
         },
     )
 

@@ -72,8 +72,8 @@ def migrate(playbook, tmp_path):
     def run(*more, check=True):
         arguments = variables(tmp_path / "backup", *more)
         # The role itself lets its user and v1 write the programs' annotations.
-        nobody = '{"purelb_install_annotation_writers": []}'
-        return playbook("purelb.purelb.migrate", "-e", nobody, *arguments, check=check)
+        no_writers = '{"purelb_install_annotation_writers": []}'
+        return playbook("purelb.purelb.migrate", "-e", no_writers, *arguments, check=check)
 
     return run
 

@@ -235,9 +235,11 @@ class TestLBNodeAgents:
         assert both.api.get(path.format("v1"))["spec"] == spec
 
     def test_fields_unknown_to_v1_survive_a_v1_client(self, both, make):
-        nobody = {"matchLabels": {"no": "node"}}
+        no_node = {"matchLabels": {"no": "node"}}
         local = {"garpConfig": {"count": 7, "interval": "1s"}}
-        path = make("LBNodeAgent", "zz-new", {"nodeSelector": nobody, "local": local}, version="v2")
+        path = make(
+            "LBNodeAgent", "zz-new", {"nodeSelector": no_node, "local": local}, version="v2"
+        )
         before = both.api.get(path.format("v2"))["spec"]
         assert both.api.get(path.format("v1"))["spec"]["local"]["sendgarp"] is True
         both.api.merge_patch(path.format("v1"), {"spec": {"local": {"sendgarp": False}}})

@@ -134,7 +134,7 @@ def test_fields_of_another_manager_are_taken_over_only_with_force(cluster, play)
         "metadata": {"name": "theirs", "namespace": NAMESPACE},
         "spec": {"remote": {"v4pool": POOLS["v4pool"]}},
     }
-    cluster.api.apply(body, manager="somebody")
+    cluster.api.apply(body, manager="another-tool")
     wanted = {"v4pool": {**POOLS["v4pool"], "pool": "10.200.0.30-10.200.0.40"}}
     done = play(
         "purelb_service_group",
@@ -142,7 +142,7 @@ def test_fields_of_another_manager_are_taken_over_only_with_force(cluster, play)
         {"name": "theirs", "remote": wanted, "force_conflicts": True},
         {"name": "theirs", "state": "absent"},
     )
-    assert 'conflict with "somebody"' in done.messages[0]
+    assert 'conflict with "another-tool"' in done.messages[0]
     assert ".spec.remote.v4pool.pool" in done.messages[0]
     assert done.results[1]["action"] == "changed"
 

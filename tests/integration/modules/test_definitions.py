@@ -104,7 +104,7 @@ def test_definitions_with_objects_are_kept_unless_objects_may_be_deleted(cluster
     play("purelb_crd", {"definitions": [OLD]})
     things("a", "b")
     gone = {"definitions": [OLD], "state": "absent"}
-    foreign = {**OLD, "metadata": {**OLD["metadata"], "labels": {"made-by": "somebody else"}}}
+    foreign = {**OLD, "metadata": {**OLD["metadata"], "labels": {"made-by": "another-tool"}}}
     done = play(
         "purelb_crd",
         gone,

@@ -66,8 +66,8 @@ def held_outages(lab, node):
 )
 def test_clients_are_not_interrupted_by_an_outage(cluster, make_service, figure, seconds):
     # A node whose kubelet cannot report counts as dead, and its pods are not ready any more.
-    whatever = {"publishNotReadyAddresses": True}
-    services = [make_service(**whatever) for _one in range(2)]
+    unready = {"publishNotReadyAddresses": True}
+    services = [make_service(**unready) for _one in range(2)]
     vips = [vip for service in services for vip in addresses_of(cluster, service)]
     # Requests to the nodes' own addresses are the baseline of this machine.
     node_port = cluster.api.get(services[0])["spec"]["ports"][0]["nodePort"]

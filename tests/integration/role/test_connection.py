@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The role connects by its variables, whatever other kubeconfigs exist."""
+"""The role connects by its variables, with any other kubeconfigs."""
 
 from __future__ import annotations
 

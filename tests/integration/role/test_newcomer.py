@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The first hour of somebody with a cluster, a new virtual environment and the built collection."""
+"""The first hour of a user with a cluster, a new virtual environment and the built collection."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_the_audit_is_written_where_it_was_called_and_says_where(newcomer: Newco
     assert str(page) in said
 
 
-def test_the_audit_tells_of_a_service_that_waits_and_of_a_namespace_without_purelb(
+def test_the_audit_reports_a_service_that_waits_and_a_namespace_without_purelb(
     newcomer: Newcomer, cluster: Lab, make_service
 ):
     make_service(annotations={"purelb.io/service-group": "nowhere"})

@@ -94,7 +94,7 @@ def objects(lab, pods):
             "spec": {
                 "type": "LoadBalancer",
                 # So that a running allocator in this cluster ignores it.
-                "loadBalancerClass": "example.com/nobody",
+                "loadBalancerClass": "example.com/none",
                 "ports": [{"port": 80}],
                 **spec,
             },

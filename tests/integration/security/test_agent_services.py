@@ -36,8 +36,8 @@ NEEDED = {
     "v6 gained": {V6: merged(V6, "2001:db8::1", "2001:db8::9")},
     "v4 gained from another": {V4: merged(V4, "192.0.2.2")},
     "v6 gained from another": {V6: merged(V6, "2001:db8::2")},
-    "v4 gained beside others": {V4: merged(V4, "192.0.2.2", alone=False)},
-    "v6 gained beside others": {V6: merged(V6, "2001:db8::2", alone=False)},
+    "v4 gained next to others": {V4: merged(V4, "192.0.2.2", alone=False)},
+    "v6 gained next to others": {V6: merged(V6, "2001:db8::2", alone=False)},
     "entries of a gone node": {
         V4: merged(V4, "192.0.2.1", live=["n1"]),
         V6: merged(V6, "2001:db8::1", live=["n1"]),

@@ -48,7 +48,7 @@ def new_event(reason=REASON):
         "action": reason,
         "type": "Warning",
         "eventTime": "2026-01-01T00:00:00.000000Z",
-        "reportingController": "example.com/anybody",
+        "reportingController": "example.com/anyone",
         "reportingInstance": "x",
     }
 
@@ -88,7 +88,7 @@ def tenant(lab, objects):
         yield account
 
 
-def assert_nobody_is_let_through(account):
+def assert_no_one_is_let_through(account):
     assert_refused(WORDS, POLICY, account, "POST", EVENTS, event())
     assert_refused(WORDS, POLICY, account, "POST", NEW_EVENTS, new_event())
     # An event that another one wrote, and has another reason.
@@ -96,18 +96,18 @@ def assert_nobody_is_let_through(account):
 
 
 def test_a_tenant_cannot_announce_an_eviction(tenant):
-    assert_nobody_is_let_through(tenant)
+    assert_no_one_is_let_through(tenant)
 
 
 def test_neither_the_programs_nor_an_account_with_all_rights_can(lab, tenant, agent, allocator):
     for account in (agent, allocator, Account(client(lab, NAMESPACE, "default"))):
-        assert_nobody_is_let_through(account)
+        assert_no_one_is_let_through(account)
 
 
 def test_without_a_token_nothing_can_be_written(lab, tenant):
-    nobody = Account(lab.api.with_identity(""))
+    no_one = Account(lab.api.with_identity(""))
     with pytest.raises(ApiError) as refusal:
-        nobody.send("POST", EVENTS, event())
+        no_one.send("POST", EVENTS, event())
     assert refusal.value.status in (401, 403)
 
 
@@ -119,7 +119,7 @@ def test_a_node_announces_its_own_eviction_and_no_other(lab, tenant):
     assert_refused(WORDS, POLICY, other, "POST", EVENTS, event())
 
 
-def test_a_listed_reporter_may_and_nobody_else_repeats_its_event(lab, tenant):
+def test_a_listed_reporter_may_and_no_one_else_repeats_its_event(lab, tenant):
     reporter = Account(lab.api)
     reporter.send("POST", EVENTS, event())
     reporter.send("POST", NEW_EVENTS, new_event())

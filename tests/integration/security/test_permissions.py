@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The permissions of each program's ServiceAccount, without exception.
 
-The tables are complete: each verb has its use beside it, and a verb that the role's manifests have
+The tables are complete: each verb has its use next to it, and a verb that the role's manifests have
 and the tables have not fails the test.
 """
 
@@ -17,7 +17,7 @@ from tests.support.lab.cluster_queries import eventually
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.safety]
 
-# The agent watches everything; other verbs have their use beside them.
+# The agent watches everything; other verbs have their use next to them.
 LBNODEAGENT = {
     ("", "nodes"): {"get", "list", "watch"},  # get: the UID of the own Node, for its Lease
     ("", "services"): {"list", "watch", "patch"},  # patch: the announcing annotations

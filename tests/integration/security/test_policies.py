@@ -32,21 +32,27 @@ def test_policies_pass_the_type_check_of_the_api_server(lab, installed):
 
 
 class TestOtherUsers:
-    """Nobody but the two accounts is limited, except in the programs' annotations."""
+    """Only the two accounts are limited, except in the programs' annotations."""
 
     @pytest.fixture(params=["admin", "another account of the namespace"])
-    def anybody(self, request, lab, pods):
+    def other_user(self, request, lab, pods):
         api = lab.api if request.param == "admin" else client(lab, NAMESPACE, "default")
         return Account(api)
 
-    def test_other_users_may_write_anything(self, anybody, lab, pods, agent):
+    def test_other_users_may_write_anything(self, other_user, lab, pods, agent):
         path = f"{SERVICES}/announced"
-        anybody.patch(path, {"metadata": {"labels": {"a": "b"}}, "spec": {"ports": [{"port": 81}]}})
-        anybody.patch(f"{path}/status", {"status": codec.ingress_status([ip_address("192.0.2.1")])})
-        anybody.send("POST", LEASES, lease_named("anything"))
-        anybody.send("DELETE", f"{LEASES}/purelb-node-n1")
-        anybody.patch(f"{GROUPS}/pool", {"spec": {"remote": {"multiPool": True}}})
-        anybody.patch("/api/v1/nodes/n3", {"spec": {"taints": [{**TAINT, "effect": "NoExecute"}]}})
+        other_user.patch(
+            path, {"metadata": {"labels": {"a": "b"}}, "spec": {"ports": [{"port": 81}]}}
+        )
+        other_user.patch(
+            f"{path}/status", {"status": codec.ingress_status([ip_address("192.0.2.1")])}
+        )
+        other_user.send("POST", LEASES, lease_named("anything"))
+        other_user.send("DELETE", f"{LEASES}/purelb-node-n1")
+        other_user.patch(f"{GROUPS}/pool", {"spec": {"remote": {"multiPool": True}}})
+        other_user.patch(
+            "/api/v1/nodes/n3", {"spec": {"taints": [{**TAINT, "effect": "NoExecute"}]}}
+        )
 
     def test_kubelet_keeps_renewing_its_lease(self, lab, agent):
         path = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1"

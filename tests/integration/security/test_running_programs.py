@@ -77,12 +77,12 @@ def test_role_ends_when_each_policy_is_enforced(cluster, playbook, install_purel
     eventually(lambda: not any(enforced(cluster).values()), "policies that have ended", seconds=60)
     try:
         # Without writers: who may write the annotations cannot observe that others may not.
-        nobody = {
+        no_one = {
             "purelb_install_image": IMAGE,
             "purelb_install_annotation_writers": [],
             "purelb_install_eviction_reporters": [],
         }
-        playbook("purelb.purelb.install", "-e", json.dumps(nobody))
+        playbook("purelb.purelb.install", "-e", json.dumps(no_one))
         assert all(enforced(cluster).values())
     finally:
         install_purelb()

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""What whoever has the allocator's token can make the nodes announce; the allocators are away."""
+"""What a thief of the allocator's token can make the nodes announce; the allocators are away."""
 
 from __future__ import annotations
 

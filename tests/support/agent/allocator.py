@@ -72,7 +72,7 @@ def local_group(
 
 
 def external_group(name: str = "default") -> dict[str, Any]:
-    """A group whose addresses a sidecar gives out."""
+    """A group whose addresses a sidecar allocates."""
     external = {"provider": "acme", "socket": f"/sockets/{name}", "announce": "local"}
     return group_body(name, {"external": external})
 

@@ -8,8 +8,8 @@ How to use it:
         async for interruption in cancel_at_each_await(lambda: renew(api)):
             assert api.under_way == 0, interruption
 
-The factory is called anew for each run and also resets what the coroutine changes. The last item is
-the run that reached its end without being cancelled.
+The factory is called again for each run and also resets what the coroutine changes. The last item
+is the run that reached its end without being cancelled.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class _Run:
                 return end.value
             if number == self._number:
                 self.place = _place(self._work)
-                # From the loop, as anybody else cancels it, once the task really waits.
+                # From the loop, as any other task cancels it, once the task really waits.
                 asyncio.get_running_loop().call_soon(task.cancel)
             try:
                 step, value = self._work.send, (yield awaited)

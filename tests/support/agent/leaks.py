@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a test leaves behind: tasks, exceptions that nobody read, open sockets.
+"""What a test leaves behind: tasks, exceptions that no one read, open sockets.
 
 The fixture `no_leaks` (see plugin.py) fails every test under tests/unit/agent that leaves one.
 Cancel a task and await it, read a task's result, close a transport and a socket.
@@ -69,10 +69,10 @@ class LeakCheck:
     def _unread(self) -> list[str]:
         left = []
         for task in self._loop.created:
-            # Set as long as nobody has asked the task for its exception.
+            # Set as long as no one has asked the task for its exception.
             if task.done() and task._log_traceback:  # noqa: SLF001 - what asyncio itself looks at
                 error = task.exception()
-                left.append(f"nobody read the exception of task {task.get_name()}: {error!r}")
+                left.append(f"no one read the exception of task {task.get_name()}: {error!r}")
         return left
 
     def _open(self) -> list[str]:

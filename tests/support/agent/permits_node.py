@@ -10,7 +10,7 @@ How to use it:
         await settle()
         assert node.held == {address}
 
-Addresses in `node.stuck` stay on the interfaces, whatever is decided.
+Addresses in `node.stuck` stay on the interfaces despite all decisions.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class PermitsNode(LeasedNode):
         self.plan()
 
     def plan(self, *addresses, members=("n1", "n2")):
-        """Elect anew among these members, for a Service with these addresses."""
+        """Elect again among these members, for a Service with these addresses."""
         made = snapshot(service(addresses=addresses), members=members)
         self.elected = decide_vips(made)
         self.store.changed.notify()

@@ -99,7 +99,7 @@ class RecordedReporter:
 
 
 class Node:
-    """A node on which the loop runs; `held` is what is on its interfaces besides its own."""
+    """A node on which the loop runs; `held` is what is on its interfaces in addition to its own."""
 
     def __init__(self):
         self.kernel = FakeKernel(ETH0)

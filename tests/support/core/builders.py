@@ -17,7 +17,7 @@ from tests.support.core.snapshots import GROUP, VIP4, VIP6
 
 GROUPS = Groups([GROUP])
 FIRST = {4: VIP4, 6: VIP6}
-NOBODY = Live()
+NO_NODES = Live()
 HTTP, DNS = ("TCP", 80), ("UDP", 53)
 # Three ranges of each family, the n-th in a subnet of its own.
 SUBNETS = {4: "10.0.{}.0/24", 6: "fd00:{}::/64"}
@@ -34,7 +34,7 @@ def taken(*addresses, by="other"):
     return allocations
 
 
-def asked(one, *others, groups=GROUPS, live=NOBODY):
+def asked(one, *others, groups=GROUPS, live=NO_NODES):
     """The outcome for one Service while others have what they show."""
     return decide(one, groups, rebuild([one, *others], groups), live)
 

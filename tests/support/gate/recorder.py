@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A plugin of pytest: writes what was collected and how each test ended, as JSON lines.
 
-The lines are written as they come, so the record of a killed run tells what did not end. It is
+The lines are written as they come, so the record of a killed run shows what did not end. It is
 written by the process that the reports arrive at: pytest's own, or the controller of its workers.
 Workers run whole files, the longest first, so that all end at about the same time.
 """

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a group of tests, gives what failed a second try, and prints the summary.
 
-A second try is a process of its own, so that all fixtures are made anew, beside nothing else. Tests
-in `LAB_TESTS` get a fresh lab for it: all labs of the run are ended, and the tests start theirs.
+A second try is a process of its own, so that all fixtures are made again, with nothing else
+running. Tests in `LAB_TESTS` get a fresh lab for it: all labs of the run are ended, and the tests
+start theirs.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class Run:
     uncollected: dict[str, str] = field(default_factory=dict)
     """The error, by file."""
     notes: tuple[str, ...] = ()
-    """What the summary is to show of it beside the counts."""
+    """What the summary is to show of it in addition to the counts."""
     crashes: int = 0
     status: int | None = None
     """The exit status of pytest's process; None if it was ended before its end."""
@@ -112,7 +112,7 @@ def incidents(run: Run) -> list[list[str]]:
 
 
 def errors(run: Run) -> list[str]:
-    """Return why a run is red whatever its tests' second tries give; empty if they decide."""
+    """Return why a run is red in spite of its tests' second tries; empty if they decide."""
     found = [f"cannot be collected: {file}\n{text}" for file, text in run.uncollected.items()]
     if run.status is None:
         found.append("the run was ended before its end")

@@ -24,7 +24,7 @@ _FLAGS = (
     "--no-first-run",
     "--remote-debugging-pipe",
 )
-# Widths of windows, and what tells whether a page fits.
+# Widths of windows, and what shows whether a page fits.
 PHONE, DESKTOP = 390, 1200
 WIDTH = "document.documentElement.scrollWidth"
 

@@ -31,7 +31,7 @@ def start(
 def end(process: subprocess.Popen[str]) -> None:
     """Kill a command and its descendants."""
     stopped: set[int] = set()
-    # Stop all first: one that still ran could start another, which nobody would end.
+    # Stop all first: one that still ran could start another, which nothing would end.
     while more := {process.pid, *descendants([process.pid])} - stopped:
         _signal(more, signal.SIGSTOP)
         stopped |= more

@@ -35,7 +35,7 @@ TAINT = {
 }
 # A change that no policy allows.
 LABELS = {"metadata": {"labels": {"example.com/policy-check": "true"}}}
-# Of all addresses that the allocator may give out.
+# Of all addresses that the allocator may allocate.
 RANGES = ["192.0.2.0/24", "2001:db8::/32", "198.51.100.0/25", "198.51.100.192/26"]
 POOL = {"pool": "192.0.2.0/28", "subnet": "192.0.2.0/24"}
 
@@ -118,5 +118,5 @@ def lease_named(name, namespace=NAMESPACE):
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
         "metadata": {"name": name, "namespace": namespace},
-        "spec": {"holderIdentity": "somebody"},
+        "spec": {"holderIdentity": "another-program"},
     }

@@ -61,7 +61,7 @@ def main() -> None:
     kernel.add_dummy(NAME)
     seen["made again"] = observe(kernel, NAME)
     kernel.add_dummy("lo")
-    seen["somebody else's"] = observe(kernel, "lo")
+    seen["another program's"] = observe(kernel, "lo")
     kernel.remove_link(link)
     kernel.remove_link(link)
     seen["removed"] = observe(kernel, NAME)

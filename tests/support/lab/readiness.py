@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gives each test a lab that works, with PureLB if it asks for that, before its time limit begins.
 
-A broken lab is not repaired, because nobody knows what else is wrong with it. Instead its worker
-reports the next test as failed and ends; the worker's replacement makes the lab anew.
+A broken lab is not repaired, because no one knows what else is wrong with it. Instead its worker
+reports the next test as failed and ends; the worker's replacement creates the lab again.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class LabReadiness:
 
 
 def _start_lab() -> None:
-    """Start the lab of this process unless it is up; anew if an earlier worker left it."""
+    """Start the lab of this process unless it is up; again if an earlier worker left it."""
     program = str(ROOT / "lab/lab")
     if workers.is_replacement():
         subprocess.run([program, "down"], capture_output=True, text=True, check=True)

@@ -23,7 +23,7 @@ from tests.support import ROOT
 QEMU = "qemu-system-x86_64"
 CPU = "qemu64,+rdrand"  # Python needs random numbers at its start
 PYTHON = "usr/bin/python3.11"
-# Of the Debian tree: the interpreter, its library, and the shared libraries beside it.
+# Of the Debian tree: the interpreter, its library, and the shared libraries next to it.
 TREE = (PYTHON, "usr/lib/python3.11", "usr/lib/x86_64-linux-gnu")
 LIBRARIES = ("ld-linux*", "libc.so*", "libm.so*", "libz.so*", "libexpat.so*", "libffi.so*")
 LINKS = {

@@ -60,7 +60,7 @@ def choose_lab() -> TextIO | None:
 
 
 class Figures:
-    """Prints the figures of a test below its name, whatever its outcome."""
+    """Prints the figures of a test below its name, with any outcome."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config

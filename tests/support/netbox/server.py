@@ -56,14 +56,14 @@ def account(name, **more):
 admin = account("admin", is_superuser=True)
 Token.objects.all().delete()
 Token(user=admin, version=1, token="{ADMIN}").save()
-purelb, nobody = account("purelb"), account("nobody")
+purelb, powerless = account("purelb"), account("powerless")
 for model, actions in (("ipaddress", ["view", "change"]), ("tenant", ["view"])):
     permission = ObjectPermission.objects.get_or_create(
         name=f"purelb {{model}}", defaults={{"actions": actions}})[0]
     permission.object_types.set(ObjectType.objects.filter(model=model))
     permission.users.set([purelb])
-tokens = {{"old": "a" * 40, "nobody": "b" * 40}}
-for user, text in ((purelb, tokens["old"]), (nobody, tokens["nobody"])):
+tokens = {{"old": "a" * 40, "powerless": "b" * 40}}
+for user, text in ((purelb, tokens["old"]), (powerless, tokens["powerless"])):
     Token(user=user, version=1, token=text).save()
 new = Token(user=purelb, version=2)
 new.save()
@@ -90,7 +90,7 @@ exec /opt/netbox/bin/gunicorn --workers 2 --bind "$1" --log-level warning netbox
 
 @dataclass(frozen=True)
 class NetBoxServer:
-    """The URL of NetBox, and its tokens: `old` and `new` are formats, `nobody` an account."""
+    """The URL of NetBox, and its tokens: `old` and `new` are formats, `powerless` an account."""
 
     url: str
     tokens: dict[str, str]

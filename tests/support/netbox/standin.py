@@ -21,13 +21,13 @@ FORBIDDEN = {"detail": "You do not have permission to perform this action."}
 
 @dataclass
 class StandIn:
-    """The state of the server; `tokens` has two formats with all permissions, and `nobody`."""
+    """The state of the server; `tokens` has two formats with all permissions, and `powerless`."""
 
     tokens: dict[str, str] = field(
         default_factory=lambda: {
             "old": "a" * 40,
             "new": "nbt_Ab3dEf.0123456789abcdef",
-            "nobody": "b" * 40,
+            "powerless": "b" * 40,
         }
     )
     has_etags: bool = True
@@ -97,7 +97,7 @@ class StandIn:
             return web.json_response({"detail": detail}, status=403)
         if scheme != expected or token not in self.tokens.values():
             return web.json_response({"detail": f"Invalid v{version} token"}, status=403)
-        if token == self.tokens["nobody"]:
+        if token == self.tokens["powerless"]:
             return web.json_response(FORBIDDEN, status=403)
         return await handler(request)
 

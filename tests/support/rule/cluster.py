@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agents of a small world: in each tick every one that runs takes one step.
 
-It reads what its watches show, renews, asks and answers, and puts or lets go of the address. All
+It reads what its watches show, renews, asks and answers, and adds or withdraws the address. All
 that decides is the core; this module carries messages, and loses them where a fault says so.
 Kernels are as late as they may be: an address outlives its agent until the node's right has ended,
 and not an instant less.
@@ -104,7 +104,7 @@ class Cluster(World):
             self._let_go(name)
 
     def _watch(self, name: str) -> None:
-        """Read what the watches show; a watch that does not show the own renewal is made anew."""
+        """Read what the watches show; a watch that does not show the own renewal is restarted."""
         node = self.nodes[name]
         right = node.right
         assert right is not None
@@ -318,13 +318,13 @@ class Cluster(World):
         if deadline is None:
             return
         lacking = node.permissions.lacking(VIP, node.counting.epochs())
-        puts = self.wants(name) and right.may_put_anew(self.now) and not lacking
+        puts = self.wants(name) and right.may_add(self.now) and not lacking
         holds = node.holds or puts
         if (holds, deadline.hold_until, True) != (node.holds, node.kernel_until, node.acted):
             self.change(name, holds=holds, kernel_until=deadline.hold_until, acted=True)
 
     def _ask(self, name: str) -> bool:
-        """Ask whom this node has not met or whose permission it lacks; whether anybody was."""
+        """Ask whom this node has not met or whose permission it lacks; whether any was."""
         node = self.nodes[name]
         if node.right is None or not node.right.number:
             return False
@@ -376,7 +376,7 @@ class Cluster(World):
         return answer
 
     def _think(self, question: PermissionQuestion) -> PermissionAnswer:
-        """PermissionAnswer a question, and let go of what the asker has from now on."""
+        """PermissionAnswer a question, and withdraw what the asker has from now on."""
         node = self.nodes[question.peer]
         right = node.right
         if node.acted and right is not None and right.is_over(question.peer_epoch, self.now):

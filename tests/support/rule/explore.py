@@ -14,14 +14,14 @@ from tests.support.rule.records import Fault
 # How many ticks after the last fault the address must be on its winner, and nowhere else.
 SETTLED_AFTER = 16
 ALWAYS = 1000
-# What becomes of a node whose agent does not end by itself.
+# The fate of a node whose agent does not end by itself.
 _OF_ONE = ("frozen", "cut", "slow", "stalled", "tainted")
 _OF_ALL = ("all cut", "all slow", "some cut")
 _OF_LINKS = ("mute", "apart", "late")
 _STOP = ("restarted", "unpowered", "left")
 KINDS = (*_OF_ONE, *_STOP, *_OF_ALL, *_OF_LINKS)
-# A Lease that somebody deletes. Whoever starts before it is back cannot know of its node: that is a
-# limit of the rule, so nobody starts.
+# A Lease that a program deletes. A node that starts before it is back cannot know of its node: that
+# is a limit of the rule, so none starts.
 WITH_DELETED = (*(kind for kind in KINDS if kind not in _STOP), "deleted")
 
 
@@ -63,7 +63,7 @@ class BrokenError(AssertionError):
 
 @dataclass
 class Explorer:
-    """Runs every schedule of a scope; a state that two schedules lead to goes on once."""
+    """Runs every schedule of a scope; a state that two schedules lead to continues once."""
 
     scope: Scope
     schedules: int = 0
@@ -78,9 +78,9 @@ class Explorer:
             world.tick()
         for choice in self.scope.always:
             _begin(world, choice)
-        self._go_on(world, choices, (), self.scope.first.stop)
+        self._continue(world, choices, (), self.scope.first.stop)
 
-    def _go_on(
+    def _continue(
         self,
         world: Cluster,
         choices: list[Choice],
@@ -118,7 +118,7 @@ class Explorer:
                 continue
             twin = world.copy()
             _begin(twin, choice)
-            self._go_on(twin, choices, (*story, (world.now, choice)), stop)
+            self._continue(twin, choices, (*story, (world.now, choice)), stop)
 
 
 def follow(scope: Scope, story: Iterable[tuple[int, Choice]]) -> Cluster:

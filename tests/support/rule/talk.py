@@ -42,7 +42,7 @@ class Talk:
     epochs: int = 2
 
     def key(self) -> tuple[object, ...]:
-        """Return what decides how the talk goes on."""
+        """Return what decides how the talk continues."""
         sides = (
             (s.sees, s.holds, s.permissions.epoch, *s.permissions.pairs.items(),
              *s.permissions.asked.items())
@@ -57,7 +57,7 @@ class Talk:
         )
 
     def with_side(self, i: int, side: Side, **changes: object) -> Talk:
-        """Return the talk after a change of one side, which lets go of what it is denied."""
+        """Return the talk after a change of one side, which withdraws what it is denied."""
         peers = [self.sides[1 - i].permissions.node]
         side = replace(side, holds=side.holds and not side.permissions.is_denied(VIP, peers))
         sides = (side, self.sides[1]) if i == 0 else (self.sides[0], side)

@@ -34,7 +34,7 @@ class World:
         self.two_are_cut_off = False
 
     def copy(self) -> Self:
-        """Return a world that goes on from here by itself."""
+        """Return a world that continues from here by itself."""
         twin = type(self).__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin.nodes, twin.down = dict(self.nodes), dict(self.down)
@@ -60,7 +60,7 @@ class World:
             self.two_are_cut_off = True
 
     def _is_out_of_reach(self, holder: Node, taker: Node) -> bool:
-        """Whether a node holds by agreement, and the taker reaches nobody who knows that.
+        """Whether a node holds by agreement, and the taker reaches no node that knows that.
 
         It reaches neither the holder nor any of those that promised to count it.
         """
@@ -136,7 +136,7 @@ class World:
         return [node.name for node in self.nodes.values() if node.holds]
 
     def is_calm(self) -> bool:
-        """Whether nothing but renewals goes on: all have met, and the winner holds the address."""
+        """Whether only renewals continue: all have met, and the winner holds the address."""
         passing = any(fault.until < _FOR_GOOD for fault in self.faults)
         if passing or self.writes or self.tainted:
             return False
@@ -159,7 +159,7 @@ class World:
         )
 
     def key(self) -> tuple[object, ...]:
-        """Return what decides how this world goes on."""
+        """Return what decides how this world continues."""
         return (self.now, self.faults, self.writes, self.two_are_cut_off, *self._keys())
 
     def _keys(self) -> Iterator[object]:

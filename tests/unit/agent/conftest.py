@@ -63,7 +63,7 @@ async def serve(certificate):
     runners = []
 
     async def begin(app, *, host="127.0.0.1"):
-        # A handler ends when its client is gone: the leak check finds every one that goes on.
+        # A handler ends when its client is gone: the leak check finds every one that continues.
         runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
         runners.append(runner)
         await runner.setup()

@@ -114,7 +114,7 @@ def secret(tmp_path, bed):
 
 @pytest.fixture
 async def netbox(secret):
-    # The real one is slow beside other tests.
+    # The real one is slow next to other tests.
     made = NetBox(secret, cluster="c1", seconds=20)
     yield made
     await made.close()
@@ -138,11 +138,11 @@ pytestmark = pytest.mark.timeout(180)
 
 
 async def test_service_gets_the_first_reserved_address_of_each_family(bed, netbox, group):
-    await bed.add(*FOUR, *SIX, description="for anybody")
+    await bed.add(*FOUR, *SIX, description="for anyone")
     assert texts(await netbox.allocate(group, wants())) == [FOUR[0], SIX[0]]
     shown = await bed.shown()
     assert shown[FOUR[0]] == shown[SIX[0]] == ("active", "purelb c1 default/web")
-    assert shown[FOUR[1]] == shown[SIX[1]] == ("reserved", "for anybody")
+    assert shown[FOUR[1]] == shown[SIX[1]] == ("reserved", "for anyone")
 
 
 @pytest.mark.parametrize(("version", "pool"), [(4, FOUR), (6, SIX)], ids=["v4", "v6"])
@@ -304,7 +304,7 @@ async def test_token_of_the_newer_format_is_accepted(bed, netbox, group, secret)
     ("token", "problem"),
     [
         ("c" * 40, "answers 403: Invalid v1 token; put a NetBox token"),
-        ("nobody", "answers 403: You do not have permission.*change IP addresses"),
+        ("powerless", "answers 403: You do not have permission.*change IP addresses"),
         ("", "there is no token for NetBox: put"),
         ("hid den", "there is no token for NetBox: put"),
         ("hidden\nhidden", "there is no token for NetBox: put"),
@@ -330,8 +330,10 @@ async def test_invalid_token_is_an_error_until_it_is_replaced(
 
 
 async def test_unknown_tenant_is_named_in_the_error(bed, netbox):
-    group = ServiceGroup("g", source=NetBoxSource(bed.url, "nobody", allows_http=True))
-    with pytest.raises(IpamError, match="no tenant 'nobody' that the token's user may see: write"):
+    group = ServiceGroup("g", source=NetBoxSource(bed.url, "powerless", allows_http=True))
+    with pytest.raises(
+        IpamError, match="no tenant 'powerless' that the token's user may see: write"
+    ):
         await netbox.stats(group)
 
 

@@ -99,7 +99,7 @@ async def test_service_that_joins_during_a_release_keeps_the_address(standin, ne
             standin.change(number, description="purelb c1 default/web default/api")
 
         standin.before_patch = join
-        with pytest.raises(IpamError, match="somebody else is changing") as refused:
+        with pytest.raises(IpamError, match="another client is changing") as refused:
             await netbox.release(group(serving.url), WEB, None)
         assert not refused.value.is_permanent
         await netbox.release(group(serving.url), WEB, None)
@@ -194,7 +194,7 @@ async def test_slow_server_times_out_and_blocks_no_other_request(standin, netbox
     assert time.monotonic() - began < 5.0
     async with Serving(standin.app()) as serving:
         assert await allocate(patient, serving.url) == "10.91.1.5/24"
-    # Whatever the machine's speed: the first answer is still on its way.
+    # At any speed of the machine: the first answer is still on its way.
     assert not ended.is_set()
     enough.set()
     await ended.wait()

@@ -37,7 +37,7 @@ US, THEM = f"plbconf-{os.getpid()}-us", f"plbconf-{os.getpid()}-them"
 THEIR_MAC = "02:1b:00:00:0c:02"
 BROADCAST = "ff:ff:ff:ff:ff:ff"
 EVERY_PROTOCOL = 3
-NOBODY = str(IPv4Address(0))
+UNSPECIFIED = str(IPv4Address(0))
 BOTH = pytest.mark.parametrize(
     "vip", [ip_address("198.18.0.220"), ip_address("fd28:0:0:9::220")], ids=["v4", "v6"]
 )
@@ -204,7 +204,7 @@ async def test_own_frames_are_no_conflict(segment, node, vip):
 
 def asks_for(frame, vip):
     if ARP in frame:
-        return (frame[ARP].psrc, frame[ARP].pdst) == (NOBODY, str(vip))
+        return (frame[ARP].psrc, frame[ARP].pdst) == (UNSPECIFIED, str(vip))
     return ICMPv6ND_NS in frame and (frame[IPv6].src, frame[ICMPv6ND_NS].tgt) == ("::", str(vip))
 
 

@@ -48,7 +48,7 @@ def test_adding_link_again_changes_nothing(seen):
 
 
 def test_existing_link_is_not_marked(seen):
-    assert seen["somebody else's"]["alias"] == ""
+    assert seen["another program's"]["alias"] == ""
 
 
 def test_removing_link_twice_succeeds(seen):

@@ -96,7 +96,7 @@ def test_two_checkouts_build_the_same_only_once(tmp_path: Path):
     assert len(made) == 1
 
 
-def test_only_builds_that_nobody_asked_for_in_a_month_are_removed(tmp_path: Path):
+def test_only_builds_that_no_one_asked_for_in_a_month_are_removed(tmp_path: Path):
     builds = [Build("thing", 1, tmp_path / f"thing-{n}", lambda _s, _log: None) for n in range(3)]
     for build in builds:
         build.ensure(logs=tmp_path)

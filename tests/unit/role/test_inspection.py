@@ -71,7 +71,7 @@ def test_another_purelb_in_the_namespace_is_left_alone(state: str):
 
 def test_an_image_that_no_node_can_pull_is_refused_unless_all_have_it():
     image = "localhost/purelb/purelb:0.1.0"
-    # A node tells of 50 images only: the third may have it.
+    # A node reports 50 images only: the third may have it.
     full = node("full", *(f"example.com/{number}" for number in range(50)))
     nodes = [node("with", image), node("without", "localhost/purelb/purelb:0.0.9"), full]
     with serving(KINDS, {NODES: nodes}) as api:

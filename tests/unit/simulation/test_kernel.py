@@ -247,7 +247,7 @@ def test_lifetimes_stand_while_the_machine_does_not_run(node, timeline, machine,
     assert 22 <= went <= 23
 
 
-def test_a_machine_that_does_not_run_has_its_addresses_and_answers_nobody(node, machine):
+def test_a_machine_that_does_not_run_has_its_addresses_and_answers_no_host(node, machine):
     node.do(put(V4), seconds=1)
     machine.pause()
     assert (2, V4) in node.kernel.held

@@ -83,7 +83,7 @@ def test_containers_of_a_pod_have_names_of_their_own(timeline, machine):
     assert pod.kubelet.again() == ()
 
 
-def test_a_lease_goes_some_seconds_after_its_node_also_if_that_is_made_anew(timeline):
+def test_a_lease_goes_some_seconds_after_its_node_also_if_that_is_created_again(timeline):
     api = ApiServer()
     Collector(timeline, api, lambda: 3.0, owned=LEASES).follow(NODES)
     for name, uid in (("own", "u1"), ("other", "u2"), ("free", "")):

@@ -35,7 +35,7 @@ def read(machine):
 
 
 def passed(machine, timeline, seconds):
-    """What each clock of a machine goes on in so many seconds."""
+    """How far each clock of a machine runs in so many seconds."""
     before = read(machine)
     timeline.run(timeline.now + seconds * MICROSECONDS)
     return tuple(round(b - a, 6) for a, b in zip(before, read(machine), strict=True))
@@ -43,7 +43,7 @@ def passed(machine, timeline, seconds):
 
 class TestMachine:
     @pytest.mark.parametrize(("stop", "expected"), [("pause", (0, 0, 0)), ("suspend", (12, 0, 12))])
-    def test_its_clocks_stand_and_go_on(self, timeline, machine, stop, expected):
+    def test_its_clocks_stand_and_continue(self, timeline, machine, stop, expected):
         getattr(machine, stop)()
         assert not machine.runs
         assert passed(machine, timeline, 12) == expected
@@ -51,7 +51,7 @@ class TestMachine:
         assert machine.runs
         assert passed(machine, timeline, 5) == (5, 5, 5)
 
-    def test_it_may_learn_the_true_time_when_it_goes_on(self, timeline, machine):
+    def test_it_may_learn_the_true_time_when_it_resumes(self, timeline, machine):
         machine.pause()
         timeline.run(12 * MICROSECONDS)
         machine.resume(sets_wall_clock=True)
@@ -90,7 +90,7 @@ class TestProcess:
         timeline.run(HOUR)
         assert seen == [16 * MICROSECONDS]
 
-    def test_it_stays_frozen_when_its_machine_goes_on(self, timeline, machine, process):
+    def test_it_stays_frozen_when_its_machine_resumes(self, timeline, machine, process):
         ticks = Ticks(timeline, process)
         process.freeze()
         machine.pause()
@@ -168,7 +168,7 @@ class TestStandingStill:
         assert process.has_ended
         assert process.error is None
 
-    def test_all_others_go_on(self, timeline, process):
+    def test_all_others_continue(self, timeline, process):
         other = Process(Machine(timeline, "n2"), "agent n2")
         ticks = Ticks(timeline, other)
         self.stopped(timeline, process)
@@ -200,7 +200,7 @@ class TestStandingStill:
         assert seen == [(1e6, 2001)]
         assert not process.has_ended
 
-    def test_two_that_stop_at_once_go_on_with_the_later_one(self, timeline, process):
+    def test_two_that_stop_at_once_continue_with_the_later_one(self, timeline, process):
         other = Process(Machine(timeline, "n2"), "agent n2")
         seen = self.stopped(timeline, process, seconds=5), self.stopped(timeline, other)
         timeline.run(HOUR)

@@ -166,7 +166,7 @@ class TestAgents:
         cluster.run(20)
         assert lease(cluster, "n2")["spec"]["leaseDurationSeconds"] == 5
 
-    def test_keys_are_read_anew_and_none_are_missed_at_the_start(self, cluster):
+    def test_keys_are_read_again_and_none_are_missed_at_the_start(self, cluster):
         node = cluster.nodes["n1"]
         users.give_keys(node, PeerKeys(OTHER.signing, KEYS.accepted))
         cluster.run(10)

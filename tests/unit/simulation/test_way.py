@@ -109,7 +109,7 @@ class TestRefusals:
         assert attempt(client) == (0.01, text)
         assert not is_written(client)
 
-    def test_a_watch_that_is_open_goes_on_and_no_other_is_begun(self, client, timeline, caplog):
+    def test_a_watch_that_is_open_continues_and_no_other_is_begun(self, client, timeline, caplog):
         first, second = Sink(), Sink()
 
         async def program():
@@ -165,7 +165,7 @@ class TestWatches:
         seen, lists = self.watch(client, timeline, faults, (10, 40))
         assert (seen[29], seen[33], seen[41], lists) == (None, 10, 40, 1)
 
-    # One that breaks for so long lists anew.
+    # One that breaks for so long lists again.
     @pytest.mark.parametrize(
         ("reach", "knows_at", "listed"),
         [(Reach.REFUSED, 32, 2), (Reach.DROPPED, 32, 2), (Reach.STOPPED, 31, 1)],

@@ -94,7 +94,7 @@ def test_an_agent_hears_another_host_with_its_address_and_lists_it(version):
 @BOTH
 class TestAMachineThatDoesNotRun:
     @pytest.mark.parametrize("stop", ["pause", "suspend"])
-    def test_answers_nobody(self, vip, stop):
+    def test_answers_no_host(self, vip, stop):
         with simulated(1) as cluster:
             node, other, host = cluster.nodes["n1"], cluster.nodes["n2"], Host()
             node.kernel.add_address(2, vip, 24 if vip.version == 4 else 64)
@@ -256,7 +256,7 @@ class TestHostsThatUseAnAddress(OnASegment):
         timeline.run(600 * MICROSECONDS)
         assert host.neighbors[V4] == MAC
 
-    def test_without_use_nobody_looks(self, timeline, segment, host):
+    def test_without_use_no_host_looks(self, timeline, segment, host):
         segment.use(host, V4).end()
         self.move()
         timeline.run(600 * MICROSECONDS)
@@ -272,9 +272,7 @@ class TestHostsThatUseAnAddress(OnASegment):
         found_at = self.seconds_until(timeline, lambda: host.neighbors[V4] == MAC)
         assert found_at == pytest.approx(8, abs=0.2)
 
-    def test_an_address_that_nobody_has_is_asked_for_until_somebody_has(
-        self, timeline, segment, host
-    ):
+    def test_an_address_that_no_node_has_is_asked_for_until_one_has(self, timeline, segment, host):
         segment.use(host, V6)
         timeline.run(100 * MICROSECONDS)
         assert V6 not in host.neighbors

@@ -18,7 +18,7 @@ from tests.support import ROOT
 pytestmark = pytest.mark.timeout(60)
 LEAKS = {
     "task": "task renewer still runs",
-    "unread_exception": "nobody read the exception of task reporter: OSError",
+    "unread_exception": "no one read the exception of task reporter: OSError",
     "failed_callback": "Exception in callback",
     "transport": "the loop still watches file",
     "reader": "the loop still watches file",

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The loop: which Services it looks at, what it sends, and how it goes on after each failure."""
+"""The loop: which Services it looks at, what it sends, and how it continues after each failure."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class TestStart:
             assert world.addresses("web") == [SECOND[version]]
 
     @FAMILIES
-    async def test_addresses_of_nodes_are_given_to_nobody(self, version):
+    async def test_addresses_of_nodes_are_not_allocated(self, version):
         world = AllocatorWorld()
         world.nodes.append(node_object("n1", FIRST[version]))
         world.service("web", version=version)
@@ -305,7 +305,7 @@ class TestDuplicates:
             await world.settle()
             assert world.addresses("web") == [FIRST[version]]
 
-    async def test_what_is_listed_already_at_the_start_is_given_to_nobody(self, version):
+    async def test_what_is_listed_already_at_the_start_is_not_allocated(self, version):
         world = AllocatorWorld()
         world.service("web", version=version)
         world.leases.append(self.listing(world, FIRST[version]))

@@ -88,7 +88,7 @@ def api():
 
 @pytest.fixture
 async def start(api):
-    """Start the program's task; called again, it is one that was started anew."""
+    """Start the program's task; called again, it is one that was restarted."""
     running = []
 
     def begin(limit=9):

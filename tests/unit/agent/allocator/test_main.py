@@ -30,7 +30,7 @@ LISTS = (
 
 
 class Cluster(FakeApi):
-    """An API server with a lock that nobody has; also takes the place of both clients."""
+    """An API server with a lock that no one has; also takes the place of both clients."""
 
     def __init__(self):
         super().__init__(ApiServer())

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Status, metrics and scope of ServiceGroups, beside the findings in test_pools."""
+"""Status, metrics and scope of ServiceGroups, next to the findings in test_pools."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Heard:
         self.events.append((reason, about.name))
 
     def since(self):
-        """Those since the last time that somebody asked."""
+        """Those since the last time that they were asked for."""
         events, self.events = self.events, []
         return events
 

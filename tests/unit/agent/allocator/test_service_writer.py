@@ -47,7 +47,7 @@ async def test_assign_writes_annotations_and_addresses_at_once(api, writer):
     assert [entry["ip"] for entry in ingress] == [str(V4), str(V6)]
 
 
-async def test_assign_changes_the_policy_first_and_goes_on_from_that_version(api, writer):
+async def test_assign_changes_the_policy_first_and_continues_from_that_version(api, writer):
     assert await writer.assign(SERVICE, assignment(sets_cluster=True)) == "9"
     policy, status = api.requests
     assert policy.path == PATH

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""What whoever may write Services gets by writing annotations, and what refusals tell."""
+"""What a tenant gets by writing annotations, and what refusals say."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ class TestSharing:
             assert (second == first) == (sharing == "cluster")
 
     @FAMILIES
-    async def test_a_port_that_comes_later_moves_nobody_who_was_first(self, version):
+    async def test_a_port_that_comes_later_moves_no_service_that_was_first(self, version):
         async with AllocatorWorld().running(local_group(version=version)) as world:
             for name, port in (("first", 80), ("second", 81)):
                 ports = [{"port": port}]

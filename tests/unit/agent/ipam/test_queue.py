@@ -200,7 +200,7 @@ class TestTimes:
         looks = [moment - times[0][1] for what, moment in times if what == "stats"]
         assert looks == pytest.approx([0, 60, 120, 180])
 
-    async def test_stats_are_read_anew_after_each_allocation(self):
+    async def test_stats_are_read_again_after_each_allocation(self):
         system = System("10.0.0.1")
         async with running(system, "a") as ipam_queue:
             await asyncio.sleep(1)
@@ -255,7 +255,7 @@ class TestTimes:
         assert len(news) == 3
 
     @pytest.mark.parametrize("outcome", ["address", "error"])
-    async def test_an_answer_that_nobody_waits_for_is_dropped(self, outcome):
+    async def test_an_answer_that_no_one_waits_for_is_dropped(self, outcome):
         system = System("10.0.0.1")
         async with running(system, "a") as ipam_queue:
             await asyncio.sleep(1)

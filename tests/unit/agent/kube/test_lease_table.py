@@ -155,7 +155,7 @@ class TestReplace:
 
 
 class TestDrop:
-    async def test_a_lease_that_somebody_deleted_counts_to_its_end(self, table, changes):
+    async def test_a_lease_that_others_deleted_counts_to_its_end(self, table, changes):
         table.drop(lease_object("n1", version="11", epoch="e.1"))
         assert live(table) == ["n1"]
         assert changes == []
@@ -186,7 +186,7 @@ class TestChange:
         assert await was_woken(table)
         assert changes == []
 
-    async def test_nothing_new_wakes_nobody(self, table, changes):
+    async def test_without_news_no_task_wakes(self, table, changes):
         table.change(table.counting)
         assert not await was_woken(table)
         assert changes == []

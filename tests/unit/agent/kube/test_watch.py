@@ -163,7 +163,7 @@ class TestWatch:
         assert request.params["allowWatchBookmarks"] == "true"
         assert 60 <= int(request.params["timeoutSeconds"]) <= 110
 
-    async def test_one_that_the_server_does_not_end_in_time_is_begun_anew(
+    async def test_one_that_the_server_does_not_end_in_time_is_restarted(
         self, api, watcher, caplog
     ):
         (request,) = api.sent("WATCH")

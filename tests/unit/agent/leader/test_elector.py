@@ -338,7 +338,7 @@ async def test_write_is_not_sent_if_leadership_ends_while_it_connects(api):
 
 
 async def test_head_and_body_of_a_write_are_sent_together(certificate):
-    # Who is frozen between parts of a request would end it when he goes on.
+    # A process that is frozen between parts of a request would end it when it resumes.
     parts = []
 
     async def take(reader, writer):

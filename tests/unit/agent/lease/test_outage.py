@@ -78,7 +78,7 @@ def state(node):
 
 
 class TestAsking:
-    async def test_nobody_is_asked_while_renewals_succeed(self, node):
+    async def test_no_node_is_asked_while_renewals_succeed(self, node):
         await node.until(20)
         assert node.peers.asked == []
 

@@ -52,7 +52,7 @@ class Wire:
                 await asyncio.Event().wait()
             return await self.agents[address](message)
         except KeyError as error:
-            raise OSError(f"nobody at {address}") from error
+            raise OSError(f"no host at {address}") from error
         finally:
             self.under_way -= 1
 
@@ -125,7 +125,7 @@ class TestTell:
         assert clock.now() == pytest.approx(before + 0.3)
         assert wire.under_way == 0
 
-    @pytest.mark.parametrize("addresses", [[], [V4]], ids=["unknown", "nobody there"])
+    @pytest.mark.parametrize("addresses", [[], [V4]], ids=["unknown", "no host there"])
     async def test_who_is_not_reached_answers_nothing(self, asker, addresses):
         assert await asker.tell("b", addresses, "count", {}) is None
 
@@ -202,7 +202,7 @@ class TestAnswering:
         assert (await handled(peer, message)).status == 403
         assert peer.told == []
 
-    async def test_a_kind_that_nobody_answers_gets_503(self, peer):
+    async def test_a_kind_that_no_one_answers_gets_503(self, peer):
         assert (await handled(peer, self.message(kind="other"))).status == 503
 
     async def test_who_cannot_answer_now_says_so(self, peer):

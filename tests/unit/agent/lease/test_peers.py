@@ -360,7 +360,7 @@ class TestAnswering:
         assert peer.promised == {}
 
     @BOTH
-    async def test_the_probes_server_answers_beside_its_own_endpoints(self, agent, address, port):
+    async def test_the_probes_server_answers_next_to_its_own_endpoints(self, agent, address, port):
         asker, peer = await agent("a"), await agent("b", outcome=True)
         probes = Probes(
             CollectorRegistry(), port=port, is_ready=lambda: True, routes={PATH: peer.handle}

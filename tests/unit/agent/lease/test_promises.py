@@ -29,7 +29,7 @@ async def cannot_renew():
     return False
 
 
-async def nobody(_address, _headers, _message):
+async def unreachable(_address, _headers, _message):
     raise AssertionError("this node only answers")
 
 
@@ -52,7 +52,7 @@ def ask(store):
         timing=TIMING,
         could_renew=cannot_renew,
         promises=store,
-        send=nobody,
+        send=unreachable,
     )
 
     async def ask(asker):

@@ -108,7 +108,7 @@ class TestRenewals:
         assert node.metric("lease_renewals_total") == 4
         assert node.metric("lease_deadline_used_ratio_count") == 3
 
-    async def test_they_go_on_where_each_takes_its_time(self, node):
+    async def test_they_continue_where_each_takes_its_time(self, node):
         async with node.running():
             node.api.hang("PUT", PATH)
             await node.until(6)

@@ -80,7 +80,7 @@ class TestSubnets:
             node.renewer.set_subnets((NET4,), at_once=True)
             await node.until(0.1)
             assert node.renewer.right.epoch == first
-            assert not node.renewer.right.may_put_anew(clock.now())
+            assert not node.renewer.right.may_add(clock.now())
             node.renewer.set_subnets(NETS, at_once=True)
             await node.until(3)
             assert node.lease.subnets == NETS
@@ -175,7 +175,7 @@ class TestMail:
 
 
 class TestSilentWatch:
-    async def test_one_that_does_not_show_the_lease_begins_anew(self, node, logged):
+    async def test_one_that_does_not_show_the_lease_restarts(self, node, logged):
         node.shows = False
         async with node.running():
             await node.until(1.4)
@@ -184,18 +184,18 @@ class TestSilentWatch:
             assert node.watched_anew == [pytest.approx(node.began + 1.5)]
         assert logged.events.count("watchIsSilent") == 1
 
-    async def test_it_begins_anew_after_each_renewal_that_is_not_shown(self, node):
+    async def test_it_restarts_after_each_renewal_that_is_not_shown(self, node):
         async with node.running():
             node.shows = False
             await node.until(7)
             assert node.watched_anew == [pytest.approx(node.began + 6.5)]
 
-    async def test_one_that_shows_each_renewal_goes_on(self, node):
+    async def test_one_that_shows_each_renewal_continues(self, node):
         async with node.running():
             await node.until(12)
             assert node.watched_anew == []
 
-    async def test_one_that_shows_it_late_goes_on(self, node):
+    async def test_one_that_shows_it_late_continues(self, node):
         node.shows = False
         async with node.running():
             await node.until(1)
@@ -205,19 +205,19 @@ class TestSilentWatch:
 
 
 class TestDeletedLease:
-    async def test_it_is_written_anew_in_another_epoch(self, node):
+    async def test_it_is_written_again_in_another_epoch(self, node):
         async with node.running():
             first = node.lease.epoch
             await node.until(1)
             node.api.answer("PUT", PATH, ApiError(404, "not found"), times=1)
             node.store.leases.own = None
             node.look()
-            assert not node.renewer.right.may_put_anew(clock.now())
+            assert not node.renewer.right.may_add(clock.now())
             assert node.store.hold_deadline is not None
             await node.until(1.1)
             assert node.api.requests[-1].method == "POST"
             assert node.lease.epoch == node.renewer.right.epoch != first
-            assert node.renewer.right.may_put_anew(clock.now())
+            assert node.renewer.right.may_add(clock.now())
 
     async def test_one_that_was_not_shown_yet_is_not_deleted(self, node):
         node.shows = False

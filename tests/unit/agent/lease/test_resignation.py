@@ -57,7 +57,7 @@ class TestTelling:
         assert agents.asked("n2", KIND) == [0.0, 0.4, 0.8]
         assert agents.asked("n3", KIND) == [0.0]
 
-    async def test_nobody_is_told_for_longer_than_the_lease_lasts(self, node, agents):
+    async def test_no_node_is_informed_for_longer_than_the_lease_lasts(self, node, agents):
         agents.answer("n2", KIND, None)
         node.resignation.resign("n1.1")
         await node.until(100)

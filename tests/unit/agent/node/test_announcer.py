@@ -131,7 +131,7 @@ class TestSequence:
         assert node.announce(now=0.5) == []
         assert node.announcer.next_at is None
 
-    def test_without_verification_a_sequence_goes_on_after_the_loss(self, node, vip):
+    def test_without_verification_a_sequence_continues_after_the_loss(self, node, vip):
         node.config = replace(CONFIG, verify=False)
         node.announce((2, vip))
         assert node.run() == TIMES[1:]
@@ -175,7 +175,7 @@ class TestFailure:
         error = f"[Errno {code}] {os.strerror(code)}"
         assert logged.fields("announceFailed") == [{"interface": "eth0", "error": error}]
 
-    def test_the_sequence_goes_on_after_a_failure(self, node, code):
+    def test_the_sequence_continues_after_a_failure(self, node, code):
         node.sender.failures["eth0"] = code
         node.announce((2, VIP4))
         node.sender.failures.clear()

@@ -237,7 +237,7 @@ class TestClaims:
         assert node.listener.take_settled() == {(2, vip): True}
         assert node.listener.take_settled() == {}
 
-    async def test_what_nobody_else_has_is_kept_until_it_is_taken(self, node, vip):
+    async def test_what_no_other_host_has_is_kept_until_it_is_taken(self, node, vip):
         told = []
         node.listener.subscribe(lambda: told.append(clock.now()))
         node.hold((2, vip))
@@ -339,7 +339,7 @@ class TestSockets:
         assert segments.listening["eth0"].fileno() == -1
 
 
-async def test_cancelled_at_any_await_it_goes_on_when_it_is_run_again(segments):
+async def test_cancelled_at_any_await_it_continues_when_it_is_run_again(segments):
     listener = ConflictListener(lambda _conflict: None, sender=segments)
     listener.update(frozenset({(2, VIP4)}), (ETH0,), now=clock.now())
 

@@ -224,12 +224,12 @@ class TestDraining:
             self.report(node_events, taint=taint)
         assert events.reasons == ["AddressesDrained", "AddressesRestored"]
 
-    def test_another_taint_is_told_anew(self, node_events, events):
+    def test_another_taint_is_reported(self, node_events, events):
         for taint in DRAINING_TAINTS[:2]:
             self.report(node_events, taint=taint)
         assert events.reasons == ["AddressesDrained"] * 2
 
-    def test_addresses_that_nobody_else_can_have_are_named(self, node_events, events):
+    def test_addresses_that_no_other_node_can_have_are_named(self, node_events, events):
         announced = decided(WEB).here
         self.report(node_events, taint=SPOT_TAINT_KEY, announced=announced)
         ((reason, message),) = events.take()

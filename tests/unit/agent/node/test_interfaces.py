@@ -122,7 +122,7 @@ class TestReadingAddresses:
         interfaces.read_addresses()
         assert (interfaces.put, interfaces.held) == (frozenset(), {(2, vip)})
 
-    def test_an_address_of_somebody_else_does_not_become_ours(self, interfaces, kernel, vip):
+    def test_an_address_of_another_program_does_not_become_ours(self, interfaces, kernel, vip):
         kernel.hold(held_at(vip))
         interfaces.read_addresses()
         assert interfaces.put == frozenset()
@@ -137,7 +137,7 @@ class TestReadingAddresses:
         interfaces.read_addresses()
         assert interfaces.keeps_marks
 
-    def test_an_address_of_somebody_else_is_not_taken_over(self, interfaces, kernel, logged, vip):
+    def test_an_address_of_another_program_is_not_taken_over(self, interfaces, kernel, logged, vip):
         kernel.hold(held_at(vip))
         assert not interfaces.apply(plan_of(put_of(vip)))
         assert (interfaces.put, kernel.held[2, vip]) == (frozenset(), held_at(vip))
@@ -156,7 +156,7 @@ class TestNotifications:
         interfaces.subscribe(lambda: woken.append(True))
         return lambda news: (kernel.notify(news), len(woken))[1]
 
-    def test_a_reset_lifetime_wakes_nobody(self, wakes, vip):
+    def test_a_reset_lifetime_wakes_no_task(self, wakes, vip):
         assert wakes(News(held_at(vip, expires_at=14.0, preferred_until=14.0))) == 0
 
     @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ class TestApply:
         assert kernel.calls[-2:] == ["remove", "put"]
         assert list(kernel.held) == [(2, vip)]
 
-    def test_an_address_removed_by_somebody_is_put_back_and_logged(
+    def test_an_address_removed_by_others_is_put_back_and_logged(
         self, interfaces, kernel, count, logged, vip
     ):
         interfaces.apply(plan_of(put_of(vip)))
@@ -353,7 +353,7 @@ class TestApply:
         ]
 
     @pytest.mark.parametrize("is_there", [True, False])
-    def test_the_next_read_tells_what_became_of_a_request_without_an_answer(
+    def test_the_next_read_shows_the_result_of_a_request_without_an_answer(
         self, interfaces, kernel, monkeypatch, vip, is_there
     ):
         def late(put):

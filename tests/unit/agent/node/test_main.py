@@ -72,7 +72,7 @@ class Kernel(FakeKernel):
     def addresses(self):
         if self.fails_once:
             self.fails_once = False
-            raise ValueError("an answer that nobody can read")
+            raise ValueError("an answer that no one can read")
         return super().addresses()
 
     @property

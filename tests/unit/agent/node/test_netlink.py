@@ -133,7 +133,7 @@ class Notifications:
 
 
 class ResumesByHand:
-    """Tells of a resume when the test says so."""
+    """Reports a resume when the test says so."""
 
     def __init__(self):
         self._end, self._kernel = socket.socketpair()
@@ -394,7 +394,7 @@ class TestNotifications:
             resumes.resume()
             assert await received() == [News()] * number
 
-    async def test_what_tells_of_resumes_is_closed(self, requests, notifications, resumes):
+    async def test_the_source_of_resumes_is_closed(self, requests, notifications, resumes):
         made = Kernel(
             open_socket=lambda groups: notifications if groups else requests,
             open_resumes=lambda: resumes,

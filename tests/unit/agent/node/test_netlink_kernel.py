@@ -133,7 +133,7 @@ async def test_changes_are_notified(kernel, eth0, namespace, vip):
 async def next_about(news, vip):
     while True:
         latest = await news.get()
-        # The kernel also tells of the addresses that it gives an interface by itself.
+        # The kernel also reports the addresses that it gives an interface by itself.
         about = latest.address and latest.address.address
         if about == vip:
             return latest

@@ -65,7 +65,7 @@ class TestMeeting:
         assert clock.now() < left_at + 0.1
         assert node.asked == [asked]
 
-    async def test_nobody_is_asked_before_the_watch_shows_the_own_lease(self, node):
+    async def test_no_node_is_asked_before_the_watch_shows_the_own_lease(self, node):
         node.agents.answer("n2", KIND, node.n2)
         node.shows = False
         node.plan(won_by("n1", VIP4))
@@ -88,14 +88,14 @@ class TestMeeting:
             assert node.agents.told == []
             assert node.held == {address}
 
-    async def test_a_peer_in_another_epoch_is_met_anew(self, node):
+    async def test_a_peer_in_another_epoch_is_met_again(self, node):
         node.agents.answer("n2", KIND, node.n2)
         async with node.working():
             node.store.leases.put(peer_lease("n2", epoch="n2.2", version="2"))
             await node.until(0.1)
             assert [question.peer_epoch for question in node.asked] == ["n2.1", "n2.2"]
 
-    async def test_all_are_met_anew_in_another_own_epoch(self, node):
+    async def test_all_are_met_again_in_another_own_epoch(self, node):
         node.agents.answer("n2", KIND, node.n2)
         async with node.working():
             first = node.epoch
@@ -230,7 +230,7 @@ class TestOver:
             await node.until(20)
             assert node.agents.asked(other, KIND) == asked
 
-    async def test_nobody_is_asked_again_where_all_are_silent(self, node):
+    async def test_no_node_is_asked_again_where_all_are_silent(self, node):
         node.store.leases.put(peer_lease("n3", duration=100))
         node.agents.answer("n2", KIND, HANGS)
         node.agents.answer("n3", KIND, HANGS)

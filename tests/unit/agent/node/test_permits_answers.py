@@ -37,7 +37,7 @@ async def answered(node, question):
 
 class TestAnswer:
     @FAMILIES
-    async def test_what_nobody_wants_here_is_given_at_once(self, node, first):
+    async def test_what_no_node_wants_here_is_given_at_once(self, node, first):
         address = won_by("n1", first)
         async with node.working():
             answer, seconds = await answered(node, node.n2.ask(node.epoch, wants=[address]))
@@ -46,7 +46,7 @@ class TestAnswer:
             assert seconds == 0.0
 
     @FAMILIES
-    async def test_what_is_held_is_let_go_of_before_the_answer_is_sent(self, node, first):
+    async def test_what_is_held_is_withdrawn_before_the_answer_is_sent(self, node, first):
         address = won_by("n2", first)
         node.held = frozenset({address})
         node.plan(address)

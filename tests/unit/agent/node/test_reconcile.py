@@ -254,7 +254,7 @@ class TestWakeUp:
 
 @EACH_VIP
 @pytest.mark.parametrize("was_claimed", [True, False])
-async def test_an_address_that_nobody_else_has_is_announced_again(serving, vip, was_claimed):
+async def test_an_address_that_no_other_host_has_is_announced_again(serving, vip, was_claimed):
     place = (ETH0.index, vip)
     serving.announcer.fresh.clear()
     serving.announcer.again.clear()
@@ -348,7 +348,7 @@ class TestDummyInterface:
         await settle()
         (dummy,) = [link for link in remote.kernel.present.values() if link.name == "kube-lb0"]
         assert remote.held == {(dummy.index, VIP4), (dummy.index, VIP6)}
-        # Nobody is behind it.
+        # No host is behind it.
         assert remote.announcer.usable[-1] == remote.listener.checked == frozenset()
 
     async def test_a_refused_creation_is_retried_every_second(self, remote):

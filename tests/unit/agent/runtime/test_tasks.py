@@ -79,7 +79,7 @@ class TestRunUntil:
 
 
 class TestStop:
-    async def test_named_tasks_end_and_the_others_go_on(self, tasks):
+    async def test_named_tasks_end_and_the_others_continue(self, tasks):
         tasks.start("renewer", works_for_ever())
         tasks.start("reporter", works_for_ever())
         await tasks.stop("reporter")

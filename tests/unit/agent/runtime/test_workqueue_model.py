@@ -99,7 +99,7 @@ class QueueModel(RuleBasedStateMachine):
 
     @invariant()
     def a_key_that_waits_has_woken_the_worker(self):
-        assert not self.waiting or self.wakeup._news.is_set()  # noqa: SLF001 - nobody waits here
+        assert not self.waiting or self.wakeup._news.is_set()  # noqa: SLF001 - no task waits here
 
 
 QueueModel.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)

@@ -14,7 +14,17 @@ from purelb.core.allocation.outcomes import Assignment, Keep, Refusal, Release
 from purelb.core.allocation.refusals import RefusalReason
 from purelb.core.election.claims import claimed
 from purelb.core.model import PoolType, ServiceGroup
-from tests.support.core.builders import DNS, FIRST, GROUPS, HTTP, NOBODY, asked, new, ranges, taken
+from tests.support.core.builders import (
+    DNS,
+    FIRST,
+    GROUPS,
+    HTTP,
+    NO_NODES,
+    asked,
+    new,
+    ranges,
+    taken,
+)
 from tests.support.core.snapshots import GROUP, VIP4, VIP6, service
 
 
@@ -26,17 +36,17 @@ class TestOneFamily:
 
     def test_skips_addresses_that_are_taken(self, version):
         busy = taken(FIRST[version], FIRST[version] + 1)
-        outcome = decide(new(families=(version,)), GROUPS, busy, NOBODY)
+        outcome = decide(new(families=(version,)), GROUPS, busy, NO_NODES)
         assert outcome.addresses == (FIRST[version] + 2,)
 
     def test_unwritten_allocation_is_repeated(self, version):
         reserved = taken(FIRST[version] + 3, by="web")
-        outcome = decide(new(families=(version,)), GROUPS, reserved, NOBODY)
+        outcome = decide(new(families=(version,)), GROUPS, reserved, NO_NODES)
         assert outcome.addresses == (FIRST[version] + 3,)
 
     def test_is_refused_when_all_are_taken(self, version):
         everything = taken(*(FIRST[version] + i for i in range(10)))
-        outcome = decide(new(families=(version,)), GROUPS, everything, NOBODY)
+        outcome = decide(new(families=(version,)), GROUPS, everything, NO_NODES)
         assert outcome.reason is RefusalReason.EXHAUSTED
         assert f"no free IPv{version} address: enlarge the pool" in outcome.message
 
@@ -47,7 +57,7 @@ class TestOneFamily:
 
     def test_gets_a_new_address_where_another_service_has_its(self, version):
         mine = replace(service(addresses=[FIRST[version]]), families=(version,))
-        outcome = decide(mine, GROUPS, taken(FIRST[version]), NOBODY)
+        outcome = decide(mine, GROUPS, taken(FIRST[version]), NO_NODES)
         assert outcome.addresses == (FIRST[version] + 1,)
 
     def test_a_huge_pool_costs_no_more_than_a_small_one(self, version):
@@ -56,7 +66,7 @@ class TestOneFamily:
         allocations = Allocations()
         for number in range(100):
             one = new(f"s{number}", families=(version,))
-            allocations.hold(one, decide(one, huge, allocations, NOBODY).addresses)
+            allocations.hold(one, decide(one, huge, allocations, NO_NODES).addresses)
         assert len(allocations) == 100
 
     def test_keeps_addresses_outside_its_shrunken_pool(self, version):
@@ -104,16 +114,18 @@ class TestServedServices:
 
     def test_one_without_a_class_is_left_alone_where_only_ours_are_claimed(self):
         classes = claimed(unclassed=False)
-        assert decide(new(), GROUPS, Allocations(), NOBODY, classes=classes) == Keep()
+        assert decide(new(), GROUPS, Allocations(), NO_NODES, classes=classes) == Keep()
         named = new(load_balancer_class="purelb.io/purelbv2")
-        assert isinstance(decide(named, GROUPS, Allocations(), NOBODY, classes=classes), Assignment)
+        assert isinstance(
+            decide(named, GROUPS, Allocations(), NO_NODES, classes=classes), Assignment
+        )
 
     def test_what_another_purelb_gave_it_stays_where_only_ours_are_claimed(self):
         classes = claimed(unclassed=False)
         marked_alike = replace(service(), allocated_by_us=True, load_balancer_class=None)
-        assert decide(marked_alike, GROUPS, Allocations(), NOBODY, classes=classes) == Keep()
+        assert decide(marked_alike, GROUPS, Allocations(), NO_NODES, classes=classes) == Keep()
         was = replace(marked_alike, is_load_balancer=False)
-        assert decide(was, GROUPS, Allocations(), NOBODY, classes=classes) == Release()
+        assert decide(was, GROUPS, Allocations(), NO_NODES, classes=classes) == Release()
 
     def test_another_class_is_left_alone(self):
         assert asked(new(load_balancer_class="example.com/other")) == Keep()
@@ -141,7 +153,7 @@ class TestServedServices:
     @pytest.mark.parametrize("version", [4, 6], ids=["v4", "v6"])
     def test_address_of_another_service_is_not_kept(self, version):
         allocations = taken(FIRST[version])
-        outcome = decide(service(), Groups(), allocations, NOBODY)
+        outcome = decide(service(), Groups(), allocations, NO_NODES)
         assert outcome.reason is RefusalReason.UNKNOWN_POOL
         assert outcome.keeps == (FIRST[10 - version],)
 
@@ -195,7 +207,7 @@ class TestFences:
 
     GROUPS = Groups([replace(GROUP, namespaces=frozenset({"shop"}), enforces=True)])
 
-    def test_nothing_new_is_given_whatever_the_annotations_say(self, version):
+    def test_no_annotation_gets_a_new_address(self, version):
         for forged in ({}, {"allocated_by_us": True, "allocated_from": "default"}):
             asking = new(families=(version,), group="default", **forged)
             outcome = asked(asking, groups=self.GROUPS)
@@ -208,7 +220,7 @@ class TestFences:
         assert more.reason is RefusalReason.NAMESPACE_DENIED
         assert more.keeps == (FIRST[version],)
 
-    def test_a_denial_tells_nothing_else_about_the_group(self, version):
+    def test_a_denial_says_nothing_else_about_the_group(self, version):
         wrong = new(families=(version,), group="default", explicit=(FIRST[version] + 99,))
         assert asked(wrong, groups=self.GROUPS).reason is RefusalReason.NAMESPACE_DENIED
 
@@ -244,5 +256,5 @@ class TestRebuild:
 def test_a_service_without_any_range_left_for_a_family_names_it():
     empty = Groups([ServiceGroup("default", ranges=(GROUP.ranges[0],))])
     everything = taken(*(VIP4 + i for i in range(10)))
-    outcome = decide(new(), empty, everything, NOBODY)
+    outcome = decide(new(), empty, everything, NO_NODES)
     assert "no free IPv4 and IPv6 address: add a pool" in outcome.message

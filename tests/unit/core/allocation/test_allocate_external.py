@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Services of groups whose addresses another system gives out."""
+"""Services of groups whose addresses an external IPAM allocates."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ class Allocator(RuleBasedStateMachine):
         assert isinstance(again, Keep), "a second look changes nothing"
 
     def check(self, service, outcome):
-        """What any outcome has to respect, whatever led to it."""
+        """What any outcome has to respect."""
         if isinstance(outcome, Assignment):
             versions = [a.version for a in outcome.addresses]
             assert set(versions) <= set(service.families)
@@ -207,7 +207,7 @@ class Allocator(RuleBasedStateMachine):
                 assert not one.ports & other.ports
 
     @invariant()
-    def free_addresses_are_those_that_nobody_has(self):
+    def free_addresses_are_those_that_no_node_has(self):
         for pool in self.groups.values():
             for one in pool.ranges:
                 every = [one.first + i for i in range(one.size)]

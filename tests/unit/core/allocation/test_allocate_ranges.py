@@ -15,7 +15,7 @@ from purelb.core.allocation.groups import Groups
 from purelb.core.allocation.outcomes import Keep
 from purelb.core.allocation.refusals import RefusalReason
 from purelb.core.model import PoolType, ServiceGroup
-from tests.support.core.builders import NOBODY, asked, given_before, live, new, ranges, taken
+from tests.support.core.builders import NO_NODES, asked, given_before, live, new, ranges, taken
 
 
 @pytest.mark.parametrize("version", [4, 6], ids=["v4", "v6"])
@@ -112,7 +112,7 @@ def test_balanced_pools_take_turns(version):
     allocations, got = Allocations(), []
     for number in range(6):
         one = new(f"s{number}", families=(version,))
-        outcome = decide(one, groups, allocations, NOBODY)
+        outcome = decide(one, groups, allocations, NO_NODES)
         allocations.hold(one, outcome.addresses)
         got.append(outcome.addresses[0])
         assert outcome.is_balanced

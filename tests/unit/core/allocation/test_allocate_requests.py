@@ -19,7 +19,7 @@ from tests.support.core.builders import (
     FIRST,
     GROUPS,
     HTTP,
-    NOBODY,
+    NO_NODES,
     asked,
     given_before,
     new,
@@ -71,39 +71,39 @@ class TestExplicit:
         family = 10 - version if settings.pop("other_family", False) else version
         explicit = tuple(FIRST[version] + offset for offset in offsets)
         asking = new(families=(family,), explicit=explicit, **settings)
-        outcome = decide(asking, GROUPS, taken(FIRST[version] + 1), NOBODY)
+        outcome = decide(asking, GROUPS, taken(FIRST[version] + 1), NO_NODES)
         assert (outcome.reason.value, words in outcome.message) == (reason, True), outcome
 
-    def test_address_of_a_node_is_given_to_nobody(self, version):
+    def test_address_of_a_node_is_not_allocated(self, version):
         ledger = taken()
         ledger.exclude_nodes([FIRST[version]])
         named = new(families=(version,), explicit=(FIRST[version],))
-        refusal = decide(named, GROUPS, ledger, NOBODY)
+        refusal = decide(named, GROUPS, ledger, NO_NODES)
         assert (refusal.reason.value, "the address of a Node" in refusal.message) == (
             "node_address",
             True,
         )
-        given = decide(new(families=(version,)), GROUPS, ledger, NOBODY)
+        given = decide(new(families=(version,)), GROUPS, ledger, NO_NODES)
         assert given.addresses == (FIRST[version] + 1,)
 
-    def test_address_that_a_node_has_by_now_stays_until_it_is_evaluated_anew(self, version):
+    def test_address_that_a_node_has_by_now_stays_until_it_is_evaluated_again(self, version):
         one = new(families=(version,), explicit=(FIRST[version],))
         running = given_before(one, asked(one))
         ledger = rebuild([running], GROUPS)
         ledger.exclude_nodes([FIRST[version]])
-        assert decide(running, GROUPS, ledger, NOBODY) == Keep()
-        anew = replace(running, explicit=(), asks_reevaluation=True)
-        assert decide(anew, GROUPS, ledger, NOBODY).addresses == (FIRST[version] + 1,)
+        assert decide(running, GROUPS, ledger, NO_NODES) == Keep()
+        again = replace(running, explicit=(), asks_reevaluation=True)
+        assert decide(again, GROUPS, ledger, NO_NODES).addresses == (FIRST[version] + 1,)
 
     def test_address_of_another_host_is_given_only_on_request(self, version):
         ledger = taken()
         assert ledger.set_aside([FIRST[version]]) == {FIRST[version]}
-        given = decide(new(families=(version,)), GROUPS, ledger, NOBODY)
+        given = decide(new(families=(version,)), GROUPS, ledger, NO_NODES)
         assert given.addresses == (FIRST[version] + 1,)
         named = new(families=(version,), explicit=(FIRST[version],))
-        assert decide(named, GROUPS, ledger, NOBODY).addresses == (FIRST[version],)
+        assert decide(named, GROUPS, ledger, NO_NODES).addresses == (FIRST[version],)
         assert ledger.set_aside([]) == frozenset()
-        assert decide(new(families=(version,)), GROUPS, ledger, NOBODY).addresses == (
+        assert decide(new(families=(version,)), GROUPS, ledger, NO_NODES).addresses == (
             FIRST[version],
         )
 
@@ -112,35 +112,35 @@ class TestExplicit:
         running = given_before(one, asked(one))
         ledger = rebuild([running], GROUPS)
         ledger.set_aside([FIRST[version]])
-        assert decide(running, GROUPS, ledger, NOBODY) == Keep()
+        assert decide(running, GROUPS, ledger, NO_NODES) == Keep()
         ledger.replace(FIRST[version])
-        assert decide(running, GROUPS, ledger, NOBODY).addresses == (FIRST[version] + 1,)
+        assert decide(running, GROUPS, ledger, NO_NODES).addresses == (FIRST[version] + 1,)
         named = replace(running, explicit=(FIRST[version],))
-        assert decide(named, GROUPS, ledger, NOBODY) == Keep()
+        assert decide(named, GROUPS, ledger, NO_NODES) == Keep()
 
     def test_without_another_address_it_keeps_the_one_of_another_host(self, version):
         whole = next(r for r in GROUP.ranges if r.first.version == version)
         only = (replace(whole, last=FIRST[version]),)
         small = Groups([replace(GROUP, ranges=only)])
         one = new(families=(version,))
-        running = given_before(one, decide(one, small, taken(), NOBODY))
+        running = given_before(one, decide(one, small, taken(), NO_NODES))
         ledger = rebuild([running], small)
         ledger.set_aside([FIRST[version]])
         ledger.replace(FIRST[version])
-        refusal = decide(running, small, ledger, NOBODY)
+        refusal = decide(running, small, ledger, NO_NODES)
         assert (refusal.reason, refusal.keeps) == (RefusalReason.EXHAUSTED, (FIRST[version],))
 
     def test_sharers_get_another_address_together(self, version):
         both, given, ledger = [], [], taken()
         for name, port in (("a", HTTP), ("b", DNS)):
             one = new(name, families=(version,), sharing_key="x", ports=frozenset({port}))
-            assignment = decide(one, GROUPS, ledger, NOBODY)
+            assignment = decide(one, GROUPS, ledger, NO_NODES)
             ledger.hold(one, assignment.addresses, "default")
             both.append(given_before(one, assignment))
         ledger.set_aside([FIRST[version]])
         ledger.replace(FIRST[version])
         for one in both:
-            assignment = decide(one, GROUPS, ledger, NOBODY)
+            assignment = decide(one, GROUPS, ledger, NO_NODES)
             ledger.hold(one, assignment.addresses, "default")
             given += assignment.addresses
         assert given == [FIRST[version] + 1] * 2
@@ -185,17 +185,17 @@ class TestSharing:
         running = given_before(mine, asked(mine, self.other(version)))
         allocations = rebuild([self.other(version), running], GROUPS)
         changed = replace(running, ports=frozenset({HTTP}))
-        outcome = decide(changed, GROUPS, allocations, NOBODY)
+        outcome = decide(changed, GROUPS, allocations, NO_NODES)
         assert (outcome.reason, outcome.keeps) == (RefusalReason.PORT_CONFLICT, ())
 
-    def test_the_earlier_service_keeps_it_whatever_it_adds(self, version):
+    def test_the_earlier_service_keeps_it_with_any_additions(self, version):
         mine = new(families=(version,), sharing_key="x", ports=frozenset({DNS}), created="2026-02")
         running = given_before(mine, asked(mine, self.other(version)))
         allocations = rebuild([self.other(version), running], GROUPS)
         changed = replace(self.other(version), ports=frozenset({HTTP, DNS}))
-        assert decide(changed, GROUPS, allocations, NOBODY) == Keep()
+        assert decide(changed, GROUPS, allocations, NO_NODES) == Keep()
         allocations.hold(changed, changed.addresses)
-        later = decide(running, GROUPS, allocations, NOBODY)
+        later = decide(running, GROUPS, allocations, NO_NODES)
         assert later.reason is RefusalReason.PORT_CONFLICT
 
     def test_only_within_a_namespace_unless_the_group_says_otherwise(self, version):
@@ -213,7 +213,7 @@ class TestSharing:
         running = given_before(mine, asked(mine, self.other(version)))
         allocations = rebuild([self.other(version), running], GROUPS)
         changed = replace(running, ports=frozenset({HTTP}), explicit=(FIRST[version],))
-        outcome = decide(changed, GROUPS, allocations, NOBODY)
+        outcome = decide(changed, GROUPS, allocations, NO_NODES)
         assert (outcome.reason, outcome.keeps) == (RefusalReason.PORT_CONFLICT, ())
 
 

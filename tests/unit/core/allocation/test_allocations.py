@@ -162,7 +162,7 @@ class TestSharing:
         assert shareable(allocations, one, service("c", "x")) == clash
         assert shareable(allocations, one, service("c", "x", namespace="shop")) is None
 
-    def test_one_that_a_node_has_by_now_is_offered_to_nobody_else(self, address):
+    def test_one_that_a_node_has_by_now_is_offered_to_no_other(self, address):
         allocations = Allocations()
         allocations.hold(service("a", "x"), [ip_address(address)])
         allocations.exclude_nodes([ip_address(address)])
@@ -267,7 +267,7 @@ def test_a_number_that_is_held_is_not_entered_again_however_it_is_spelled(number
     try:
         wanted = parse_address(asked)
     except ValueError:
-        return  # Nobody can ask for it in this spelling.
+        return  # No Service can ask for it in this spelling.
     assert conflict(allocations, wanted, service("b")) is not None
     with pytest.raises(AddressTakenError):
         allocations.hold(service("b"), [wanted])

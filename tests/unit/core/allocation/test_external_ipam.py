@@ -80,9 +80,7 @@ def test_a_mask_learnt_late_is_corrected_in_one_plan(address, host, listed, segm
 
 
 @families
-def test_a_sidecars_address_keeps_its_mask_whatever_the_status_names(
-    address, host, listed, segment
-):
+def test_a_sidecars_address_keeps_its_mask_with_any_status(address, host, listed, segment):
     group = replace(SIDECAR, ranges=LISTED)
     plan = planned(made(group, address, held=[on_eth0(address, prefixlen=segment)]))
     assert (plan.removes, plan.puts) == ((), ())

@@ -28,7 +28,7 @@ def test_lost_addresses_are_taken_off(address):
     [{"allocated_from": "other"}, {"pool_type": PoolType.REMOTE}, {"skip_dad": True}],
     ids=["group", "kind", "dad"],
 )
-def test_annotations_of_somebody_else_are_corrected(forged):
+def test_annotations_of_others_are_corrected(forged):
     assert remainder(service(**forged), (VIP4, VIP6), GROUP) == Remainder((VIP4, VIP6), GROUP)
     assert remainder(new(**forged), (), None) == Remainder((), None)
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Configuration that somebody is about to write: what is refused, and what is only odd."""
+"""Configuration that is about to be written: what is refused, and what is only odd."""
 
 from __future__ import annotations
 

@@ -14,27 +14,27 @@ OURS = replace(PLAIN, load_balancer_class="purelb.io/purelbv2")
 OURS_TOO = replace(PLAIN, load_balancer_class="purelb.io/purelb-v2")
 FOREIGN = replace(PLAIN, load_balancer_class="purelb.io/purelb")
 GIVEN = [replace(PLAIN, pool_type=kind) for kind in PoolType]
-ALONE, BESIDE = claimed(unclassed=True), claimed(unclassed=False)
+ALONE, COEXISTING = claimed(unclassed=True), claimed(unclassed=False)
 
 
 def test_alone_we_claim_all_that_could_be_ours():
     assert ALONE == ALL_CLASSES
-    assert ALL_CLASSES - {None} == BESIDE
+    assert ALL_CLASSES - {None} == COEXISTING
 
 
 @pytest.mark.parametrize(
-    ("service", "alone", "beside"),
+    ("service", "alone", "coexisting"),
     [(PLAIN, True, False), (OURS, True, True), (OURS_TOO, True, True), (FOREIGN, False, False)],
     ids=["no class", "ours", "ours too", "another"],
 )
-def test_the_class_says_whom_a_service_asks(service: Service, alone: object, beside: object):
+def test_the_class_says_whom_a_service_asks(service: Service, alone: object, coexisting: object):
     assert asks_us(service, ALONE) is alone
-    assert asks_us(service, BESIDE) is beside
+    assert asks_us(service, COEXISTING) is coexisting
     assert not asks_us(replace(service, is_load_balancer=False), ALONE)
 
 
 @pytest.mark.parametrize(
-    ("service", "alone", "beside"),
+    ("service", "alone", "coexisting"),
     [
         (PLAIN, True, False),
         (OURS, True, True),
@@ -44,11 +44,11 @@ def test_the_class_says_whom_a_service_asks(service: Service, alone: object, bes
     ],
     ids=["no class", "ours", "another", "another, given", "given local", "given remote"],
 )
-def test_agents_beside_another_purelb_keep_to_what_ours_has_given(
-    service: Service, alone: object, beside: object
+def test_agents_next_to_another_purelb_keep_to_what_ours_has_given(
+    service: Service, alone: object, coexisting: object
 ):
     assert concerns_agents(service, ALONE) is alone
-    assert concerns_agents(service, BESIDE) is beside
+    assert concerns_agents(service, COEXISTING) is coexisting
 
 
 def test_what_is_served_is_marked_and_of_no_other_class():

@@ -40,7 +40,7 @@ class TestNear:
         counting = Counting().seen_from((NET4,)).observe(lease(subnets=(NET4,)), now=0.0)
         return counting.observe(lease("c", epoch="c.1", subnets=(NET6,)), now=0.0)
 
-    def test_of_others_nobody_is_asked(self, counting):
+    def test_of_others_no_node_is_asked(self, counting):
         assert counting.near() == ("b",)
         assert counting.checks(9.9) == {"b": Check.ASK_NODE}
         assert counting.checks(10.0)["c"] is Check.READ
@@ -53,7 +53,7 @@ class TestNear:
         assert counting.near() == ("b", "c")
         assert set(counting.checks(9.9)) == {"b", "c"}
 
-    def test_the_end_of_one_that_comes_near_is_found_out_anew(self, counting):
+    def test_the_end_of_one_that_comes_near_is_found_out_again(self, counting):
         counting = checked(counting, "c", now=10.0).at(10.0)
         assert not counting.is_live("c")
         assert counting.seen_from((NET4, NET6)).checks(10.0)["c"] is Check.ASK_NODE
@@ -229,7 +229,7 @@ class TestDeletedLeases:
         counting = Counting().observe(replace(lease(), epoch=""), now=0.0)
         assert not counting.deleted("b").leases
 
-    def test_one_that_somebody_deleted_counts_to_its_end(self, counting):
+    def test_one_that_others_deleted_counts_to_its_end(self, counting):
         deleted = counting.deleted("b")
         assert counted(deleted, 1.0) == ["b", "c"]
         assert set(checked(deleted, now=10.0).at(10.0).leases) == {"c"}

@@ -55,7 +55,7 @@ class TestDrainingTaints:
     @pytest.mark.parametrize(
         "taints", [(), (Taint("node.kubernetes.io/unschedulable", "", "NoSchedule"),)]
     )
-    def test_nobody_else_is_and_a_cordoned_node_neither(self, taints):
+    def test_no_other_is_and_a_cordoned_node_neither(self, taints):
         assert draining_taint(taints) == ""
 
     def test_they_are_listed_by_name_with_uid_and_taint(self):
@@ -109,7 +109,7 @@ class TestEvictionEvent:
         decision = preempt(replace(NODE, taints=(taint,)), [EVENT])
         assert (decision.reason, decision.patch) == (PreemptReason.ALREADY_DRAINING, MARKED)
 
-    def test_adds_its_taint_beside_another_one_that_drains(self):
+    def test_adds_its_taint_next_to_another_one_that_drains(self):
         other = Taint("node.kubernetes.io/out-of-service", "", "NoExecute")
         decision = preempt(replace(NODE, taints=(other,)), [EVENT])
         assert decision.reason is PreemptReason.SPOT_EVICTION

@@ -250,8 +250,8 @@ class TestPreference:
         assert (preferred.winner, preferred.affinity_ignored) == ("n1", True)
 
     def test_preference_needs_a_candidate(self):
-        nobody = Decision(None, Reason.NO_ELIGIBLE_NODES)
-        assert prefer(VIP4, nobody, frozenset({"n1"})) is nobody
+        none = Decision(None, Reason.NO_ELIGIBLE_NODES)
+        assert prefer(VIP4, none, frozenset({"n1"})) is none
 
 
 def test_nodes_share_a_subnet_if_one_contains_the_other():

@@ -81,7 +81,7 @@ def talk():
 
 
 class TestMeeting:
-    def test_nobody_has_a_permission_before(self, talk, ours):
+    def test_no_node_has_a_permission_before(self, talk, ours):
         assert talk.of["a"].lacking(ours, ["b"]) == {"b"}
         assert not talk.may_put("b", ours)
 
@@ -101,7 +101,7 @@ class TestMeeting:
         assert not talk.may_put(other, theirs)
 
     @pytest.mark.parametrize("asker", ["a", "b"])
-    def test_of_what_both_hold_the_one_that_ranks_second_lets_go(self, talk, ours, theirs, asker):
+    def test_of_what_both_hold_the_one_that_ranks_second_withdraws(self, talk, ours, theirs, asker):
         talk.holds = {"a": {ours, theirs}, "b": {ours, theirs}}
         talk.ask(asker)
         assert talk.holds == {"a": {ours}, "b": {theirs}}
@@ -164,7 +164,7 @@ class TestAsking:
         assert talk.holds["b"] == {theirs}
         assert not talk.may_put("a", theirs)
 
-    def test_who_holds_it_lets_go_if_only_its_own_is_missing(self, talk, theirs):
+    def test_who_holds_it_withdraws_if_only_its_own_is_missing(self, talk, theirs):
         talk.holds["b"] = {theirs}
         talk.ask("a", wants={theirs}, moves={theirs})
         assert talk.holds["b"] == set()
@@ -177,7 +177,7 @@ class TestAsking:
 
     @pytest.mark.parametrize("asker", ["a", "b"])
     def test_of_two_questions_that_cross_one_counts(self, talk, ours, asker):
-        """Whichever arrives first: the one whose asker sorts first."""
+        """In any order of arrival: the one whose asker sorts first."""
         of = {node: talk.question(node) for node in "ab"}
         first, second = of[asker], of["b" if asker == "a" else "a"]
         answers = [(question, talk.answer(question)) for question in (first, second)]
@@ -204,7 +204,7 @@ class TestAsking:
         talk.hear(old, late)
         assert not talk.may_put("a", ours)
 
-    def test_an_answer_that_nobody_waits_for_is_void(self, talk, ours):
+    def test_an_answer_that_no_one_waits_for_is_void(self, talk, ours):
         question = talk.question("a")
         answer = talk.answer(question)
         talk.of["a"] = talk.of["a"].gave_up("b", question.nonce)
@@ -227,11 +227,11 @@ class TestWhomToAsk:
         asked = talk.of["a"].to_ask({theirs: ["b"]}, {"b": "b1"})
         assert asked == {"b": ({theirs}, {theirs})}
 
-    def test_nobody_is_to_let_go_while_two_permissions_are_missing(self, talk, theirs):
+    def test_no_node_has_to_withdraw_while_two_permissions_are_missing(self, talk, theirs):
         asked = talk.of["a"].to_ask({theirs: ["b", "c"]}, {"b": "b1", "c": "c1"})
         assert asked == {"b": ({theirs}, NOTHING), "c": ({theirs}, NOTHING)}
 
-    def test_nobody_is_asked_twice_at_a_time(self, talk):
+    def test_no_node_is_asked_twice_at_a_time(self, talk):
         talk.question("a")
         assert talk.of["a"].to_ask({}, {"b": "b1"}) == {}
 

@@ -92,10 +92,10 @@ class TestAgreement:
         assert held.deadline(11.5) == right.deadline(11.5)
         assert held.deadline(12.5) == right.deadline(12.5)
 
-    def test_who_holds_by_agreement_puts_nothing_anew(self, right):
+    def test_who_holds_by_agreement_adds_nothing(self, right):
         held = right.extended(AGREED, now=16.0)
-        assert held.may_put_anew(16.9)
-        assert not held.may_put_anew(17.0)
+        assert held.may_add(16.9)
+        assert not held.may_add(17.0)
 
 
 class TestEpochs:
@@ -122,9 +122,9 @@ class TestEpochs:
         assert epoch != right.epoch
         assert right.failed(epoch).epoch == right.epoch
 
-    def test_they_end_where_somebody_deleted_the_lease(self, right):
+    def test_they_end_where_others_deleted_the_lease(self, right):
         deleted = right.deleted()
-        assert not deleted.may_put_anew(11.0)
+        assert not deleted.may_add(11.0)
         assert renewed(deleted, sent_at=12.0).epoch not in ("", right.epoch)
 
     def test_an_answer_in_another_epoch_gives_no_right(self, right):
@@ -147,6 +147,6 @@ class TestEpochs:
 
     def test_nothing_is_put_before_the_own_lease_is_shown_in_it(self):
         right = renewed(Right(TIMING, "t"), sent_at=10.0)
-        assert not right.may_put_anew(11.0)
-        assert not right.shown("t.0").may_put_anew(11.0)
-        assert right.shown(right.epoch).may_put_anew(11.0)
+        assert not right.may_add(11.0)
+        assert not right.shown("t.0").may_add(11.0)
+        assert right.shown(right.epoch).may_add(11.0)

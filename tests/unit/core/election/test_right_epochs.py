@@ -46,11 +46,11 @@ class TestLeftEpochs:
         assert failed.epoch == right.epoch
         assert sent(failed, at=14.0)[1] not in ("", epoch, right.epoch)
 
-    def test_nothing_is_put_anew_in_one_that_was_left(self, right):
+    def test_nothing_is_added_in_one_that_was_left(self, right):
         left, epoch = sent(right, at=12.0, subnets=OTHERS)
         failed = left.failed(epoch)
         assert failed.deadline(12.0) == right.deadline(12.0)
-        assert not failed.may_put_anew(12.0)
+        assert not failed.may_add(12.0)
 
     def test_a_late_word_of_the_watch_does_not_restore_one_that_was_left(self, right):
         left, _epoch = sent(right, at=12.0, subnets=OTHERS)
@@ -59,7 +59,7 @@ class TestLeftEpochs:
     def test_the_next_one_is_not_left(self, right):
         after = written(right, at=12.0, subnets=OTHERS)
         assert not after.is_left
-        assert after.shown(after.epoch).may_put_anew(12.0)
+        assert after.shown(after.epoch).may_add(12.0)
 
     def test_each_has_another_name_although_the_subnets_are_the_same_again(self, right):
         other = written(right, at=12.0, subnets=OTHERS)

@@ -129,7 +129,7 @@ def _every_answer_counts(monkeypatch):
     monkeypatch.setattr(Permissions, "heard", heard)
 
 
-def _nobody_says_what_it_holds(monkeypatch):
+def _no_node_says_what_it_holds(monkeypatch):
     monkeypatch.setattr(Permissions, "_meet", lambda _self, question, _holds: Pair(question.epoch))
 
 
@@ -147,7 +147,7 @@ def _who_has_met_says_what_it_holds_only(monkeypatch):
     [
         _answered_though_another_is_under_way,
         _every_answer_counts,
-        _nobody_says_what_it_holds,
+        _no_node_says_what_it_holds,
         _who_has_met_says_what_it_holds_only,
     ],
 )
@@ -158,10 +158,10 @@ def test_each_part_of_asking_is_needed(monkeypatch, without):
 
 
 def _acts_before_its_lease_is_shown(monkeypatch):
-    def may_put_anew(self, now):
+    def may_add(self, now):
         return now < self.ends_at and self.deadline(now) is not None
 
-    monkeypatch.setattr(Right, "may_put_anew", may_put_anew)
+    monkeypatch.setattr(Right, "may_add", may_add)
 
 
 def _is_over_in_an_earlier_epoch(monkeypatch):
@@ -200,7 +200,7 @@ def _keeps_its_epoch(monkeypatch):
     monkeypatch.setattr(Right, "_named", lambda self, _number: self.token)
 
 
-def _does_not_pass_on_that_somebody_can(monkeypatch):
+def _does_not_pass_on_that_a_node_can(monkeypatch):
     monkeypatch.setattr(cluster, "_PASSED_ON", 0)
 
 
@@ -253,7 +253,7 @@ SCHEDULES = {
         [at(9, "frozen", "a", length=3), at(9, "deleted", "a", length=1)],
     ),
     "a link cut, the one between frozen": (
-        _does_not_pass_on_that_somebody_can,
+        _does_not_pass_on_that_a_node_can,
         [
             at(9, "apart", "a", "c", length=12),
             at(9, "some cut", "b", "c"),

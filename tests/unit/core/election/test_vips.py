@@ -104,7 +104,7 @@ class TestVipIndex:
         before = made.vips[VIP4]
         made.regroup(())
         assert made.vips[VIP4] is before
-        # Whatever its Service says from then on, also with another one that shares the address.
+        # Regardless of its Service from then on, also with another one that shares the address.
         made.change({WEB: service(pool_type=PoolType.REMOTE, is_external_local=True)})
         made.change({SHOP: service("shop")})
         made.change({WEB: None})
@@ -134,7 +134,7 @@ class TestVipIndex:
         before = made.vips
         hear(made, *((vip, WEB, pool_type) for vip in (VIP4, VIP6)))
         assert made.vips is before
-        # Whatever is said from then on; and it is told to others in turn.
+        # Regardless of what is said from then on; and it is told to others in turn.
         made.hear(frozenset())
         assert told(made) == [(VIP4, SHOP, pool_type), (VIP6, WEB, pool_type)]
         made.regroup((GROUP,))
@@ -163,7 +163,7 @@ class TestVipIndex:
         assert made.vips == before
         assert told(made) == []
 
-    def test_an_address_that_its_service_has_no_more_is_told_to_nobody(self):
+    def test_an_address_that_its_service_has_no_more_is_not_reported(self):
         made = index(service())
         made.regroup(())
         assert told(made) == [(VIP4, WEB, PoolType.LOCAL), (VIP6, WEB, PoolType.LOCAL)]

@@ -33,7 +33,7 @@ TIMING = LeaderTiming()
 _STANDING_BY = LeaderState.STANDING_BY
 REPLICAS = st.integers(0, 2)
 PAUSES = st.sampled_from([0.1, 0.5, 1.9, 2.0, 3.0, 5.0, 7.0, 9.8, 13.0, 15.2, 40.0])
-# What becomes of a write: most arrive and are answered at once.
+# The fate of a write: most arrive and are answered at once.
 FATES = st.sampled_from(["good", "good", "good", "late", "answered late", "answer lost"])
 
 
@@ -171,11 +171,11 @@ class Lock(RuleBasedStateMachine):
             self.under_way.append(Write(replica, left, 0.0, is_awaited=False))
 
     @rule(label=st.booleans())
-    def somebody_deletes_or_labels_the_lock(self, label):
+    def others_delete_or_label_the_lock(self, label):
         """Deleted only if each standby has heard of its holder.
 
-        One that sees no lock may make one, and no version tells the server that there was another
-        in between: whoever deletes it in that moment lets two lead.
+        One that sees no lock may make one, and no version shows the server that there was another
+        in between: a deletion in that moment lets two lead.
         """
         standing_by = (r.machine for r in self.replicas if r.machine.state is _STANDING_BY)
         if self.lock is not None and label:

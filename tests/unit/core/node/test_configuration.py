@@ -62,8 +62,11 @@ class TestSelection:
         bare = node_config_of({"metadata": {"name": "bare", "namespace": "x"}, "spec": spec})
         choice = choose([bare], LABELS)
         assert (choice.state, choice.config) == (SelectorState.DEFAULT, NodeConfig())
-        beside = choose([bare, config("catch-all")], LABELS)
-        assert (beside.state, beside.config.name) == (SelectorState.CONFIGURED, "catch-all")
+        next_to_others = choose([bare, config("catch-all")], LABELS)
+        assert (next_to_others.state, next_to_others.config.name) == (
+            SelectorState.CONFIGURED,
+            "catch-all",
+        )
 
     def test_a_specific_object_beats_a_catch_all_and_ties_go_by_name(self):
         objects = [

@@ -76,7 +76,7 @@ ALWAYS = (0.0, float("inf"))
 @pytest.mark.parametrize(
     ("segment", "probes", "conflicts"),
     [
-        pytest.param({}, [2, 32, 62], [], id="nobody else has it: probed now and then"),
+        pytest.param({}, [2, 32, 62], [], id="no other host has it: probed now and then"),
         pytest.param(
             {"answering": {STRANGER: ALWAYS}},
             [2, 3.01, 33.01, 63.01],
@@ -99,13 +99,13 @@ ALWAYS = (0.0, float("inf"))
             {"says": [(10.0, STRANGER, LINK)]},
             [2, 11, 41],
             [],
-            id="a claim that nobody stands by is no conflict",
+            id="a claim that no host stands by is no conflict",
         ),
         pytest.param(
             {"says": [(10.0, STRANGER, LINK), (10.5, STRANGER, LINK), (10.9, STRANGER, LINK)]},
             [2, 11, 41],
             [],
-            id="claims that go on do not put off the probe",
+            id="claims that continue do not put off the probe",
         ),
         pytest.param(
             {"says": [(31.9, STRANGER, LINK)]},
@@ -129,7 +129,7 @@ ALWAYS = (0.0, float("inf"))
             {"says": [(10.0, STRANGER, LINK), (12.001, STRANGER, LINK)]},
             [2, 11, 13.001, 43.001],
             [],
-            id="a later one is a suspicion anew",
+            id="a later one is a new suspicion",
         ),
         pytest.param(
             {"says": [(10.0, STRANGER, LINK)], "answering": {STRANGER: ALWAYS}, "lost_at": 10.4},
@@ -195,13 +195,13 @@ def test_a_host_that_invents_macs_does_not_fill_the_log(vip):
 
 
 @BOTH
-def test_each_probe_that_nobody_answers_settles_quietly(vip):
+def test_each_probe_that_no_host_answers_settles_quietly(vip):
     assert Segment(vip).run(until=70.0).quiet == [3, 33, 63]
     assert Segment(vip, answering={STRANGER: ALWAYS}).run(until=70.0).quiet == []
 
 
 @BOTH
-def test_an_address_gained_again_begins_anew(vip):
+def test_an_address_gained_again_restarts(vip):
     place = (LINK, vip)
     watch = ConflictDetector().holding([place], [OWN], now=0.0)
     watch, _conflict = watch.heard(LINK, AddressClaim(STRANGER, vip), now=0.5)
@@ -224,7 +224,7 @@ def test_an_address_that_stays_keeps_its_times_when_another_comes(vip):
 @pytest.mark.parametrize(
     ("segment", "settled"),
     [
-        pytest.param({}, [], id="nobody else has it"),
+        pytest.param({}, [], id="no other host has it"),
         pytest.param({"says": [(10.0, STRANGER, LINK)]}, [12], id="it goes before it is probed"),
         pytest.param({"answering": {STRANGER: ALWAYS}}, [], id="a host that stays"),
         pytest.param({"answering": {STRANGER: (0, 40)}}, [64.01], id="it goes later"),
@@ -239,7 +239,7 @@ def test_an_address_that_stays_keeps_its_times_when_another_comes(vip):
         ),
     ],
 )
-def test_it_is_settled_when_a_probe_finds_nobody_who_had_claimed_it(vip, segment, settled):
+def test_it_is_settled_when_a_probe_finds_no_host_that_had_claimed_it(vip, segment, settled):
     assert Segment(vip, **segment).run(100).settled == pytest.approx(settled)
 
 

@@ -160,7 +160,7 @@ class TestDrainingNode:
 
     @pytest.mark.parametrize("others", ["", LEAVING, EVICTED], ids=["free", "leaving", "evicted"])
     @pytest.mark.parametrize("groups", [(GROUP,), (REMOTE_GROUP,)], ids=["local", "remote"])
-    def test_eviction_alone_takes_no_address_that_nobody_else_can_have(self, vip, groups, others):
+    def test_eviction_alone_takes_no_address_that_no_other_node_can_have(self, vip, groups, others):
         first = rank(EVERYONE, vip)[0]
         made = decide(self.drained(vip, first, groups, taint=EVICTED, others=others), vip)
         assert made.is_here is bool(others)

@@ -90,10 +90,10 @@ class TestOnAKernelWithMarks:
         copy = replace(has(vip, lifetime=None), link=4, prefixlen=vip.max_prefixlen)
         won = replace(wanting(vip, copy), all_links=(ETH0, Link(4, name)))
         assert [(p.link, p.address) for p in planned(won).puts] == [(ETH0.index, vip)]
-        besides = replace(wanting(vip, has(vip), copy), all_links=won.all_links)
-        assert planned(besides).puts == ()
+        with_other = replace(wanting(vip, has(vip), copy), all_links=won.all_links)
+        assert planned(with_other).puts == ()
 
-    def test_ours_goes_when_somebody_adds_the_same_with_another_mask(self, vip):
+    def test_ours_goes_when_others_add_the_same_with_another_mask(self, vip):
         ours, other = on_eth0(vip), has(vip, lifetime=None, prefixlen=30)
         made = planned(wanting(vip, ours, other))
         assert ([r.held for r in made.removes], made.puts) == ([ours], ())
@@ -103,7 +103,7 @@ class TestOnAKernelWithMarks:
         assert planned(wanting(vip, has(vip, lifetime=5))).puts == ()
         assert [p.is_new for p in planned(wanting(vip)).puts] == [True]
 
-    def test_a_marked_address_is_ours_whatever_else_is_known_of_it(self, vip):
+    def test_a_marked_address_is_always_ours(self, vip):
         odd = on_eth0(vip, lifetime=None, prefixlen=30, no_prefix_route=False)
         made = planned(snapshot(held=[odd], groups=()))
         assert [r.held for r in made.removes] == [odd]

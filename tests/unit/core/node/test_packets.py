@@ -32,7 +32,7 @@ OTHER = bytes.fromhex("021b00000c02")
 OTHER_TEXT = "02:1b:00:00:0c:02"
 MACS = st.binary(min_size=6, max_size=6)
 VIP4, VIP6 = "172.28.1.220", "fd28::220"
-NOBODY = str(IPv4Address(0))
+UNSPECIFIED = str(IPv4Address(0))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_an_ipv6_address_is_announced_as_one_unsolicited_advertisement():
 @given(st.ip_addresses(v=4), MACS)
 def test_arp_probe_equals_scapy(vip, mac):
     expected = Ether(dst="ff:ff:ff:ff:ff:ff", src=mac.hex(":")) / ARP(
-        op="who-has", hwsrc=mac.hex(":"), psrc=NOBODY, hwdst="00:00:00:00:00:00", pdst=str(vip)
+        op="who-has", hwsrc=mac.hex(":"), psrc=UNSPECIFIED, hwdst="00:00:00:00:00:00", pdst=str(vip)
     )
     assert build_probe(mac, vip) == bytes(expected)
 
@@ -91,7 +91,7 @@ def test_solicitation_equals_scapy(vip, mac):
 
 
 def test_scapy_reads_no_sender_in_a_probe():
-    assert Ether(build_probe(MAC, ip_address(VIP4)))[ARP].psrc == NOBODY
+    assert Ether(build_probe(MAC, ip_address(VIP4)))[ARP].psrc == UNSPECIFIED
     frame = Ether(build_probe(MAC, ip_address(VIP6)))
     assert (frame[IPv6].src, frame.src) == ("::", MAC_TEXT)
     assert ICMPv6NDOptSrcLLAddr not in frame
@@ -144,7 +144,7 @@ def test_scapy_frame_is_parsed_as_a_claim(frame, claim):
 @pytest.mark.parametrize(
     "frame",
     [
-        pytest.param(arp(op=1, psrc=NOBODY, pdst=VIP4), id="ARP probe"),
+        pytest.param(arp(op=1, psrc=UNSPECIFIED, pdst=VIP4), id="ARP probe"),
         pytest.param(arp(op=3), id="reverse ARP"),
         pytest.param(arp(hwtype=6), id="ARP of another link layer"),
         pytest.param(arp(ptype=0x86DD), id="ARP for another protocol"),

@@ -45,13 +45,13 @@ def met(*, lent=(), borrowed=()):
     )
 
 
-def act(decisions, permissions, *, held=(), epochs=EPOCHS, may_put_anew=True, is_deleted=False):
+def act(decisions, permissions, *, held=(), epochs=EPOCHS, may_add=True, is_deleted=False):
     return permitted(
         decisions,
         permissions,
         held=frozenset(held),
         epochs=epochs,
-        may_put_anew=may_put_anew,
+        may_add=may_add,
         is_deleted=is_deleted,
     )
 
@@ -81,30 +81,30 @@ class TestWhoWins:
         address = won_by("n1", first)
         assert act(elected(address), met(lent=[address])).missing == {address: {"n2"}}
 
-    def test_it_waits_while_it_may_put_nothing_anew(self, first):
+    def test_it_waits_while_it_may_add_nothing(self, first):
         address = won_by("n1", first)
-        found = act(elected(address), met(), may_put_anew=False)
+        found = act(elected(address), met(), may_add=False)
         assert found.missing == {address: {"n2"}}
         assert not found.decisions.here
 
-    def test_it_keeps_what_it_has_although_it_may_put_nothing_anew(self, first):
+    def test_it_keeps_what_it_has_although_it_may_add_nothing(self, first):
         address = won_by("n1", first)
         decisions = elected(address, held=(on_eth0(address),))
-        found = act(decisions, NOT_MET, held=[address], may_put_anew=False)
+        found = act(decisions, NOT_MET, held=[address], may_add=False)
         assert found.decisions is decisions
 
-    def test_it_lets_go_of_what_it_has_once_that_is_denied(self, first):
+    def test_it_withdraws_what_it_has_once_that_is_denied(self, first):
         address = won_by("n1", first)
         decisions = elected(address, held=(on_eth0(address),))
         found = act(decisions, met(lent=[address]), held=[address])
         assert found.decisions.by_address[address].reason is Reason.PERMISSION_MISSING
         assert found.missing == {address: {"n2"}}
 
-    def test_it_waits_for_nobody_without_an_epoch(self, first):
+    def test_it_waits_for_no_node_without_an_epoch(self, first):
         decisions = elected(won_by("n1", first))
         assert act(decisions, NOT_MET, epochs={}).decisions is decisions
 
-    def test_it_waits_for_nobody_who_does_not_cover_the_address(self, first):
+    def test_it_waits_for_no_node_that_does_not_cover_the_address(self, first):
         address = won_by("n1", first)
         apart = Member("n2", (ip_network("10.0.0.0/8"), ip_network("fd99::/64")))
         view = MembershipView((Member("n1", (NET4, NET6)), apart))
@@ -145,13 +145,13 @@ class TestWhoHoldsWhatAnotherWins:
         found = act(elected(address), NOT_MET, held=[address])
         assert found.decisions.by_address[address].reason is Reason.KEPT
 
-    def test_it_lets_go_once_that_is_denied(self, first):
+    def test_it_withdraws_once_that_is_denied(self, first):
         address = won_by("n2", first)
         decisions = elected(address)
         assert act(decisions, met(), held=[address]).decisions is decisions
         assert decisions.by_address[address].reason is Reason.NOT_WINNER
 
-    def test_it_lets_go_at_once_where_the_winner_has_no_epoch(self, first):
+    def test_it_withdraws_at_once_where_the_winner_has_no_epoch(self, first):
         decisions = elected(won_by("n2", first))
         address = next(iter(decisions.by_address))
         assert act(decisions, NOT_MET, held=[address], epochs={}).decisions is decisions
@@ -210,7 +210,7 @@ class TestWhoseLeaseIsDeleted:
     """Who has not met this node does not know of it, so it would take what this node holds."""
 
     @pytest.mark.parametrize("winner", ["n1", "n2"])
-    def test_it_lets_go_of_what_it_has_until_it_has_met_all(self, first, winner):
+    def test_it_withdraws_what_it_has_until_it_has_met_all(self, first, winner):
         address = won_by(winner, first)
         decisions = elected(address, held=(on_eth0(address),))
         found = act(decisions, NOT_MET, held=[address], is_deleted=True)
@@ -230,6 +230,6 @@ def test_remote_addresses_need_no_permission(first):
     decisions = elected(first, groups=(REMOTE_GROUP,), pool_type=PoolType.REMOTE, dummy=DUMMY)
     assert [d.reason for d in decisions.here] == [Reason.ANNOUNCING_NON_LOCAL]
     for held in ((), (first,)):
-        found = act(decisions, NOT_MET, held=held, may_put_anew=False)
+        found = act(decisions, NOT_MET, held=held, may_add=False)
         assert found.decisions is decisions
         assert found.missing == {}

@@ -85,7 +85,7 @@ def test_failed_renewals_withdraw_before_any_peer_may_take_over(vip):
 
 
 def test_no_order_of_news_after_a_partition_makes_two_winners():
-    """One node comes back, one was there all the time: whatever each hears first, they agree."""
+    """One node comes back, one was always there: in any order of what each hears, they agree."""
     news = [
         Lease("n1", holder="n1", renew_time=60.0),
         Lease("n2", holder="n2", renew_time=60.0),

@@ -215,7 +215,7 @@ class TestSecret:
         with pytest.raises(SettingError, match="'next' has 5 bytes"):
             rotate(nodes)
 
-    def test_one_that_somebody_else_changed_is_left_to_the_next_run(self, start, monkeypatch):
+    def test_one_that_others_changed_is_left_to_the_next_run(self, start, monkeypatch):
         nodes = start(key=OLD)
         nodes.lags = dict.fromkeys(LAGS, 10)
         sleep = nodes.sleep

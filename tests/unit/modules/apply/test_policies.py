@@ -165,13 +165,13 @@ def test_missing_right_to_impersonate_is_a_warning_at_once(sleeps):
         ("a webhook said no", "a webhook said no"),
     ],
 )
-def test_refusal_by_somebody_else_is_a_warning_after_the_timeout(sleeps, text, reason):
+def test_refusal_by_another_program_is_a_warning_after_the_timeout(sleeps, text, reason):
     result = info(FakeApiServer(others={LEASES: text}))
     assert result["warnings"] == [f"cannot observe whether {LEASES} is enforced: {reason}"]
     assert sum(sleeps) == pytest.approx(3, abs=policies.POLL_INTERVAL)
 
 
-def test_refusal_by_somebody_else_does_not_use_up_a_long_timeout(sleeps):
+def test_refusal_by_another_program_does_not_use_up_a_long_timeout(sleeps):
     others = {LEASES: "ValidatingAdmissionPolicy 'labels.example.com' denied request"}
     result = info(FakeApiServer(others=others), wait_timeout=180)
     assert len(result["warnings"]) == 1
@@ -184,7 +184,7 @@ def test_busy_api_server_is_asked_until_the_timeout(sleeps):
     assert sum(sleeps) == pytest.approx(180, abs=policies.POLL_INTERVAL)
 
 
-def test_policy_not_enforced_is_an_error_beside_an_unobservable_one(sleeps):
+def test_policy_not_enforced_is_an_error_next_to_an_unobservable_one(sleeps):
     server = FakeApiServer(ALL - {SERVICES}, others={LEASES: "denied by labels.example.com"})
     with pytest.raises(ClusterError, match=rf"does not enforce {SERVICES} after 180 s"):
         info(server, wait_timeout=180)

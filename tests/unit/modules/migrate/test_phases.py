@@ -217,7 +217,7 @@ def test_verify_names_services_whose_addresses_changed(fakes: Any):
         fake.run("verify")
 
 
-def test_discard_names_what_somebody_else_changed(fakes: Any):
+def test_discard_names_what_others_changed(fakes: Any):
     fake = fakes()
     fake.run(*FORWARD[:5])
     fake.run("roll_back")

@@ -31,7 +31,7 @@ def service(namespace: str, address: str, given_by: str = "default") -> dict[str
 
 @pytest.mark.parametrize("address", ["10.0.0.1", "fd00::1"], ids=["v4", "v6"])
 @pytest.mark.parametrize("kind", ["local", "remote"])
-def test_a_group_whose_address_is_shared_across_namespaces_goes_on_to_allow_it(kind, address):
+def test_a_group_whose_address_is_shared_across_namespaces_still_allows_it(kind, address):
     groups = [group("default", **{kind: POOLS}), group("other", local={}), {"kind": "LBNodeAgent"}]
     first, *others = with_sharing(groups, [service("a", address), service("b", address)])
     assert first["spec"] == {kind: POOLS, "sharing": "cluster"}

@@ -139,9 +139,9 @@ def test_pages_are_followed_to_the_end():
 def test_impersonation_applies_to_the_returned_client_only():
     cluster, pool = cluster_with((201, {}), (200, {}))
     body = {"metadata": {"name": "web", "namespace": "ns"}}
-    cluster.impersonate("somebody").create(SERVICES, body, dry_run=True)
+    cluster.impersonate("someone").create(SERVICES, body, dry_run=True)
     cluster.get(SERVICES, namespace="ns", name="web")
-    assert [sent.get("Impersonate-User") for sent in pool.headers] == ["somebody", None]
+    assert [sent.get("Impersonate-User") for sent in pool.headers] == ["someone", None]
     method, url = pool.requests[0].split()
     assert (method, urlsplit(url).path) == ("POST", "/api/v1/namespaces/ns/services")
     assert parse_qs(urlsplit(url).query)["dryRun"] == ["All"]

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The command: it runs seeds on all cores, tells what it found, and fails if it found anything."""
+"""The command: it runs seeds on all cores, prints what it found, and fails if it found anything."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_garbage_is_collected_by_the_process_that_made_it(tmp_path):
 
 
 @pytest.mark.usefixtures("something_breaks")
-def test_what_it_tells_can_be_run_again(capsys):
+def test_what_it_prints_can_be_run_again(capsys):
     drawn = ["--kinds", "unreadable,service", "--count", "3", "--ignore", "unheld"]
     assert main(["--first", "4", "--seeds", "1", *drawn])
     told = capsys.readouterr().out
@@ -102,7 +102,7 @@ def test_what_a_copy_raises_is_a_find():
 def test_a_copy_that_does_not_end_is_given_up():
     def work():
         while True:
-            # As a program may, it goes on after any error.
+            # As a program may, it continues after any error.
             with suppress(Exception):
                 sum(range(1000))
 

@@ -125,7 +125,7 @@ def test_a_machine_that_was_paused_and_slept_is_one_that_was_paused(cluster, in_
     in_a_copy(work)
 
 
-@pytest.mark.parametrize("knows", ["nobody", "holder", "promiser"])
+@pytest.mark.parametrize("knows", ["no one", "holder", "promiser"])
 def test_an_address_that_a_node_takes_from_one_out_of_its_reach(cluster, in_a_copy, knows):
     def work():
         judge = Judge(cluster)
@@ -144,7 +144,7 @@ def test_an_address_that_a_node_takes_from_one_out_of_its_reach(cluster, in_a_co
         cluster.nodes[taker].kernel.add_address(_ETH0, address, 32)
         cluster.run(1)
         assert holder in cluster.holders(address)
-        assert ("twice" not in broken(judge)) is (knows == "nobody")
+        assert ("twice" not in broken(judge)) is (knows == "no one")
 
     in_a_copy(work)
 
@@ -241,13 +241,13 @@ def test_an_address_that_two_services_have(cluster, in_a_copy):
         judge = Judge(cluster)
         first, second = (cluster.find("services", "default", name) for name in ("s0", "s1"))
         cluster.put("services", "default", "s1", {**second, "status": first["status"]})
-        # What the second one had belongs to nobody now.
+        # What the second one had belongs to no one now.
         assert broken(judge) == {"given twice", "leaked"}
 
     in_a_copy(work)
 
 
-def test_an_address_that_nobody_has(cluster, in_a_copy):
+def test_an_address_that_no_node_has(cluster, in_a_copy):
     def work():
         judge = Judge(cluster)
         for node in cluster.nodes.values():
@@ -258,7 +258,7 @@ def test_an_address_that_nobody_has(cluster, in_a_copy):
     in_a_copy(work)
 
 
-def begin_watches_anew(cluster):
+def begin_watches_again(cluster):
     """Let no watch end by itself for a minute."""
     for node in cluster.nodes.values():
         cluster.way(f"agent/{node.name}").set_reach(Reach.REFUSED)
@@ -266,9 +266,9 @@ def begin_watches_anew(cluster):
     cluster.run(3)
 
 
-def test_an_address_that_nobody_ever_had(cluster, in_a_copy):
+def test_an_address_that_no_node_ever_had(cluster, in_a_copy):
     def work():
-        begin_watches_anew(cluster)
+        begin_watches_again(cluster)
         judge = Judge(cluster)
         for node in cluster.nodes.values():
             cluster.way(f"agent/{node.name}").stall(KINDS["services"])
@@ -279,7 +279,7 @@ def test_an_address_that_nobody_ever_had(cluster, in_a_copy):
     in_a_copy(work)
 
 
-def test_while_nobody_can_nobody_has_to_hold_an_address(cluster, in_a_copy):
+def test_while_no_node_can_none_has_to_hold_an_address(cluster, in_a_copy):
     def work():
         judge = Judge(cluster)
         for node in cluster.nodes.values():
@@ -291,9 +291,9 @@ def test_while_nobody_can_nobody_has_to_hold_an_address(cluster, in_a_copy):
     in_a_copy(work)
 
 
-def test_until_a_silent_watch_must_be_noticed_nobody_has_to_hold_an_address(cluster, in_a_copy):
+def test_until_a_silent_watch_must_be_noticed_no_node_has_to_hold_an_address(cluster, in_a_copy):
     def work():
-        begin_watches_anew(cluster)
+        begin_watches_again(cluster)
         judge = Judge(cluster)
         for node in cluster.nodes.values():
             end = judge.troubles.silence(f"agent/{node.name}", [KINDS["services"]])

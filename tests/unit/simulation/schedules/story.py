@@ -15,7 +15,7 @@ from simulation.history import History
 TAKEOVER = 20.0
 # A question and its answer, or the news of one change at two nodes.
 DELIVERY = 0.05
-# An address that moves is on no node from when its holder lets go until the next one has heard
+# An address that moves is on no node from when its holder withdraws until the next one has heard
 # of that; twice, if it moves there and back.
 ASKED = 0.1
 THREE = ("n1", "n2", "n3")

@@ -156,7 +156,7 @@ def test_a_node_that_joined_since_the_backup_is_replaced_and_returns(seed):
         must(history.twice() == 0, f"on two nodes for {history.twice():.2f} s")
 
 
-def test_a_restore_during_which_nobody_was_refused_is_noticed():
+def test_a_restore_during_which_no_request_was_refused_is_noticed():
     with at_work() as (cluster, _history):
         backup = cluster.api.backup()
         users.configure(cluster, "elsewhere", local={}, labels={"rack": "none"})
@@ -314,7 +314,7 @@ def test_a_list_in_pages_loses_nothing_that_changes_meanwhile(is_compacted, page
 
 
 @pytest.mark.parametrize("reach", [Reach.REFUSED, Reach.DROPPED])
-def test_a_node_that_was_cut_off_for_longer_than_changes_are_known_lists_anew(reach):
+def test_a_node_that_was_cut_off_for_longer_than_changes_are_known_lists_again(reach):
     with at_work() as (cluster, history):
         way = cluster.way("agent/n1")
         way.set_reach(reach)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Named schedules: agents start anew, or are lost, after the range of what they hold is gone."""
+"""Named schedules: agents restart, or are lost, after the range of what they hold is gone."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_cluster_that_loses_power_keeps_what_was_given_from_former_ranges(name
 
 
 def write_service(cluster, name, addresses):
-    """Write a Service with addresses as somebody does who has the allocator's token."""
+    """Write a Service with addresses as a thief does who has the allocator's token."""
     annotations = {ALLOCATED_BY_ANNOTATION: ALLOCATED_BY, ALLOCATED_FROM_ANNOTATION: "default"}
     users.add_service(cluster, name, families=("IPv4", "IPv6"), annotations=annotations)
     body = cluster.find("services", "default", name)
@@ -100,7 +100,7 @@ def write_service(cluster, name, addresses):
     cluster.put("services", "default", name, {**body, "status": status})
 
 
-def test_what_the_service_did_not_have_in_a_range_is_announced_by_nobody():
+def test_what_the_service_did_not_have_in_a_range_is_announced_by_no_node():
     with former_ranges() as (cluster, _history):
         # Allocators would give both Services other addresses.
         users.kill_leader(cluster)

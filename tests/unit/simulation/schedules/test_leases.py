@@ -139,7 +139,7 @@ def test_a_lease_that_is_lost_while_a_change_of_it_waits_is_not_asked_for_withou
         node.kernel.add_address(2, ip_address("172.28.9.1"), 24)
         before = way.asked
         cluster.run(30)
-        # Six watches are begun anew every 0.75 s, and events and annotations are tried again.
+        # Six watches are restarted every 0.75 s, and events and annotations are tried again.
         must(way.asked - before < 30 * 20, f"{way.asked - before} requests in 30 s")
         way.set_reach(Reach.WHOLE)
         cluster.run(10)
@@ -159,7 +159,7 @@ def relayed(seed):
         return history.twice()
 
 
-def test_that_somebody_can_renew_is_passed_on():
+def test_that_a_node_can_renew_is_passed_on():
     worst = max(map(relayed, range(1, 13)))
     must(worst == 0, f"on two nodes for {worst:.1f} s")
 
@@ -184,7 +184,7 @@ def test_a_node_that_joins_waits_for_a_holder_that_does_not_see_it(fault):
 
 
 @pytest.mark.parametrize("seed", range(1, 4))
-def test_an_agent_that_starts_beside_a_dead_node_waits_no_longer_than_the_others(seed):
+def test_an_agent_that_starts_next_to_a_dead_node_waits_no_longer_than_the_others(seed):
     with at_work(seed) as (cluster, history):
         dead = won_by(cluster, "n3", THREE)
         cluster.power_off(cluster.nodes["n3"])
@@ -223,7 +223,7 @@ def test_a_service_that_is_new_keeps_its_addresses_while_two_nodes_have_them():
         must(not moved, f"{len(moved)} addresses are no Service's any more")
 
 
-def test_a_watch_whose_server_is_stopped_is_begun_anew():
+def test_a_watch_whose_server_is_stopped_is_restarted():
     with at_work() as (cluster, _history):
         before = set(cluster.addresses())
         cluster.way("agent/n1").silence(KINDS["services"])

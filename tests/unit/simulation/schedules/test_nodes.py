@@ -50,7 +50,7 @@ def test_a_link_without_carrier_is_no_place_for_addresses():
         node.eth0.has_carrier = False
         node.kernel.add_link(node.eth0)
         cluster.run(60)
-        # A node without a carrier counts as no holder: nobody hears it.
+        # A node without a carrier counts as no holder: no host hears it.
         must(history.unheld() < TAKEOVER, f"unheld for {history.unheld():.1f} s")
 
 

@@ -142,7 +142,7 @@ def test_a_node_that_is_deleted_while_its_agent_runs_hands_over_and_returns(seed
 
 
 @pytest.mark.parametrize("seed", range(1, 4))
-def test_a_node_that_is_made_anew_gets_another_lease(seed):
+def test_a_node_that_is_created_again_gets_another_lease(seed):
     with at_work(seed) as (cluster, history):
         node, won = cluster.nodes["n2"], won_by(cluster, "n2", THREE)
         before = cluster.find("leases", "purelb-system", "purelb-node-n2")["metadata"]

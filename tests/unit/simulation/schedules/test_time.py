@@ -51,7 +51,7 @@ def paused(seed, seconds, *, sets_wall_clock=False):
         return history.twice()
 
 
-def test_a_virtual_machine_that_is_paused_for_5_s_goes_on_as_before():
+def test_a_virtual_machine_that_is_paused_for_5_s_continues_as_before():
     worst = max(paused(seed, 5) for seed in SEEDS)
     must(worst == 0, f"on two nodes for {worst:.1f} s")
 
@@ -66,7 +66,9 @@ def test_a_virtual_machine_that_was_paused_for_12_s_learns_it_by_its_next_renewa
 @pytest.mark.parametrize("how", [Reach.REFUSED, Reach.DROPPED])
 @pytest.mark.parametrize("seconds", [5, 12])
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_a_virtual_machine_that_is_paused_while_nobody_reaches_the_api_goes_on(seed, seconds, how):
+def test_a_virtual_machine_that_is_paused_while_no_node_reaches_the_api_continues(
+    seed, seconds, how
+):
     with at_work(seed) as (cluster, history):
         own = won_by(cluster, "n1", THREE)
         reach(cluster, how)
@@ -100,7 +102,7 @@ def test_a_machine_that_slept_knows_that_its_right_has_ended(seed, seconds):
 def slept(seed):
     """n1 sleeps for 20 s, and for 3 s more it hears nothing from the API; return the worst doubles.
 
-    TCP repeats what was sent to it meanwhile some time after it goes on.
+    TCP repeats what was sent to it meanwhile some time after it resumes.
     """
     with at_work(seed) as (cluster, history):
         node, own = cluster.nodes["n1"], won_by(cluster, "n1", THREE)
@@ -128,7 +130,7 @@ def test_a_machine_that_slept_answers_no_more_before_it_hears_from_others():
         *((seed, Reach.DROPPED) for seed in (1, 2, 3)),
     ],
 )
-def test_a_machine_that_slept_while_nobody_reaches_the_api_answers_no_more(seed, how):
+def test_a_machine_that_slept_while_no_node_reaches_the_api_answers_no_more(seed, how):
     with at_work(seed) as (cluster, history):
         own = won_by(cluster, "n1", THREE)
         reach(cluster, how)
@@ -137,7 +139,7 @@ def test_a_machine_that_slept_while_nobody_reaches_the_api_answers_no_more(seed,
         cluster.run(12)
         cluster.resume(cluster.nodes["n1"])
         cluster.run(30)
-        # Nobody can know that it has gone, so nobody may take its addresses.
+        # No node can know that it has gone, so none may take its addresses.
         must(history.twice() == 0, f"on two nodes for {history.twice():.1f} s")
         must(not any(cluster.holders(address) for address in own), "it holds without a right")
         reach(cluster, Reach.WHOLE)

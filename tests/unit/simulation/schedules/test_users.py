@@ -132,7 +132,7 @@ def test_a_node_that_is_lost_during_a_roll_out_of_other_timings_is_replaced(seed
 
 
 def rotated(seed, versions):
-    """The Secret gets these versions while nobody reaches the API; see what becomes of it."""
+    """The Secret gets these versions while no node reaches the API; see the result."""
     with at_work(seed) as (cluster, history):
         for way in ways(cluster):
             way.set_reach(Reach.REFUSED)
@@ -170,7 +170,7 @@ def test_keys_in_the_wrong_order_let_addresses_go_and_give_none_to_two_nodes(fir
 
 
 @SEEDS
-def test_an_agent_without_the_peers_keys_lets_go_in_an_outage_and_all_others_hold(seed):
+def test_an_agent_without_the_peers_keys_withdraws_in_an_outage_and_all_others_hold(seed):
     with at_work(seed) as (cluster, _history):
         node = cluster.nodes["n2"]
         cluster.kill_agent(node)
@@ -211,7 +211,7 @@ def test_a_taint_that_is_on_and_off_within_a_second_moves_in_order(seed):
 
 @pytest.mark.parametrize("seconds", [3, 40])
 @SEEDS
-def test_a_node_that_was_cut_off_when_it_was_selected_no_more_lets_go(seed, seconds):
+def test_a_node_that_was_cut_off_when_it_was_selected_no_more_withdraws(seed, seconds):
     with at_work(seed) as (cluster, history):
         for name in ("n1", "n3"):
             users.label(cluster, cluster.nodes[name], rack="a")
@@ -227,7 +227,7 @@ def test_a_node_that_was_cut_off_when_it_was_selected_no_more_lets_go(seed, seco
 
 
 @pytest.mark.parametrize("seconds", [1, 40])
-def test_a_node_that_was_cut_off_when_an_interface_was_taken_away_lets_go_there(seconds):
+def test_a_node_that_was_cut_off_when_an_interface_was_taken_away_withdraws_there(seconds):
     with at_work() as (cluster, _history):
         users.connect_other_segment(cluster, *cluster.nodes.values())
         users.put_group(cluster, "other", other4="172.28.2.200-172.28.2.220")

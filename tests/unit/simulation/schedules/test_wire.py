@@ -39,7 +39,7 @@ def lose_everywhere(cluster, share):
 
 
 @pytest.mark.parametrize("seed", range(1, 4))
-def test_a_lost_node_is_replaced_beside_a_lossy_wire(seed):
+def test_a_lost_node_is_replaced_next_to_a_lossy_wire(seed):
     with at_work(seed) as (cluster, history):
         use_all(cluster)
         lost = won_by(cluster, "n3", THREE)
@@ -55,7 +55,7 @@ def test_a_lost_node_is_replaced_beside_a_lossy_wire(seed):
 
 
 def held_out(seed, share):
-    """Nobody reaches the API for a while, and messages get lost: unheld, and on two nodes."""
+    """No node reaches the API for a while, and messages get lost: unheld, and on two nodes."""
     with at_work(seed) as (cluster, history):
         lose_everywhere(cluster, share)
         for way in ways(cluster):
@@ -71,7 +71,7 @@ def held_out(seed, share):
     "share",
     [0.05, 0.3],
 )
-def test_an_outage_for_all_moves_nothing_beside_a_lossy_wire(share):
+def test_an_outage_for_all_moves_nothing_next_to_a_lossy_wire(share):
     found = [held_out(seed, share) for seed in (2, 3)]
     must(max(twice for _unheld, twice in found) == 0, "on two nodes")
     worst = max(unheld for unheld, _twice in found)
@@ -105,7 +105,7 @@ def deaf(seed, lost):
 
 
 @pytest.mark.parametrize("lost", [("n3", "n1"), ("n1", "n3")], ids=["replies", "questions"])
-def test_that_somebody_can_renew_is_passed_on_to_who_does_not_hear_it(lost):
+def test_that_a_node_can_renew_is_passed_on_to_who_does_not_hear_it(lost):
     worst = max(deaf(seed, lost) for seed in range(1, 4))
     must(worst == 0, f"on two nodes for {worst:.1f} s")
 
@@ -120,7 +120,7 @@ def test_hosts_know_the_holder_after_the_halves_of_a_segment_have_joined(seed, d
         moved = won_by(cluster, "n1", THREE)
         cluster.divide(("n1", "client"), ("n2", "n3", "router"))
         cluster.run(0.1)
-        # Nobody on the side of n1 hears who has its addresses now.
+        # No host on the side of n1 hears who has its addresses now.
         users.taint(cluster, cluster.nodes["n1"], DRAINING_TAINTS[0])
         cluster.run(divided)
         assert not any("n1" in cluster.holders(a) for a in moved)
@@ -172,7 +172,7 @@ def test_each_half_serves_its_own_hosts_when_the_larger_one_has_lost_the_api(see
 
 
 @pytest.mark.parametrize("seed", range(1, 4))
-def test_two_nodes_that_are_cut_from_each_other_go_on_as_before(seed):
+def test_two_nodes_that_are_cut_from_each_other_continue_as_before(seed):
     with at_work(seed) as (cluster, history):
         before = {a: cluster.holders(a) for a in cluster.addresses()}
         cluster.cut("n1", "n2")

@@ -37,7 +37,7 @@ def test_killed(number):
         Path("killed").touch()
         os.kill(os.getpid(), 9)
 """
-# A lab of the integration tests that breaks after a test, until it is made anew.
+# A lab of the integration tests that breaks after a test, until it is created again.
 LAB = """
 from pathlib import Path
 import pytest

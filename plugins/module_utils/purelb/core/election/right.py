@@ -220,7 +220,7 @@ class Right:
             return RightState.HOLDING
         return RightState.DOUBTFUL if self.is_failing else RightState.HELD
 
-    def may_put_anew(self, now: float) -> bool:
+    def may_add(self, now: float) -> bool:
         """Whether the permissions of this epoch are valid for addresses that are not held yet.
 
         Once the own Lease has ended the others may have taken theirs back, so who holds by

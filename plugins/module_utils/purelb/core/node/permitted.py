@@ -37,7 +37,7 @@ def permitted(
     *,
     held: FrozenSet[Address],
     epochs: Mapping[str, str],
-    may_put_anew: bool,
+    may_add: bool,
     is_deleted: bool = False,
 ) -> Permitted:
     """Return what a node may do of what it was elected for, and what it keeps.
@@ -46,7 +46,7 @@ def permitted(
     count; who has none is not asked, and what it wins is withdrawn at once. `is_deleted`: a program
     deleted this node's Lease, so who has not met it does not know of it, and asks for nothing.
     """
-    view = _View(elected, permissions, held, epochs, may_put_anew, is_deleted)
+    view = _View(elected, permissions, held, epochs, may_add, is_deleted)
     changed: Dict[Address, VipDecision] = {}
     missing: Dict[Address, FrozenSet[str]] = {}
     for decision in elected.here:
@@ -73,7 +73,7 @@ class _View:
     permissions: Permissions
     held: FrozenSet[Address]
     epochs: Mapping[str, str]
-    may_put_anew: bool
+    may_add: bool
     is_deleted: bool
 
     def peers_of(self, address: Address) -> FrozenSet[str]:
@@ -87,7 +87,7 @@ class _View:
         if address in self.held:
             return self._is_denied(address)
         lacking = self.permissions.lacking(address, self.peers_of(address))
-        return not self.may_put_anew or bool(lacking)
+        return not self.may_add or bool(lacking)
 
     def kept(self, address: Address) -> Optional[VipDecision]:
         """Return the decision to keep an address that another node wins; None: it is not kept."""

@@ -168,8 +168,8 @@ def has_carrier(state: str) -> bool:
 def build_put(put: Put, sequence: int) -> bytes:
     """Return the RTM_NEWADDR that adds an address or resets the lifetimes of an existing one.
 
-    EEXIST if a new address is there already: with NLM_F_REPLACE the kernel would make somebody
-    else's ours, for IPv6 whatever its mask. Without the mark a reset would clear it.
+    EEXIST if a new address is there already: with NLM_F_REPLACE the kernel would make another
+    program's address ours, for IPv6 with any mask. Without the mark a reset would clear it.
     """
     flags = (IFA_F_NOPREFIXROUTE if put.no_prefix_route else 0) | (IFA_F_NODAD if put.no_dad else 0)
     packed = put.address.packed

@@ -146,7 +146,7 @@ class TestExplicit:
             ({"description": "purelb c1 default/shop"}, "10.0.0.1", "belongs to default/shop"),
             ({"description": "mine"}, "10.0.0.1", "has the status 'active' and the description"),
         ],
-        ids=["unknown", "another service's", "somebody else's"],
+        ids=["unknown", "another service's", "another client's"],
     )
     async def test_any_other_is_refused_for_good(
         self, netbox, group, standin, change, address, message
@@ -190,9 +190,9 @@ class TestStats:
 class TestErrors:
     async def test_an_unknown_tenant_is_permanent(self, netbox, group):
         other = ServiceGroup(
-            "nb", source=NetBoxSource(group.source.url, "nobody", allows_http=True)
+            "nb", source=NetBoxSource(group.source.url, "powerless", allows_http=True)
         )
-        with pytest.raises(IpamError, match="no tenant 'nobody'") as refused:
+        with pytest.raises(IpamError, match="no tenant 'powerless'") as refused:
             await netbox.stats(other)
         assert refused.value.is_permanent
 
@@ -232,7 +232,7 @@ class TestErrors:
     async def test_an_error_that_is_kept_keeps_no_connection_open(
         self, netbox, group, secret, standin
     ):
-        (secret / "token").write_text(standin.tokens["nobody"])
+        (secret / "token").write_text(standin.tokens["powerless"])
         before = open_sockets()
         with pytest.raises(IpamError, match="answers 403") as refused:
             await netbox.stats(group)
