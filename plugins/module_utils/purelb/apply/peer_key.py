@@ -120,8 +120,8 @@ def _write(cluster: Cluster, namespace: str, data: Data, version: str) -> str:
         if error.status != CONFLICT:
             raise
         raise ClusterError(
-            f"somebody else has changed the Secret {namespace}/{PEER_SECRET} meanwhile: run this "
-            "again, it goes on where the rotation is"
+            f"another user or program changed the Secret {namespace}/{PEER_SECRET}: "
+            "run this again to continue the rotation"
         ) from error
     return str(written["metadata"]["resourceVersion"])
 
@@ -160,6 +160,6 @@ def _wait(cluster: Cluster, namespace: str, keys: PeerKeys, seconds: int) -> _Ag
         raise ClusterError(
             f"not all agents have read the keys {' and '.join(keys.ids)} within {seconds} s: "
             f"{causes}. Every key that is in use is still accepted. Upgrade or restart these "
-            "agents, or see peerKeysKept in their logs, then run this again: it goes on from here"
+            "agents, or see peerKeysKept in their logs, then run this again to continue"
         )
     return agents

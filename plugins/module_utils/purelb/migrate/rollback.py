@@ -42,9 +42,9 @@ def discard(context: MigrationContext) -> Outcome:
     different = backup.differences(context.reader.everything(), context.backup())
     if different:
         raise ClusterError(
-            f"v1 runs again, but not as before: {', '.join(different)}. Somebody else has changed "
-            "these since the backup was made; compare them with it, then delete the ConfigMap "
-            f"{context.origin}/{CONFIG_MAP}"
+            f"v1 runs again, but not as before: {', '.join(different)}. Another user or program "
+            "has changed these since the backup was made; compare them with it, then delete the "
+            f"ConfigMap {context.origin}/{CONFIG_MAP}"
         )
     return Outcome()
 

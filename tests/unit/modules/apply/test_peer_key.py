@@ -225,7 +225,7 @@ class TestSecret:
             sleep(seconds)
 
         monkeypatch.setattr(polling.time, "sleep", changed)
-        with pytest.raises(ClusterError, match="run this again, it goes on where the rotation is"):
+        with pytest.raises(ClusterError, match="run this again to continue the rotation"):
             rotate(nodes)
 
     def test_another_error_of_a_write_is_passed_on(self, start, monkeypatch):
