@@ -78,10 +78,11 @@ TESTS := tests/integration
 test-lab: setup test-packages $(ARCHIVE) ## tests on a lab that stays up: make test-lab TESTS=tests/integration/faults
 	@$(GATE) run lab --options="--verbose" $(TESTS)
 
-lint: venv ## ruff, mypy, import-linter, ansible-lint, yamllint, documentation and changelog
+lint: venv ## ruff, mypy, import-linter, codespell, ansible-lint, yamllint, documentation and changelog
 	@echo "== ruff" && ruff check . && ruff format --check .
 	@echo "== mypy" && MYPYPATH=.:agent:lab:plugins/module_utils mypy -p purelb -p purelb_agent -p labkit -p bench -p simulation
 	@echo "== import-linter" && lint-imports
+	@echo "== codespell" && codespell
 	@echo "== ansible-lint" && ansible-lint --offline && \
 		yamllint galaxy.yml meta roles playbooks changelogs tests extensions plugins demo
 	@echo "== antsibull" && antsibull-changelog lint && \

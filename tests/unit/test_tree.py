@@ -14,7 +14,7 @@ from purelb_agent import __version__
 from tests.support import ROOT
 
 # Formats without comments, and the licences themselves.
-WITHOUT_COMMENTS = (".json", ".sum", ".tsv")
+WITHOUT_COMMENTS = (".json", ".sum", ".tsv", ".words")
 LICENCES = ("LICENSE", "COPYING")
 
 

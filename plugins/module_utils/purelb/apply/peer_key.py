@@ -108,7 +108,7 @@ def _keys(data: Data, namespace: str) -> PeerKeys:
 
 
 def _write(cluster: Cluster, namespace: str, data: Data, version: str) -> str:
-    """Write the keys, unless somebody has changed the Secret; return its new version."""
+    """Write the keys, unless another program has changed the Secret; return its new version."""
     encoded = {name: base64.b64encode(data[name]).decode() for name in data}
     patch = {
         "metadata": {"resourceVersion": version},

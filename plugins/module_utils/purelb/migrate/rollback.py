@@ -20,7 +20,7 @@ from .step import Outcome
 
 def roll_back(context: MigrationContext) -> Outcome:
     """Remove v2, restore definitions, objects and Services, and start v1 again."""
-    # v2 withdraws its addresses when it ends. Nobody announces them until v1 is ready.
+    # v2 withdraws its addresses when it ends. No node announces them until v1 is ready.
     for program in PROGRAMS:
         context.writer.delete(context.v2_program(program))
     # While they are stored as v2, so that no webhook has to convert them.

@@ -11,7 +11,7 @@ from .context import MigrationContext
 
 
 class Outcome(NamedTuple):
-    """What a step returns beside the common result; `is_complete` unless work remains."""
+    """What a step returns in addition to the common result; `is_complete` unless work remains."""
 
     values: Mapping[str, Any] = {}
     is_complete: bool = True

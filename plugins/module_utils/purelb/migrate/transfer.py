@@ -92,7 +92,7 @@ def _move(context: MigrationContext, service: Object) -> None:
     if context.check_mode:
         return  # the Service has not been released, so v2 cannot claim it
     if not handover.is_load_balancer(now):
-        # v1 sees the change as soon as we do, but does not report when it has let go.
+        # v1 sees the change as soon as we do, but does not report when it has withdrawn.
         context.waiter.sleep(context.params["delay"])
         now = context.writer.patch(now, handover.claim_patch(now, handover.CLASS))
     now = context.waiter.until(now, _is_announced, "v2 assigns and announces its addresses")

@@ -94,7 +94,7 @@ def difference(before: Optional[Object], after: Optional[Object]) -> Dict[str, A
     """Returns a change for `--diff`; of a Secret only which entries change, never their values."""
     old, new = (clean(obj) if obj else {} for obj in (before, after))
     if (old or new).get("kind") == "Secret":
-        old, new = _hide(old, beside={}), _hide(new, beside=old)
+        old, new = _hide(old, other={}), _hide(new, other=old)
     header = reference(after or before or {})
     return {"before_header": header, "after_header": header, "before": old, "after": new}
 
@@ -109,13 +109,13 @@ def secrets(objects: List[Object]) -> Iterator[str]:
                     yield from (str(value) for value in entries.values() if value)
 
 
-def _hide(obj: Object, *, beside: Object) -> Object:
+def _hide(obj: Object, *, other: Object) -> Object:
     hidden = dict(obj)
     for field in ("data", "stringData"):
         if field in obj:
-            other = beside.get(field) or {}
+            others = other.get(field) or {}
             hidden[field] = {
-                key: HIDDEN_CHANGED if key in other and other[key] != value else HIDDEN
+                key: HIDDEN_CHANGED if key in others and others[key] != value else HIDDEN
                 for key, value in (obj[field] or {}).items()
             }
     return hidden

@@ -23,7 +23,7 @@ def all_texts(value: Any) -> FrozenSet[str]:
 
 
 def secrets(kubeconfig: Any) -> FrozenSet[str]:
-    """Returns the texts of a kubeconfig that nobody may see, given as Ansible passes it.
+    """Returns the texts of a kubeconfig that must stay secret, given as Ansible passes it.
 
     Of a path, none. What is no kubeconfig is secret as a whole: text of several lines, or another
     dictionary.

@@ -7,8 +7,8 @@ Addresses in use are kept as sorted numbers, so finding the lowest free one of a
 those in use, is a binary search: its cost does not depend on the size or use of the pool. One owner
 modifies the allocations; decisions only read them.
 
-Whoever has an address keeps it: of two Services that have one and cannot share it any longer, the
-later one loses it. Whether an address may be shared across namespaces is asked only of newcomers.
+A Service that has an address keeps it: of two Services that have one and cannot share it any
+longer, the later one loses it. Whether an address may be shared across namespaces is asked only of newcomers.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ class Allocations:
         del numbers[bisect_left(numbers, int(address))]
 
     def _unshare(self, address: Address, terms: SharingTerms) -> None:
-        """Forget that an address is shared by a key, if nobody has that key there any more."""
+        """Forget that an address is shared by a key, if no Service has that key there any more."""
         shared, claims = terms.sharing_key, self._claims.get(address, {})
         if shared is not None and all(c.sharing_key != shared for c in claims.values()):
             self._shared[shared].discard(address)
@@ -229,7 +229,7 @@ class Allocations:
         """Return the lowest address of the range that the Service can share by its key.
 
         If others have its key, and its ports everywhere, the conflict at their lowest address; None
-        if nobody has its key.
+        if no Service has its key.
         """
         known = self._shared.get(service.sharing_key or "", ())
         clash: Optional[AllocationConflict] = None

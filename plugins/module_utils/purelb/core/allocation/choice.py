@@ -88,7 +88,7 @@ class AddressSelector:
     def _may_stay(self, address: Address) -> bool:
         """Whether the Service may keep an address, even if its range no longer exists.
 
-        Also if it is a Node's or another host's by now, until it is evaluated anew: the agents say
+        Also if it is a Node's or another host's by now, until it is evaluated again: the agents say
         so on the Service.
         """
         if self._service.asks_reevaluation and self._allocations.is_excluded(address):

@@ -10,7 +10,7 @@ namespace never moves a running Service; its own annotations do.
 A fenced namespace is one that an enforcing group serves. Its Services get addresses of groups that
 serve it and of no others, and no group that serves it gives any to a Service of a namespace that it
 does not serve. Which group gave a Service its addresses is what the ledger says, never what an
-annotation says: whoever may write a Service may write its annotations.
+annotation says: a user who may write a Service may write its annotations.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ def remainder(
 ) -> Optional[Remainder]:
     """Return what a refused Service must be reduced to; None if it shows just that.
 
-    Annotations that somebody else wrote are corrected, too. `group` gave the Service its addresses.
+    Annotations that others wrote are corrected, too. `group` gave the Service its addresses.
     """
     if service.addresses and not service.allocated_by_us:
         return None  # They may be another load balancer's.

@@ -32,7 +32,7 @@ class RefusalReason(str, Enum):
 class AllocationRefusedError(Exception):
     """The Service gets no address: the reason, the group and a message with the remedy.
 
-    Whoever reads the Service's events reads the message, so it names no other Service and no
+    Every reader of the Service's events reads the message, so it names no other Service and no
     namespaces but its own. `detail` does; it is for the operator's log.
     """
 
