@@ -8,7 +8,8 @@ those in use, is a binary search: its cost does not depend on the size or use of
 modifies the allocations; decisions only read them.
 
 A Service that has an address keeps it: of two Services that have one and cannot share it any
-longer, the later one loses it. Whether an address may be shared across namespaces is asked only of newcomers.
+longer, the later one loses it. Whether an address may be shared across namespaces is asked only of
+newcomers.
 """
 
 from __future__ import annotations
