@@ -118,12 +118,16 @@ class Interfaces:
         self._metrics.show_held(len(self.held))
         return all(removed) and all(added)
 
-    def withdraw_put(self) -> None:
-        """Remove what this process has added, without a look at what is there."""
+    def withdraw_put(self, reason: Reason, *, only_expiring: bool = False) -> None:
+        """Remove what this process has added, without a read of what is there.
+
+        `only_expiring`: addresses without a lifetime stay; they do not depend on the Lease.
+        """
         for place in self.put | self._unsure:
             put = self._sent[place]
-            held = InterfaceAddress(put.link, put.address, put.prefixlen)
-            self._remove(Remove(held, Reason.LEAVING))
+            if put.valid_lft is not None or not only_expiring:
+                held = InterfaceAddress(put.link, put.address, put.prefixlen)
+                self._remove(Remove(held, reason))
         self.held &= self.put
         self._metrics.show_held(len(self.held))
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from purelb.core.model import Reason
 from purelb.core.node.configuration import (
     NOWHERE,
     NodeConfig,
@@ -108,9 +109,10 @@ class Reconciler:
             await self._store.changed.wait(until=self._try_cycle())
 
     def _try_cycle(self) -> float:
-        """Run one cycle; one that cannot read the interfaces changes nothing and is tried again.
+        """Run one cycle; one that cannot read the interfaces is tried again.
 
-        NetlinkError if that lasts for _PATIENCE.
+        It changes nothing unless the hold deadline has passed: after a suspend, the kernel still
+        has what others may have taken over. NetlinkError if that lasts for _PATIENCE.
         """
         now = clock.now()
         try:
@@ -119,6 +121,9 @@ class Reconciler:
             if self._unread_since is None:
                 self._unread_since = now
                 log.warning("interfacesNotRead", error=str(error))
+            deadline = self._store.hold_deadline
+            if deadline is None or deadline.announce_until <= clock.now():
+                self._interfaces.withdraw_put(Reason.LEASE_UNHEALTHY, only_expiring=True)
             if now - self._unread_since >= _PATIENCE:
                 raise
             return clock.now() + _RETRY
@@ -265,4 +270,4 @@ class Reconciler:
             self._interfaces.remove_dummies()
         except NetlinkError as error:
             log.error("interfacesNotRead", error=str(error))
-            self._interfaces.withdraw_put()
+            self._interfaces.withdraw_put(Reason.LEAVING)

@@ -374,7 +374,7 @@ class TestApply:
         kernel.hold(held_at(vip + 1))
         interfaces.apply(plan_of(put_of(vip)))
         calls = kernel.calls.count("addresses")
-        interfaces.withdraw_put()
+        interfaces.withdraw_put(Reason.LEAVING)
         assert list(kernel.held) == [(2, vip + 1)]
         assert (interfaces.put, interfaces.held) == (frozenset(), frozenset())
         assert kernel.calls.count("addresses") == calls

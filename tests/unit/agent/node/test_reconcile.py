@@ -335,6 +335,17 @@ class TestKernelErrors:
         told = [event for event in logged.events if event.startswith("interfaces")]
         assert told == ["interfacesNotRead", "interfacesRead"] * 2
 
+    @pytest.mark.parametrize("method", ["addresses", "links"])
+    async def test_a_read_that_fails_past_the_hold_deadline_withdraws(self, serving, method):
+        serving.kernel.refuse(method, errno.ENOBUFS)
+        serving.store.set_hold_deadline(None)
+        await settle()
+        assert serving.held == set()
+        serving.kernel.allow(method)
+        serving.renew()
+        await asyncio.sleep(2)
+        assert serving.held == ON_ETH0
+
 
 class TestDummyInterface:
     @pytest.fixture
@@ -342,6 +353,16 @@ class TestDummyInterface:
         made = service_object(pool_type=REMOTE)
         node.list_all(groups=[group_object("remote")], services=[made])
         return node
+
+    async def test_remote_addresses_stay_when_a_read_fails_past_the_hold_deadline(self, remote):
+        remote.renew()
+        await settle()
+        before = remote.held
+        assert before
+        remote.kernel.refuse("addresses", errno.ENOBUFS)
+        remote.store.set_hold_deadline(None)
+        await settle()
+        assert remote.held == before
 
     async def test_it_is_created_for_the_first_remote_address(self, remote):
         remote.renew()

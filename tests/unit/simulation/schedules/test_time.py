@@ -148,6 +148,19 @@ def test_a_machine_that_slept_while_no_node_reaches_the_api_answers_no_more(seed
         must(history.unheld(since=44) < TAKEOVER, f"unheld for {history.unheld(since=44):.1f} s")
 
 
+def test_a_machine_that_slept_withdraws_also_while_its_kernel_does_not_answer():
+    for seed in SEEDS:
+        with at_work(seed) as (cluster, history):
+            node = cluster.nodes["n1"]
+            cluster.suspend(node)
+            cluster.run(12)
+            node.kernel.is_unreadable = True
+            cluster.resume(node)
+            cluster.run(2)
+            must(history.twice() == 0, f"on two nodes for {history.twice():.1f} s")
+            assert not held_by(cluster, "n1")
+
+
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_killed_agents_are_replaced_by_nodes_whose_clocks_go_at_other_rates(seed):
     with at_work(seed) as (cluster, history):
