@@ -26,12 +26,12 @@ class PoolMetrics:
     def __init__(self, make: MetricFactory) -> None:
         self._size = LabelSets(make.gauge(f"{_POOL}_size", "Addresses in a pool.", "pool"))
         self._in_use = LabelSets(
-            make.gauge(f"{_POOL}_addresses_in_use", "Addresses given out.", "pool")
+            make.gauge(f"{_POOL}_addresses_in_use", "Allocated addresses.", "pool")
         )
         self._family_in_use = LabelSets(
             make.gauge(
                 f"{_POOL}_family_addresses_in_use",
-                "Addresses of a family given out.",
+                "Allocated addresses of a family.",
                 "pool",
                 "family",
             )
@@ -47,7 +47,7 @@ class PoolMetrics:
         self._multi = LabelSets(
             make.counter(
                 f"{_POOL}_multipool_allocations_total",
-                "Services that were given an address of each range.",
+                "Services that got an address of each range.",
                 "pool",
             )
         )
@@ -61,14 +61,14 @@ class PoolMetrics:
         self._balanced = LabelSets(
             make.counter(
                 f"{_POOL}_balance_pools_allocations_total",
-                "Services that were given an address of the range with the fewest in use.",
+                "Services that got an address of the range with the fewest in use.",
                 "pool",
             )
         )
         self._out_of_scope = LabelSets(
             make.gauge(
                 "purelb_servicegroups_out_of_scope",
-                "1 for each ServiceGroup in a namespace that is not looked at.",
+                "1 for each ServiceGroup in a namespace that is ignored.",
                 "namespace",
                 "name",
                 "type",

@@ -13,7 +13,7 @@ class SidecarMetrics:
     def __init__(self, make: MetricFactory) -> None:
         self._rpcs = make.counter(
             "purelb_allocator_sidecar_rpc_total",
-            "Calls of sidecars that give out addresses, by outcome.",
+            "Calls of sidecars that allocate addresses, by outcome.",
             "method",
             "code",
         )

@@ -13,7 +13,7 @@ class LeaderMetrics:
     def __init__(self, make: MetricFactory) -> None:
         self._is_leader = make.gauge(
             "purelb_allocator_is_leader",
-            "1 while this replica is the one that gives out addresses.",
+            "1 while this replica is the one that allocates addresses.",
         )
 
     def show(self, *, is_leader: bool) -> None:

@@ -99,7 +99,7 @@ async def test_service_that_joins_during_a_release_keeps_the_address(standin, ne
             standin.change(number, description="purelb c1 default/web default/api")
 
         standin.before_patch = join
-        with pytest.raises(IpamError, match="somebody else is changing") as refused:
+        with pytest.raises(IpamError, match="another client is changing") as refused:
             await netbox.release(group(serving.url), WEB, None)
         assert not refused.value.is_permanent
         await netbox.release(group(serving.url), WEB, None)

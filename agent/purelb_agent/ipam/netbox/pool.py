@@ -116,7 +116,7 @@ class TenantPool:
             if address in (None, entry.address):
                 others = [user for user in self._users(entry) if user != str(service)]
                 if not self._write(entry, others):
-                    raise IpamError(f"somebody else is changing {entry.address} at this moment")
+                    raise IpamError(f"another client is changing {entry.address} at this moment")
 
     def stats(self) -> Stats:
         """See Ipam.stats; active addresses that are not ours do not count."""
@@ -188,7 +188,7 @@ class TenantPool:
         description = self._prefix + " ".join(users) if users else ""
         if len(description) > _LONGEST_DESCRIPTION:
             raise IpamError(
-                f"{entry.address} has no room in its description for all who share it "
+                f"{entry.address} has no room in its description for all Services that share it "
                 f"({_LONGEST_DESCRIPTION} letters): let fewer Services share an address",
                 is_permanent=True,
             )

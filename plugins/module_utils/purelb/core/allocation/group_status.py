@@ -72,7 +72,7 @@ def use_of_external(stats: Stats) -> Use:
 def ready(problem: Optional[Tuple[Problem, str]] = None) -> Condition:
     """Return the condition Ready; `problem` is the reason and message if it is false."""
     if problem is None:
-        return Condition("Ready", True, "Accepted", "Addresses are given out.")
+        return Condition("Ready", True, "Accepted", "Addresses are allocated.")
     return Condition("Ready", False, *problem)
 
 
