@@ -347,12 +347,12 @@ findings:
       description: What was found.
       type: str
       returned: success
-      sample: worker-2 wins the election and does not say that it announces it
+      sample: worker-2 has won the election but does not announce the address
     remediation:
       description: What to do.
       type: str
       returned: success
-      sample: look at the lbnodeagent log on worker-2
+      sample: read the lbnodeagent log on worker-2
 """
 
 from ansible.module_utils.basic import AnsibleModule

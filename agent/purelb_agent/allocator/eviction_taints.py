@@ -171,6 +171,6 @@ def _needs_report(decision: Preemption, error: ApiError) -> bool:
 def _refused(node: NodeInfo, error: ApiError) -> str:
     return (
         f"Could not add the taint {_TAINT}, which an event {names.PREEMPT_EVENT_REASON} asks for, "
-        f"and keeps trying: {error}. "
+        f"and retries: {error}. "
         f"By hand: kubectl taint node {node.name} {_TAINT}"
     )

@@ -47,7 +47,7 @@ class PoolMetrics:
         self._multi = LabelSets(
             make.counter(
                 f"{_POOL}_multipool_allocations_total",
-                "Services that were given an address of each range.",
+                "Services that got an address of each range.",
                 "pool",
             )
         )
@@ -61,14 +61,14 @@ class PoolMetrics:
         self._balanced = LabelSets(
             make.counter(
                 f"{_POOL}_balance_pools_allocations_total",
-                "Services that were given an address of the range with the fewest in use.",
+                "Services that got an address of the range with the fewest in use.",
                 "pool",
             )
         )
         self._out_of_scope = LabelSets(
             make.gauge(
                 "purelb_servicegroups_out_of_scope",
-                "1 for each ServiceGroup in a namespace that is not looked at.",
+                "1 for each ServiceGroup in a namespace that is ignored.",
                 "namespace",
                 "name",
                 "type",

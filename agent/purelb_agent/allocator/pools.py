@@ -141,7 +141,7 @@ class Pools:
                 self._event(
                     group,
                     "AddressSetAside",
-                    f"{address} is given to no Service that does not ask for it, for an hour: "
+                    f"{address} is allocated only to a Service that requests it, for an hour: "
                     f"another host in the subnet of node {node} has it. Take it from that host or "
                     f"out of the pool. To use it sooner, restart the agent on {node}",
                 )

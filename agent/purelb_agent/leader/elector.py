@@ -215,7 +215,9 @@ class Elector:
     def record_event(self, events: Events) -> None:
         """Record an event on the lock: this replica leads."""
         about = ObjectReference("Lease", self._lock.name, self._lock.namespace, self._uid)
-        events.record(about, "LeaderElected", f"{self._machine.identity} allocates the addresses")
+        events.record(
+            about, "LeaderElected", f"{self._machine.identity} allocates the addresses from now on"
+        )
 
     def _lost(self) -> LeadershipLostError:
         self._metrics.show(is_leader=False)

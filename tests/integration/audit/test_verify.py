@@ -229,8 +229,8 @@ def test_what_was_not_looked_at_is_no_success(cluster, holder_by_vip, verify, ho
     settled(cluster.kubeconfig)
     hosts.write_text(json.dumps({"ungrouped": {"hosts": {}}}))
     shown = verify(succeeds=False)
-    assert '"error nodesNotExamined: nodes: the interfaces of no node were looked at' in shown
-    assert '"error segmentNotExamined: segment: nobody asked the segment' in shown
+    assert '"error nodesNotExamined: nodes: the interfaces of no node were examined' in shown
+    assert '"error segmentNotExamined: segment: no host asked the segment' in shown
     shown = verify(succeeds=True, purelb_verify_examine=[], purelb_verify_fail_on="warning")
     assert '"0 errors, 0 warnings"' in shown
 

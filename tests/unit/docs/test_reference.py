@@ -39,9 +39,9 @@ RULES = {rule["alert"]: rule for rule in yaml.safe_load(ALERTS.read_text())["gro
 _CODE = re.compile(r"`([^`]+)`")
 
 
-def rows(heading: str) -> list[list[str]]:
-    """Return the cells of the last table below a heading, without its header."""
-    (section,) = re.findall(rf"^#+ {heading}\n(.*?)(?=^#|\Z)", PAGE, re.DOTALL | re.MULTILINE)
+def rows(heading: str, page: str = PAGE) -> list[list[str]]:
+    """Return the cells of the last table below a heading of a page, without its header."""
+    (section,) = re.findall(rf"^#+ {heading}\n(.*?)(?=^#|\Z)", page, re.DOTALL | re.MULTILINE)
     table = re.findall(r"(?:^\|.*\n)+", section, re.MULTILINE)[-1].splitlines()
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table[2:]]
 
@@ -128,6 +128,13 @@ def test_log_events_of_the_page_exist_in_the_code():
     said = "".join(path.read_text() for path in SOURCES)
     assert len(told) > 20
     assert [word for word in told if f'"{word}"' not in said] == []
+
+
+def test_words_of_the_troubleshooting_page_exist_in_the_code():
+    named = set(re.findall(r"`([a-z]+[A-Z]\w+)`", read("docs/troubleshoot.md")))
+    said = "".join(path.read_text() for path in SOURCES)
+    assert len(named) > 20
+    assert [word for word in sorted(named) if f'"{word}"' not in said] == []
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The audit finds each way in which docs/operate.md says that a Service does not answer.
+"""The audit finds each cause in docs/troubleshoot.md for which a Service does not answer.
 
-Each way is made in a cluster that is in order otherwise, for both families where they can differ.
+Each cause is made in a cluster that is healthy otherwise, for both families where they can differ.
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ from tests.support.core.audited_cluster import (
     node_view,
 )
 from tests.support.core.snapshots import GROUP, NET4, REMOTE_GROUP, VIP4, VIP6
+from tests.support.docs.pages import read
 from tests.unit.docs.test_reference import rows
 
+PAGE = read("docs/troubleshoot.md")
 STRANGER = b"\x06\0\0\0\0\1"
 FAMILIES = pytest.mark.parametrize("vip", [VIP4, VIP6], ids=["v4", "v6"])
 
@@ -242,32 +244,32 @@ def filtered(vip):
 
 
 WAYS = {
-    "the allocator refuses it an address": refused,
-    "its group is not ready": group_not_ready,
+    "the allocator refuses an address": refused,
+    "the ServiceGroup is not ready": group_not_ready,
     "no allocator leads": leaderless,
-    "the allocator that leads hangs": hanging_allocator,
-    "no node of its subnet has an agent": without_agents,
-    "no node of its subnet renews its Lease": without_renewals,
+    "the leading allocator hangs": hanging_allocator,
+    "no node of the subnet has an agent": without_agents,
+    "no node of the subnet renews its Lease": without_renewals,
     "the LBNodeAgent is invalid or selects no node": without_interfaces,
-    "no node is in its subnet": in_no_subnet,
-    "a draining taint is on every node of its subnet": drained,
-    "it is remote, takes only local traffic, and has no ready endpoint": without_endpoint,
+    "no node is in the subnet of the address": in_no_subnet,
+    "every node of the subnet has a draining taint": drained,
+    "a remote address accepts only local traffic, and no endpoint is ready": without_endpoint,
     "the agent of the winner hangs, or the address is a gateway": hanging_agent,
-    "the winner cannot make its dummy interface": without_dummy,
-    "no pool has its address, and no running agent knew it in one": outside_pools,
+    "the winner cannot create its dummy interface": without_dummy,
+    "no pool contains the address, and no running agent knew it in a pool": outside_pools,
     "another Service has the address": taken_twice,
     "agents of two versions disagree": of_two_versions,
-    "the address is a node's own": nodes_own,
-    "somebody added the address on the winner": added_on_the_winner,
-    "somebody added the address on another node": added_on_another_node,
+    "the address is a node's own address": nodes_own,
+    "the address was added manually on the winner": added_on_the_winner,
+    "the address was added manually on another node": added_on_another_node,
     "a host outside the cluster has the address": on_another_host,
     "a host outside the cluster had the IPv6 address first": on_another_host_first,
-    "the winner has no interface in the subnet any more": moved_interface,
+    "the winner no longer has an interface in the subnet": moved_interface,
     "the address is on the wrong interface": on_the_wrong_interface,
     "the interface that an LBNodeAgent names is down": on_an_interface_that_is_down,
-    "a switch or a filter drops ARP and neighbour solicitations": filtered,
+    "a switch or a filter drops ARP and neighbor solicitations": filtered,
 }
-ROWS = {row[0]: row[1:] for row in rows("When a Service does not answer")}
+ROWS = {row[0]: row[1:] for row in rows("Causes and their findings", PAGE)}
 
 
 def codes(cell):

@@ -188,7 +188,7 @@ class TenantPool:
         description = self._prefix + " ".join(users) if users else ""
         if len(description) > _LONGEST_DESCRIPTION:
             raise IpamError(
-                f"{entry.address} has no room in its description for all who share it "
+                f"{entry.address} has no room in its description for all Services that share it "
                 f"({_LONGEST_DESCRIPTION} letters): let fewer Services share an address",
                 is_permanent=True,
             )

@@ -267,7 +267,7 @@ class TestDuplicates:
             assert world.addresses("web") == [SECOND[version]]
             (event,) = (e for e in world.events.recorded if e[0] == "AddressSetAside")
             assert event[1] == "default"
-            assert event[2].startswith(f"{FIRST[version]} is given to no Service")
+            assert event[2].startswith(f"{FIRST[version]} is allocated only to a Service")
             sent = len(world.api.requests)
             world.controller.leases.put(self.listing(world, FIRST[version], lease_version="3"))
             await world.settle()

@@ -340,7 +340,7 @@ def test_a_group_that_is_not_ready_is_found():
     cluster.unready = {"default": "PoolOverlaps: m"}
     assert cluster.audited() == [("warning", "groupNotReady")]
     assert texts(cluster, "groupNotReady") == [
-        ("ServiceGroup default", "gives no address: PoolOverlaps: m")
+        ("ServiceGroup default", "allocates no address: PoolOverlaps: m")
     ]
 
 

@@ -150,9 +150,9 @@ class TestAddressRow:
         (row,) = page(one, replace(one, key=replace(one.key, name="other"))).vips
         assert (row.state, row.services) == ("addressTwice", ("default/other", "default/web"))
 
-    def test_without_a_winner_shows_nobody(self, vip):
+    def test_without_a_winner_shows_no_node(self, vip):
         (row,) = page(announced(vip), leases=()).vips
-        assert (row.winner, row.holders) == ("nobody", ())
+        assert (row.winner, row.holders) == ("no node", ())
 
     def test_names_the_pool_that_holds_it(self, vip):
         here = {"local": {f"v{vip.version}pool": pool(f"{vip}-{vip + 1}", f"{vip}/24")}}
@@ -174,9 +174,9 @@ class TestRemoteAddress:
         remote = announced(VIP4, "n1", pool_type=PoolType.REMOTE)
         assert page(remote, leases=[lease("n1")]).vips[0].winner == "all of 1 node"
 
-    def test_without_a_node_shows_nobody(self):
+    def test_without_a_node_shows_no_node(self):
         remote = announced(VIP4, pool_type=PoolType.REMOTE)
-        assert page(remote, leases=()).vips[0].winner == "nobody"
+        assert page(remote, leases=()).vips[0].winner == "no node"
 
 
 class TestPool:
@@ -246,7 +246,7 @@ TITLE = "Lease purelb-system/purelb-allocator"
     ("lock", "row"),
     [
         (LOCK, ("allocator-x", Mark.OK, "held", "3.0 s of 15 s", 20, "1 day, 0:01:01", 2)),
-        (FREE, ("nobody", Mark.OK, "released", "never of 15 s", 0, "", 2)),
+        (FREE, ("no holder", Mark.OK, "released", "never of 15 s", 0, "", 2)),
     ],
     ids=["held", "released"],
 )

@@ -64,7 +64,7 @@ class TestLocalAddress:
         for node in NODES:
             cluster.leases[node] = replace(cluster.leases[node], renew_time=NOW - 99)
         assert ("error", "wrongHolder") in cluster.found()
-        assert "the winner is nobody" in "".join(f.message for f in cluster.verify().findings)
+        assert "no node wins it" in "".join(f.message for f in cluster.verify().findings)
 
     def test_on_another_interface_is_an_error(self, vip):
         cluster = AuditedCluster(vip)
@@ -220,7 +220,7 @@ class TestNode:
         cluster = AuditedCluster()
         cluster.leases["n1"] = replace(cluster.leases["n1"], subnets=(NET4,))
         assert cluster.found() == [("warning", "subnetsDiffer")]
-        assert f"lacks {NET6}" in cluster.message()
+        assert f"does not name {NET6}" in cluster.message()
 
     def test_unreachable_metrics_are_a_warning_with_the_reason(self):
         cluster = AuditedCluster()

@@ -176,7 +176,7 @@ class TestAddress:
         result = verified({"nodes": {"n1": seen()}}, **self.lists(vip))
         assert result["failed"]
         assert f"1 errors and 0 warnings; the first: notHeld: {vip} (default/web)" in result["msg"]
-        assert "Remediation: look at the lbnodeagent log on n1" in result["msg"]
+        assert "Remediation: read the lbnodeagent log on n1" in result["msg"]
         assert [finding["code"] for finding in result["findings"]] == ["notHeld"]
         assert result["vips"][0]["macs"] is None
 

@@ -137,15 +137,15 @@ def _lease_findings(report: LeaseReport) -> Iterable[Finding]:
             "leaseMalformed",
             name,
             f"its subnets annotation holds {', '.join(lease.malformed)}, which is no CIDR",
-            "find out who else writes this Lease; its agent corrects it with the next renewal",
+            "find the other program that writes this Lease; the next renewal corrects it",
         )
     if lease.holder != lease.node:
         yield Finding(
             Severity.WARNING,
             "leaseHolder",
             name,
-            f"is held by {lease.holder or 'nobody'} instead of {lease.node}",
-            "find out who else writes this Lease; its agent corrects it with the next renewal",
+            f"is held by {lease.holder or 'no node'} instead of {lease.node}",
+            "find the other program that writes this Lease; the next renewal corrects it",
         )
 
 
@@ -163,7 +163,7 @@ def _service_findings(services: Iterable[Service]) -> Iterable[Finding]:
                 "addressTwice",
                 str(address),
                 f"belongs to {', '.join(sorted(str(s.key) for s in owners))}",
-                "delete one of the Services, or give both one purelb.io/allow-shared-ip key",
+                "delete one of the Services, or set the same purelb.io/allow-shared-ip key on both",
             )
 
 
@@ -187,9 +187,10 @@ def _vip_findings(report: VipReport, live: frozenset[str]) -> Iterable[Finding]:
             Severity.ERROR,
             "notAnnounced",
             where,
-            f"{winner} wins the election and does not say that it announces it",
-            f"look at the lbnodeagent log on {winner}",
+            f"{winner} has won the election but does not announce the address",
+            f"read the lbnodeagent log on {winner}",
         )
+    who_wins = f"the winner is {winner}" if winner else "no node wins it"
     for node in sorted(announcing - {winner}):
         if node not in live:
             yield _stale(where, node)
@@ -198,8 +199,8 @@ def _vip_findings(report: VipReport, live: frozenset[str]) -> Iterable[Finding]:
                 Severity.ERROR,
                 "wrongAnnouncer",
                 where,
-                f"the Service says that {node} announces it; the winner is {winner or 'nobody'}",
-                f"see on {node} whether the address is on an interface",
+                f"the Service says that {node} announces it; {who_wins}",
+                f"check on {node} whether the address is on an interface",
             )
 
 
@@ -254,8 +255,8 @@ def _remote_findings(
             Severity.WARNING if expected & announcing else Severity.ERROR,
             "notAnnounced",
             where,
-            f"{node} does not say that it announces it",
-            f"look at the lbnodeagent log on {node}",
+            f"{node} does not announce the address",
+            f"read the lbnodeagent log on {node}",
         )
     for node in sorted(announcing - live):
         yield _stale(where, node)
@@ -267,5 +268,5 @@ def _stale(where: str, node: str) -> Finding:
         "staleAnnouncer",
         where,
         f"the Service says that {node} announces it; that node has no live Lease",
-        "another node's agent takes the entry away",
+        "another node's agent removes the entry",
     )

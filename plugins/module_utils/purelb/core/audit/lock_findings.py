@@ -34,20 +34,20 @@ def _holder_findings(lock: LockReport) -> Iterator[Finding]:
         yield _warning(lock, "lockExpired", _expired(lock), _PODS)
     elif lock.state is LockState.RELEASED and (lock.age is None or lock.age > UNTAKEN):
         since = "never" if lock.age is None else f"not for {lock.age:.0f} s"
-        yield _warning(lock, "lockFree", f"was {since} held: nobody leads", _PODS)
+        yield _warning(lock, "lockFree", f"was {since} held: no replica leads", _PODS)
     elif lock.state is LockState.ABSENT:
         yield _warning(
             lock,
             "lockAbsent",
-            "does not exist: nobody leads, or the lock has another name",
+            "does not exist: no replica leads, or the lock has another name",
             f"{_PODS}, or correct leader_locks",
         )
     elif lock.state is LockState.UNREADABLE:
         yield _warning(
             lock,
             "lockUnreadable",
-            "has no annotation that says who leads",
-            "give the object that the program keeps its lock on, or the Lease of that name",
+            "has no annotation that names a leader",
+            "name the object on which the program keeps its lock, or the Lease of that name",
         )
 
 
@@ -59,12 +59,12 @@ def _expired(lock: LockReport) -> str:
     since = "never renewed" if lock.age is None else f"last renewed {lock.age:.0f} s ago"
     return (
         f"was {since} by {lock.record.holder}, with a duration of {lock.record.duration:.0f} s: "
-        "nobody leads"
+        "no replica leads"
     )
 
 
 def _flapping(lock: LockReport) -> str:
     return (
         f"changed hands {lock.record.transitions} times, {lock.transitions_per_hour:.1f} times an "
-        "hour since it was made, and within the last hour"
+        "hour since it was created, and within the last hour"
     )

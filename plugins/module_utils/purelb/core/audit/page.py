@@ -248,9 +248,9 @@ def _vip(vip: Json, groups: Iterable[_Group], findings: Iterable[Json]) -> VipRo
 
 def _winner(vip: Json, *, is_local: bool) -> str:
     if is_local:
-        return vip["winner"] or "nobody"
+        return vip["winner"] or "no node"
     count = vip["candidate_count"]
-    return f"all of {count} node{'' if count == 1 else 's'}" if count else "nobody"
+    return f"all of {count} node{'' if count == 1 else 's'}" if count else "no node"
 
 
 def _pools(
@@ -289,7 +289,7 @@ def _lock(lock: Json, marks: Mapping[str, Mark]) -> LockRow:
     held_for = lock["held_for"]
     return LockRow(
         name=name,
-        holder=lock["holder"] or "nobody",
+        holder=lock["holder"] or "no holder",
         mark=marks[name],
         state=lock["state"],
         age=_age(lock),

@@ -51,8 +51,8 @@ def group_findings(unready: Mapping[str, str]) -> Iterator[Finding]:
             Severity.WARNING,
             "groupNotReady",
             group_title(name),
-            f"gives no address: {reason}",
-            "do as it says; Services keep the addresses that they have of it",
+            f"allocates no address: {reason}",
+            "follow the message; Services keep the addresses that they have from it",
         )
 
 
@@ -73,11 +73,11 @@ def pending_findings(
         about, what = f"Service {service.key}", _lacks(service, view.classes)
         if isinstance(outcome, Refusal):
             text = f"{what}: {_refusal(outcome, view)}"
-            yield Finding(Severity.WARNING, "servicePending", about, text, "do as it says")
+            yield Finding(Severity.WARNING, "servicePending", about, text, "follow the message")
         elif isinstance(outcome, (Ask, Assignment)):
             why = _delay(service, outcome, view, wall_time)
             if why:
-                remedy = "see its events and the log of the allocator that leads"
+                remedy = "see its events and the log of the leading allocator"
                 yield Finding(Severity.ERROR, "servicePending", about, f"{what}: {why}", remedy)
 
 
@@ -119,5 +119,5 @@ def _delay(
     if isinstance(outcome, Ask):
         name = outcome.group.name
         reason = view.unready.get(name, "its events say why")
-        return f"the system that gives out the addresses of ServiceGroup {name} gave none: {reason}"
-    return "nothing is against it, and the allocator that leads has not given one"
+        return f"the external IPAM of ServiceGroup {name} has allocated none: {reason}"
+    return "nothing prevents it, and the leading allocator has not allocated one"

@@ -80,7 +80,7 @@ def node_findings(reports: Iterable[NodeReport], agents: Program) -> Iterator[Fi
             agents.title,
             f"puts no agent on {_listed(names)}: {reason}",
             "change purelb_install_agent_node_selector or purelb_install_agent_tolerations; if it "
-            f"is meant, label these Nodes {EXEMPT_LABEL}",
+            f"is intended, label these Nodes {EXEMPT_LABEL}",
         )
 
 
@@ -110,7 +110,7 @@ def taint_findings(
         name, taint = node.info.name, draining_taint(node.info.taints)
         age = None if node.tainted is None else wall_time - node.tainted
         if taint and node.is_ready and name in live and (age is None or age > _FORGOTTEN):
-            since = "nobody knows since when" if age is None else f"for {age / 3600:.0f} h"
+            since = "it is unknown since when" if age is None else f"for {age / 3600:.0f} h"
             yield Finding(
                 Severity.WARNING,
                 "forgottenTaint",

@@ -31,7 +31,7 @@ def segment_findings(
             Severity.ERROR,
             "segmentNotExamined",
             "segment",
-            "nobody asked the segment who answers for the addresses",
+            "no host asked the segment for the addresses",
             "add a host of the segment to the inventory, or leave segment out of examine",
         )
     for answer in evidence.answers:
@@ -55,9 +55,9 @@ def _answer_findings(
             Severity.ERROR,
             "noAnswer",
             str(report),
-            f"nobody answers for it on the segment; the winner is {winner}",
-            f"see on {winner} whether it is on an interface, and whether the switch passes ARP and "
-            "neighbour solicitations",
+            f"no host on the segment answers for it; the winner is {winner}",
+            f"check on {winner} whether it is on an interface, and whether the switch passes ARP "
+            "and neighbor solicitations",
         )
     elif len(answer.macs) > 1:
         yield Finding(
@@ -65,7 +65,7 @@ def _answer_findings(
             "answeredTwice",
             str(report),
             f"is answered for by {who}; the winner is {winner}",
-            "take it off the host that is not the winner",
+            "remove it from the host that is not the winner",
         )
     elif answer.macs and own and answer.macs[0] not in own:
         yield Finding(
@@ -73,5 +73,5 @@ def _answer_findings(
             "wrongAnswer",
             str(report),
             f"is answered for by {who}; the winner is {winner}",
-            "take it off the host that answers",
+            "remove it from the host that answers",
         )

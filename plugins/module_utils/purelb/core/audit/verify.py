@@ -64,7 +64,7 @@ def _unexamined_findings(evidence: Evidence) -> Iterator[Finding]:
             Severity.ERROR,
             "nodesNotExamined",
             "nodes",
-            "the interfaces of no node were looked at",
+            "the interfaces of no node were examined",
             "add the nodes to the inventory, or leave nodes out of examine",
         )
 
@@ -81,7 +81,7 @@ def _node_findings(
                 Severity.WARNING,
                 "noLease",
                 node_title(node),
-                "was looked at, and there is neither a Node nor a Lease of this name",
+                "was examined, and there is neither a Node nor a Lease of this name",
                 "set purelb_node_name of this host to the name of its Node",
             )
         elif lease is not None and lease.is_live:
@@ -100,7 +100,7 @@ def _unseen_findings(
             "nodeUnread",
             node_title(node),
             f"its interfaces could not be read: {cause}",
-            "see that Ansible reaches it, with a Python of 3.9 or later, and run this again",
+            "check that Ansible reaches it, with a Python of 3.9 or later, and run this again",
         )
     if snapshots or unread:
         for node, lease in leases.items():
@@ -109,7 +109,7 @@ def _unseen_findings(
                     Severity.WARNING,
                     "nodeNotObserved",
                     node_title(node),
-                    "takes part in elections, and its interfaces were not looked at",
+                    "takes part in elections, and its interfaces were not examined",
                     "add it to the inventory, under the name of its Node",
                 )
 
@@ -124,15 +124,15 @@ def _subnet_findings(report: LeaseReport, snapshot: NodeSnapshot) -> Iterator[Fi
             "subnetsDiffer",
             name,
             f"names {_listed(extra)}, which {snapshot.node} is not in: it cannot serve them",
-            "find out who else writes this Lease; its agent corrects it with the next renewal",
+            "find the other program that writes this Lease; the next renewal corrects it",
         )
     if missing:
         yield Finding(
             Severity.WARNING,
             "subnetsDiffer",
             name,
-            f"lacks {_listed(missing)}, which {snapshot.node} is in",
-            f"run this again; if it stays so, look at the lbnodeagent log on {snapshot.node}",
+            f"does not name {_listed(missing)}, which {snapshot.node} is in",
+            f"run this again; if it persists, read the lbnodeagent log on {snapshot.node}",
         )
 
 
@@ -145,7 +145,7 @@ def _nodes_own(report: VipReport) -> Finding:
         Severity.ERROR,
         Reason.NODE_ADDRESS.value,
         str(report),
-        "is an address of a node itself: nobody announces it",
+        "is a node's own address: no node announces it",
         "take it out of the pool, and delete the Service",
     )
 
@@ -161,6 +161,7 @@ def _local_findings(
     winners_own = [holding for holding in holdings if holding.node == winner]
     if winner is not None and winner in snapshots:
         yield from _winner_findings(report, winners_own, snapshots[winner], leases[winner])
+    who_wins = f"the winner is {winner}" if winner else "no node wins it"
     also = f"; {', '.join(map(str, winners_own))}" if winners_own else ""
     for holding in holdings:
         if holding.node != winner:
@@ -168,8 +169,8 @@ def _local_findings(
                 Severity.ERROR,
                 "wrongHolder",
                 str(report),
-                f"{holding}, and the winner is {winner or 'nobody'}{also}",
-                f"look at the lbnodeagent log on {holding.node}; if no agent runs there, "
+                f"{holding}, and {who_wins}{also}",
+                f"read the lbnodeagent log on {holding.node}; if no agent runs there, "
                 f"remove it: ip addr del {holding.held.address}/{holding.held.prefixlen} "
                 f"dev {holding.link.name}",
             )
@@ -185,8 +186,8 @@ def _winner_findings(
             Severity.ERROR,
             code,
             str(report),
-            f"{snapshot.node} wins the election and has it on no interface",
-            f"look at the lbnodeagent log on {snapshot.node}",
+            f"{snapshot.node} has won the election but has it on no interface",
+            f"read the lbnodeagent log on {snapshot.node}",
         )
     for holding in winners_own:
         if snapshot.keeps_marks and not snapshot.is_vip(holding.held):
@@ -216,7 +217,7 @@ def _misplaced(report: VipReport, holding: Holding, where: str) -> Finding:
         "wrongInterface",
         str(report),
         f"{holding}, and it belongs on {where}",
-        f"look at the lbnodeagent log on {holding.node}, and at the LBNodeAgent's localInterface",
+        f"read the lbnodeagent log on {holding.node}, and at the LBNodeAgent's localInterface",
     )
 
 
@@ -224,7 +225,7 @@ def _state_findings(
     report: VipReport, holding: Holding, network: Network, lease: LeaseReport
 ) -> Iterator[Finding]:
     """Yield findings about the state of an address on the expected interface."""
-    held, look = holding.held, f"look at the lbnodeagent log on {holding.node}"
+    held, look = holding.held, f"read the lbnodeagent log on {holding.node}"
     problems: Tuple[Tuple[bool, Severity, FindingCode, str, str], ...] = (
         (
             held.dad_failed,
@@ -259,7 +260,7 @@ def _state_findings(
             Severity.ERROR,
             "outlivesLease",
             "for longer than its Lease: if it dies, two nodes will have it",
-            "see whether somebody added it by hand; otherwise " + look,
+            "check whether it was added manually; otherwise " + look,
         ),
     )
     for is_so, severity, code, text, remediation in problems:
@@ -292,7 +293,7 @@ def _remote_findings(
             "notHeld",
             str(report),
             f"{node} does not have it on its dummy interface",
-            f"look at the lbnodeagent log on {node}, and at the LBNodeAgent's dummyInterface",
+            f"read the lbnodeagent log on {node}, and at the LBNodeAgent's dummyInterface",
         )
     for holding in holdings:
         if not holding.is_on_dummy:
@@ -307,7 +308,7 @@ def _remote_findings(
                 "wrongHolder",
                 str(report),
                 f"{holding}, and that node {why}",
-                f"look at the lbnodeagent log on {holding.node}",
+                f"read the lbnodeagent log on {holding.node}",
             )
 
 
@@ -325,8 +326,7 @@ def _unused_findings(
                     Reason.NO_SERVICE.value,
                     str(address),
                     f"{holding}, and no Service has this address",
-                    "run this again; if it stays so, look at the lbnodeagent log on "
-                    f"{holding.node}",
+                    f"run this again; if it persists, read the lbnodeagent log on {holding.node}",
                 )
 
 
