@@ -75,7 +75,7 @@ def large(tmp_path_factory):
 
 
 def made_up(*, nodes, services, mark=""):
-    """Return an audit without findings, except that nobody announces the last address."""
+    """Return an audit without findings, except that no node announces the last address."""
     subnets = (ip_network("10.0.0.0/16"), ip_network("fd00::/64"))
     names = [f"worker-{i}{mark}" for i in range(nodes)]
     leases = [Lease(name, subnets, holder=name, renew_time=NOW - 2) for name in names]

@@ -3,7 +3,7 @@
 
 """Findings about Services that lack an address, and about groups that give none.
 
-The allocator's own decision, made anew from the same objects, says why a Service lacks one.
+The allocator's own decision, made again from the same objects, says why a Service lacks one.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class AllocatorView:
     """What the allocator decides by, except the Services.
 
     `classes` are those that it serves; `leads`: whether one leads. `of_nodes` and `set_aside` are
-    addresses that it gives to nobody, or only to who asks. `unready` maps each ServiceGroup that is
-    not Ready to the reason.
+    addresses that it gives to no Service, or only to who asks. `unready` maps each ServiceGroup that
+    is not Ready to the reason.
     """
 
     groups: Sequence[ServiceGroup] = ()

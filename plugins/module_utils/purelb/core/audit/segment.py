@@ -18,7 +18,7 @@ def segment_findings(
     evidence: Evidence,
     holdings: Mapping[Address, Tuple[Holding, ...]],
 ) -> Iterator[Finding]:
-    """Yield findings about who answers for local addresses, or that nobody was asked."""
+    """Yield findings about who answers for local addresses, or that no host was asked."""
     reports = {vip.vip.address: vip for vip in vips}
     owners = {
         link.mac: f"{seen.node}, {link.name}"
