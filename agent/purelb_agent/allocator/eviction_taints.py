@@ -117,7 +117,7 @@ class EvictionTainter:
     def _wait(self, node: NodeInfo, decision: Preemption, limit: int) -> None:
         self._waiting.add(node.name)
         text = (
-            f"An event {names.PREEMPT_EVENT_REASON} asks for the taint {_TAINT}, but {limit} of "
+            f"An event {names.PREEMPT_EVENT_REASON} requests the taint {_TAINT}, but {limit} of "
             f"{len(self.nodes.records)} Nodes may have it at a time, and have it: this one waits. "
             "More are allowed by purelb_install_eviction_limit. "
             f"By hand: kubectl taint node {node.name} {_TAINT}"
@@ -170,7 +170,7 @@ def _needs_report(decision: Preemption, error: ApiError) -> bool:
 
 def _refused(node: NodeInfo, error: ApiError) -> str:
     return (
-        f"Could not add the taint {_TAINT}, which an event {names.PREEMPT_EVENT_REASON} asks for, "
+        f"Could not add the taint {_TAINT}, which an event {names.PREEMPT_EVENT_REASON} requests, "
         f"and retries: {error}. "
         f"By hand: kubectl taint node {node.name} {_TAINT}"
     )

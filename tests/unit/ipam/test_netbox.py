@@ -214,7 +214,7 @@ async def test_services_with_one_key_share_an_address_until_the_last_releases(be
     await bed.add(FOUR[0])
     address = (ip_address("10.91.1.5"),)
     await netbox.allocate(group, wants(WEB, explicit=address, sharing_key="k"))
-    with pytest.raises(IpamError, match="belongs to default/web: ask for another"):
+    with pytest.raises(IpamError, match="belongs to default/web: request another"):
         await netbox.allocate(group, wants(API, explicit=address))
     await netbox.allocate(group, wants(API, explicit=address, sharing_key="k"))
     assert (await bed.shown())[FOUR[0]] == ("active", "purelb c1 default/web default/api")

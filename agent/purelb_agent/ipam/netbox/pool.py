@@ -104,7 +104,7 @@ class TenantPool:
         if not leased:
             names = " and ".join(FAMILIES[version] for version in request.families)
             raise IpamError(
-                f"tenant {self._tenant} has no {names} address left: give it some with the status "
+                f"tenant {self._tenant} has no {names} address left: add some with the status "
                 f"{_RESERVED!r}, or delete a Service",
                 is_exhausted=True,
             )
@@ -173,14 +173,14 @@ class TenantPool:
         if not entries:
             return (
                 f"{address} is no address of tenant {self._tenant}: add it there with the status "
-                f"{_RESERVED!r}, or ask for another one"
+                f"{_RESERVED!r}, or request another one"
             )
         users = self._users(entries[0])
         if users:
-            return f"{address} belongs to {' and '.join(users)}: ask for another one"
+            return f"{address} belongs to {' and '.join(users)}: request another one"
         return (
             f"{address} has the status {entries[0].status!r} and the description "
-            f"{entries[0].description!r}: set the status to {_RESERVED!r}, or ask for another one"
+            f"{entries[0].description!r}: set the status to {_RESERVED!r}, or request another one"
         )
 
     def _write(self, entry: Entry, users: list[str]) -> bool:

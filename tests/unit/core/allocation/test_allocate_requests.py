@@ -56,7 +56,7 @@ class TestExplicit:
             ({"explicit": 1, "sharing_key": "x"}, "sharing_key_conflict", "allow-shared-ip"),
             ({"malformed": ("1.2.3",)}, "invalid_address", "'1.2.3' is no IP address"),
             ({"explicit": 4, "other_family": True}, "invalid_address", "spec.ipFamilies"),
-            ({"explicit": 4, "second": 5}, "multipool_refused", "ask for one only"),
+            ({"explicit": 4, "second": 5}, "multipool_refused", "request one only"),
             (
                 {"explicit": 4, "second": 5, "multi_pool": True},
                 "multipool_pool_mismatch",

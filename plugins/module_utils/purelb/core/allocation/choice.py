@@ -66,7 +66,7 @@ class AddressSelector:
             raise self._refused(
                 RefusalReason.MULTIPOOL_REFUSED,
                 f"takes each address from one range (balancePools), and the annotation "
-                f"{MULTI_POOL_ANNOTATION} asks for one of each: remove one of the two",
+                f"{MULTI_POOL_ANNOTATION} requests one of each: remove one of the two",
             )
         self._take_explicit()
         self._take_stays()
@@ -120,7 +120,7 @@ class AddressSelector:
         if is_new and pool_range is None:
             raise self._refused(
                 RefusalReason.UNKNOWN_POOL,
-                f"has no range with {address}: ask for an address of its pool, or add a range",
+                f"has no range with {address}: request an address of its pool, or add a range",
             )
         conflict = self._allocations.conflict(
             address, self._service, across_namespaces=self._group.shares_across_namespaces
@@ -130,14 +130,14 @@ class AddressSelector:
         if self._has(address.version) and not self._multi:
             raise self._refused(
                 RefusalReason.MULTIPOOL_REFUSED,
-                f"gives one {FAMILIES[address.version]} address: ask for one only, or set the "
+                f"allocates one {FAMILIES[address.version]} address: request one only, or set the "
                 f"annotation {MULTI_POOL_ANNOTATION} to true for one of each range",
             )
         if pool_range is not None and any(a in pool_range for a in self._chosen):
             raise self._refused(
                 RefusalReason.MULTIPOOL_POOL_MISMATCH,
-                f"gives one address of each range, and {address} is the second of {pool_range}: "
-                "ask for one of them only",
+                f"allocates one address of each range, and {address} is the second of {pool_range}"
+                ": request one of them only",
             )
 
     def _take_stays(self) -> None:

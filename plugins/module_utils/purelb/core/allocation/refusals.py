@@ -49,8 +49,8 @@ def no_such_family(group: ServiceGroup, address: Address) -> AllocationRefusedEr
     return AllocationRefusedError(
         RefusalReason.INVALID_ADDRESS,
         group.name,
-        f"ServiceGroup {group.name} cannot give {address}: the Service has no "
-        f"{FAMILIES[address.version]} in spec.ipFamilies; add it, or ask for another address",
+        f"ServiceGroup {group.name} cannot allocate {address}: the Service has no "
+        f"{FAMILIES[address.version]} in spec.ipFamilies; add it, or request another address",
     )
 
 
@@ -59,8 +59,8 @@ def address_of_a_node(group: ServiceGroup, address: Address) -> AllocationRefuse
     return AllocationRefusedError(
         RefusalReason.NODE_ADDRESS,
         group.name,
-        f"ServiceGroup {group.name} cannot give {address}: it is the address of a Node; ask for "
-        "another address, and take this one out of the pool",
+        f"ServiceGroup {group.name} cannot allocate {address}: it is the address of a Node; "
+        "request another address, and take this one out of the pool",
     )
 
 
@@ -71,7 +71,7 @@ def conflicting(
     detail = f"Service {conflict.holder} has it"
     if conflict.ports:
         ports = ", ".join(f"{number}/{protocol}" for protocol, number in conflict.ports)
-        remedy = "change the port, or ask for another address"
+        remedy = "change the port, or request another address"
         if address is None:
             remedy = f"change the port, or the annotation {SHARING_ANNOTATION}"
         return AllocationRefusedError(
@@ -84,9 +84,9 @@ def conflicting(
     return AllocationRefusedError(
         RefusalReason.SHARING_KEY_CONFLICT,
         group.name,
-        f"ServiceGroup {group.name} cannot give {address}: another Service has it; ask for another "
-        f"address, or set the same annotation {SHARING_ANNOTATION} on both, if they are in one "
-        "namespace",
+        f"ServiceGroup {group.name} cannot allocate {address}: another Service has it; request "
+        f"another address, or set the same annotation {SHARING_ANNOTATION} on both, if they are in "
+        "one namespace",
         detail,
     )
 
