@@ -275,16 +275,20 @@ def restart_agent(cluster: Cluster, node: Node) -> str:
     return f"the agent of {node.name} is restarted, with the timing {node.timing}"
 
 
-def roll_out(cluster: Cluster, timing: LeaseTiming) -> str:
+def roll_out(
+    cluster: Cluster, timing: LeaseTiming, *, noted: Callable[[], None] = lambda: None
+) -> str:
     """Give all agents another timing: one is restarted when the one before it is ready.
 
-    A node without a running agent is passed over: its next agent has the new timing.
+    A node without a running agent is passed over: its next agent has the new timing. `noted` is
+    called when an agent is ready, and at the end.
     """
     waiting = list(cluster.nodes.values())
     for node in waiting:
         node.timing = timing
 
     def next_one() -> None:
+        noted()
         running = (node for node in waiting if _runs(node.agent))
         node = next(running, None)
         if node is not None:
@@ -301,19 +305,19 @@ def _runs(agent: Process | None) -> bool:
 
 
 def _when_ready(
-    cluster: Cluster, node: Node, before: Process | None, go_on: Callable[[], None]
+    cluster: Cluster, node: Node, before: Process | None, proceed: Callable[[], None]
 ) -> None:
-    """Go on when the successor of an agent has been ready for a while, or if there will be none."""
+    """Proceed when the successor of an agent has been ready for a while, or if none will come."""
 
     def probe() -> None:
         agent = node.agent
         server = cluster.network.servers.get((node.addresses[0], METRICS_PORT))
         if agent is not None and agent.is_dead:
-            go_on()
+            proceed()
             return
         if agent is not before and agent is not None and server and server.process is agent:
             agent.deliver(look, server)
-        cluster.timeline.after(_PROBE_PERIOD, go_on if answers else probe)
+        cluster.timeline.after(_PROBE_PERIOD, proceed if answers else probe)
 
     answers: list[bool] = []
 

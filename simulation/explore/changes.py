@@ -78,7 +78,7 @@ def move_endpoints(troubles: Troubles, fault: Fault) -> Action:
 
 def roll_out(troubles: Troubles, _fault: Fault) -> Action:
     """Begin to give all agents a timing of half the seconds."""
-    users.roll_out(troubles.cluster, _FAST)
+    users.roll_out(troubles.cluster, _FAST, noted=troubles.note_restart)
     return _nothing
 
 

@@ -59,7 +59,9 @@ def put_through(cluster: Cluster, schedule: Schedule) -> list[Breach]:
         judge.troubles.later(fault.at, fault.seconds, begin)
     end = judge.began + int((schedule.end + SETTLED) * MICROSECONDS)
     try:
-        cluster.timeline.run(end)
+        while cluster.timeline.now < end:
+            cluster.timeline.run(end)
+            end = max(end, judge.troubles.restarted_at + int(SETTLED * MICROSECONDS))
     except SpinsError as error:
         return [Breach("ended", str(error))]
     return judge.breaches()

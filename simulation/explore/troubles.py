@@ -47,8 +47,8 @@ class Troubles:
     be on no node: no node at all can serve them, or one need not know yet that it has to.
     `unaware`: from when to when each node cannot act on the end of its right, as its machine was
     paused and cannot know it, or has slept and its agent does not run yet. `blind`: nodes that
-    could not read their kernels, so that their agents may have ended. `noted` is called after each
-    change.
+    could not read their kernels, so that their agents may have ended. `restarted_at`: when a
+    roll-out restarted an agent last. `noted` is called after each change.
     """
 
     def __init__(self, cluster: Cluster, history: History) -> None:
@@ -59,6 +59,7 @@ class Troubles:
         self.keys = KEYS
         self.unaware: dict[str, list[list[int]]] = defaultdict(list)
         self.noted: Action = _nothing
+        self.restarted_at = cluster.timeline.now
         self.blind: set[str] = set()
         self._unnoticed = 0
         # Machines whose clocks have stood since they stopped.
@@ -95,6 +96,10 @@ class Troubles:
             self.note()
 
         self.cluster.timeline.after(after, now)
+
+    def note_restart(self) -> None:
+        """Note that a roll-out restarts an agent, or has ended."""
+        self.restarted_at = self.cluster.timeline.now
 
     def note(self) -> None:
         """Note that something has changed."""

@@ -179,7 +179,7 @@ class ServiceAllocator:
     def answered(
         self, service: Service, ask: Ask, addresses: tuple[Address, ...]
     ) -> Request | None:
-        """Go on with the addresses that another system gave; returns what is to be sent."""
+        """Continue with the addresses that another system gave; returns what is to be sent."""
         outcome = answered(service, ask, addresses, self._taken)
         request = self._carry_out(service, outcome)
         if isinstance(outcome, Refusal):

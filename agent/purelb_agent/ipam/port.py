@@ -43,7 +43,7 @@ class IpamError(Exception):
 
 
 class Ipam(Protocol):
-    """Gives out the addresses of groups that have a source."""
+    """Allocates the addresses of groups that have a source."""
 
     async def allocate(self, group: ServiceGroup, request: IpamRequest) -> tuple[Leased, ...]:
         """Give addresses to a Service and return them; the same ones again if it has some.
