@@ -31,8 +31,8 @@ class AllocatorView:
     """What the allocator decides by, except the Services.
 
     `classes` are those that it serves; `leads`: whether one leads. `of_nodes` and `set_aside` are
-    addresses that it gives to no Service, or only to who asks. `unready` maps each ServiceGroup that
-    is not Ready to the reason.
+    addresses that it gives to no Service, or only to who asks. `unready` maps each ServiceGroup
+    that is not Ready to the reason.
     """
 
     groups: Sequence[ServiceGroup] = ()
