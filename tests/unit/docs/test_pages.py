@@ -123,6 +123,14 @@ def test_every_link_has_a_target(page):
             assert anchor in anchors(path.read_text()), f"{target}#{anchor}"
 
 
+def test_the_picture_is_there_in_light_and_dark_with_the_same_words():
+    paths = re.findall(r'(?:srcset|src)="([^"]+)"', read("README.md"))
+    words = [re.findall(r">([^<>]+)</text>", (ROOT / path).read_text()) for path in paths]
+    assert ["dark" in path for path in paths] == [True, False]
+    assert words[0]
+    assert words[0] == words[1]
+
+
 def anchors(text):
     """Return the anchors that GitHub gives the headings of a page."""
     headings = re.findall(r"^#+ (.+)$", prose(text), re.MULTILINE)

@@ -18,7 +18,7 @@ EXPECTED = {
 }
 SUFFIXES = {
     *("", ".css", ".in", ".j2", ".js", ".json", ".md", ".proto"),
-    *(".py", ".pyi", ".txt", ".yaml", ".yml"),
+    *(".py", ".pyi", ".svg", ".txt", ".yaml", ".yml"),
 }
 
 
