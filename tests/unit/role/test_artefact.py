@@ -13,12 +13,12 @@ from tests.support.newcomer import Newcomer
 
 pytestmark = pytest.mark.timeout(120)
 EXPECTED = {
-    *("COPYING", "FILES.json", "LICENSE", "MANIFEST.json", "README.md"),
+    *("COPYING", "FILES.json", "LICENSE", "MANIFEST.json", "README.md", "CHANGELOG.rst"),
     *("agent", "changelogs", "demo", "docs", "meta", "playbooks", "plugins", "roles"),
 }
 SUFFIXES = {
     *("", ".css", ".in", ".j2", ".js", ".json", ".md", ".proto"),
-    *(".py", ".pyi", ".svg", ".txt", ".yaml", ".yml"),
+    *(".py", ".pyi", ".rst", ".svg", ".txt", ".yaml", ".yml"),
 }
 
 
