@@ -101,7 +101,7 @@ def lose_pod(lab: Lab, prober: Prober, vip: str) -> None:
 
 
 def lose_node(lab: Lab, prober: Prober, vip: str) -> None:
-    """Cut the holder's cable, print when the client got an answer again, and mend it."""
+    """Cut the holder's cable, print when the client got an answer again, and connect it again."""
     loser = holder(lab, vip)
     print(f"  cutting off {loser}; its Lease expires within 10 s ...", flush=True)
     start = time.monotonic()
@@ -208,7 +208,7 @@ def main() -> None:
             print("\n" + report(audit(given)), flush=True)
         else:
             lab = lab_up(options.image, options.archive)
-            # The nodes tell of the image that was just loaded half a minute later.
+            # The nodes report the image that was just loaded half a minute later.
             loaded = ("-e", "purelb_install_check_image=false")
             playbook("install", str(lab.kubeconfig), *install, *loaded)
             demonstrate(lab, options.image)
