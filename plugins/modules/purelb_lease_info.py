@@ -18,8 +18,8 @@ description:
   - Compares the renewal time of a Lease with the clock of the machine that runs the module. The agents do not depend on
     synchronised clocks.
   - Reads the DaemonSet, the Deployment, the Pods, the Nodes and the ServiceGroups, too. Returns which Nodes take part, and
-    as findings what keeps a Node, or a Service that waits for an address, from working. For a Service it decides anew, as
-    the allocator does.
+    as findings what keeps a Node, or a Service that waits for an address, from working. For a Service it repeats
+    the allocator's decision.
   - Fails if PureLB is not installed in O(namespace), or if the API server does not serve its API version v2.
   - Also reads leader locks, by default that of the allocator, and returns which are held, expired or free, and which
     change their holder too often.

@@ -101,10 +101,10 @@ def main() -> None:
     )
 
     def move(text: str, path: Path) -> None:
-        descriptor, beside = tempfile.mkstemp(dir=module.tmpdir)
+        descriptor, temporary = tempfile.mkstemp(dir=module.tmpdir)
         with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
             stream.write(text)
-        module.atomic_move(beside, str(path))
+        module.atomic_move(temporary, str(path))
         module.set_mode_if_different(str(path), FILE_MODE, changed=True)
 
     work = folder.manage

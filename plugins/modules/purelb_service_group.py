@@ -15,7 +15,7 @@ author:
 description:
   - Creates, changes or removes a ServiceGroup, with an option for each field of its C(spec).
   - A task describes the whole C(spec). Fields that an earlier task of this collection set and this one omits are
-    removed; fields that nobody sets have the default of the definition.
+    removed; fields that no manager sets have the default of the definition.
   - The ranges are validated with the rules of the allocator before any request is sent. Errors, also in check mode, name
     the option and the remedy.
   - Valid but probably unintended settings produce a warning, such as ranges that overlap those of another ServiceGroup.

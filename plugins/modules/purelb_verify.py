@@ -48,7 +48,7 @@ options:
     default: []
   examine:
     description:
-      - What is to be looked at besides the cluster. What is listed here and was not looked at is a finding, an error.
+      - What must be examined in addition to the cluster. A part that is listed here and was not examined is an error.
     type: list
     elements: str
     choices: [nodes, segment]
