@@ -16,7 +16,7 @@ description:
   - Creates, changes or removes an LBNodeAgent, with an option for each field of its C(spec). Running node
     agents apply it immediately.
   - A task describes the whole C(spec). Fields that an earlier task of this collection set and this one omits are
-    removed; fields that no manager sets have the default of the definition.
+    removed. Unset fields have the default of the definition.
   - The values are validated with the rules of the node agents before any request is sent. An invalid regular
     expression, which the API server accepts and with which nodes announce nothing, is an error.
   - Valid but probably unintended settings produce a warning, such as a second object for the same nodes.
@@ -80,7 +80,7 @@ options:
         type: str
       garp_config:
         description:
-          - How to announce a newly added address, by gratuitous ARP and unsolicited neighbour advertisements.
+          - How to announce a newly added address, by gratuitous ARP and unsolicited neighbor advertisements.
         type: dict
         suboptions:
           enabled:

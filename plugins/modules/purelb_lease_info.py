@@ -16,10 +16,10 @@ description:
   - Reads the Leases of the node agents and the Services of type LoadBalancer, and computes the election in the same way
     as the agents. Returns for each address the candidates, the winner, and the nodes that report to announce it.
   - Compares the renewal time of a Lease with the clock of the machine that runs the module. The agents do not depend on
-    synchronised clocks.
-  - Reads the DaemonSet, the Deployment, the Pods, the Nodes and the ServiceGroups, too. Returns which Nodes take part, and
-    as findings what keeps a Node, or a Service that waits for an address, from working. For a Service it repeats
-    the allocator's decision.
+    synchronized clocks.
+  - Reads the DaemonSet, the Deployment, the Pods, the Nodes and the ServiceGroups, too. Returns which Nodes take part
+    in elections, and as findings why a Node does not work or a Service has no address. For a Service it repeats the
+    allocator's decision.
   - Fails if PureLB is not installed in O(namespace), or if the API server does not serve its API version v2.
   - Also reads leader locks, by default that of the allocator, and returns which are held, expired or free, and which
     change their holder too often.
@@ -285,8 +285,8 @@ vips:
       returned: success
       sample: local
     candidates:
-      description: The first five candidates in order of preference, the winner first; for a remote address the first
-        five expected nodes, by name.
+      description: The first five candidates by preference, the winner first; for a remote address the first five
+        expected nodes, by name.
       type: list
       elements: str
       returned: success
@@ -347,12 +347,12 @@ findings:
       description: What was found.
       type: str
       returned: success
-      sample: worker-2 has won the election but does not announce the address
+      sample: worker-2 wins the election and does not say that it announces it
     remediation:
       description: What to do.
       type: str
       returned: success
-      sample: read the lbnodeagent log on worker-2
+      sample: look at the lbnodeagent log on worker-2
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -13,8 +13,8 @@ version_added: 0.1.0
 author:
   - PureLB for Ansible authors (@purelb)
 description:
-  - The role P(purelb.purelb.purelb_migrate#role) runs the steps in order and installs v2 between them. Each step can be
-    repeated, also after an interruption.
+  - The role P(purelb.purelb.purelb_migrate#role) runs the steps one after the other and installs v2 between them. Each
+    step can be repeated, also after an interruption.
   - The ConfigMap C(purelb-migration) in O(namespace) records the phase of the migration and the checksum of the backup.
     A step in the wrong phase is an error; a completed step changes nothing.
 extends_documentation_fragment:
@@ -50,8 +50,8 @@ options:
     description:
       - With O(step=hand_over), move the Services one by one. Each permanently gets the class C(purelb.io/purelbv2). For a
         moment it has the type C(NodePort), as the class of a LoadBalancer cannot change.
-      - Otherwise v2 takes over all Services after the v1 agents have ended, and Services keep their class, unless v2 does
-        not serve it.
+      - Otherwise v2 takes over all Services after the v1 agents have stopped, and Services keep their class, unless v2
+        does not serve it.
     type: bool
     default: false
   services:

@@ -13,7 +13,7 @@ version_added: 0.1.0
 author:
   - PureLB for Ansible authors (@purelb)
 description:
-  - Runs on a host of the segment, sends ARP requests (IPv4) or neighbour solicitations (IPv6) for each address, and
+  - Runs on a host of the segment, sends ARP requests (IPv4) or neighbor solicitations (IPv6) for each address, and
     returns the MAC addresses of all hosts that reply. For a duplicate address these are two.
   - Use a host that is not a node of the cluster. A host does not reply to itself, so its own addresses are missed.
   - Register the result and pass RV(answers) to M(purelb.purelb.purelb_verify), which knows the expected host.

@@ -16,8 +16,8 @@ description:
   - An API server enforces a ValidatingAdmissionPolicy some time after it was created, and its status does not
     show it. This module sends a write to each policy of an installation that the policy must refuse.
   - Each write is a dry run by impersonation of C(lbnodeagent) or C(allocator). The policies C(reserved-annotations) and
-    C(eviction-events), which limit everybody else, are sent one in the name of the module's own user. Nothing is changed,
-    even if the write passes.
+    C(eviction-events), which limit all other users, get one from the module's own user. Nothing is changed, even if the
+    write passes.
   - With several API servers, only the one that answers is checked.
   - A changed policy counts as enforced while the API server still applies its previous version.
   - The policy C(allocator-groups) is not checked, as the allocator has no permission for the writes that it refuses; nor is
@@ -41,7 +41,7 @@ options:
   wait_timeout:
     description:
       - Seconds after which the module fails if a policy is not enforced.
-      - If something else than the policy forbids a write, such as a policy of another owner, the module waits at most
+      - If something other than the policy forbids a write, such as a policy of another owner, the module waits at most
         30 seconds and returns a warning.
     type: int
     default: 60
@@ -57,7 +57,7 @@ seealso:
 notes:
   - The user needs the verb impersonate on C(serviceaccounts) in O(namespace), patch on C(services) in the namespace
     C(default), get on C(validatingadmissionpolicies), and with O(draining) list on C(nodes) and create on C(events) in
-    C(default). Where one of these writes is not allowed, the module returns a warning.
+    C(default). If one of these writes is not allowed, the module returns a warning.
 """
 
 EXAMPLES = r"""

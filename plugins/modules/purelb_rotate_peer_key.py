@@ -8,20 +8,20 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: purelb_rotate_peer_key
-short_description: Give the node agents a new key for the questions that they ask each other
+short_description: Replace the key for the queries between the node agents
 version_added: 0.1.0
 author:
   - PureLB for Ansible authors (@purelb)
 description:
-  - Replaces the key in the Secret C(purelb-peers) without a moment in which an agent does not understand another one.
-    First the new key is added, which agents then accept. When all accept it, they sign with it, and accept the old one.
-    When all sign with the new key, the old one is removed. It ends when no agent accepts the old one.
+  - Replaces the key in the Secret C(purelb-peers) without an interruption of the queries between agents. First it adds
+    the new key, which agents then accept. When all agents accept the new key, they sign with it, and still accept the
+    old one. When all agents sign with the new key, it removes the old one. It ends when no agent accepts the old key.
   - Agents read the Secret while they run and write the ids of its keys to their Leases, so nothing is restarted and each
     step waits for the agents themselves. A step takes as long as the kubelets take to refresh a mounted Secret, a minute
     or two.
-  - If it was interrupted, the next run finishes that rotation and begins no other one.
-  - A key is made inside of the module and is in no result and no log. The id of a key does not reveal it.
-  - Nodes whose Lease has expired are not waited for, and named by a warning.
+  - After an interruption, the next run finishes that rotation and starts no other one.
+  - The module creates the key itself and does not write it to a result or a log. The id of a key does not reveal it.
+  - The module does not wait for nodes whose Lease has expired, and names them in a warning.
 extends_documentation_fragment:
   - purelb.purelb.connection
   - purelb.purelb.namespace

@@ -15,7 +15,7 @@ author:
 description:
   - Creates, changes or removes a ServiceGroup, with an option for each field of its C(spec).
   - A task describes the whole C(spec). Fields that an earlier task of this collection set and this one omits are
-    removed; fields that no manager sets have the default of the definition.
+    removed. Unset fields have the default of the definition.
   - The ranges are validated with the rules of the allocator before any request is sent. Errors, also in check mode, name
     the option and the remedy.
   - Valid but probably unintended settings produce a warning, such as ranges that overlap those of another ServiceGroup.
@@ -39,7 +39,7 @@ options:
         suboptions: &range
           pool:
             description:
-              - The addresses to assign. A CIDR, or first and last address separated by a dash.
+              - The addresses to allocate. A CIDR, or first and last address separated by a dash.
             type: str
             required: true
           subnet:
@@ -77,11 +77,11 @@ options:
         type: bool
       multi_pool:
         description:
-          - Assign a Service one address of each range with live nodes, for each family.
+          - Allocate one address of each range with live nodes to a Service, for each family.
         type: bool
       balance_pools:
         description:
-          - Assign addresses from the range with the fewest addresses in use, for each family.
+          - Allocate addresses from the range with the fewest addresses in use, for each family.
         type: bool
   remote:
     description:
@@ -101,7 +101,7 @@ options:
         required: true
       tenant:
         description:
-          - The NetBox tenant whose reserved addresses are assigned.
+          - The NetBox tenant whose reserved addresses are allocated.
         type: str
         required: true
       aggregation:
@@ -110,7 +110,7 @@ options:
         type: str
       allow_http:
         description:
-          - Allow a URL that begins with C(http://). Everybody on the way can then read NetBox's token.
+          - Allow a URL that begins with C(http://). Everyone on the network path can then read NetBox's token.
         type: bool
   external:
     description:
@@ -139,16 +139,17 @@ options:
     elements: str
   enforce_namespaces:
     description:
-      - Make O(namespaces) a boundary. Services in these namespaces get addresses only of groups that list their namespace,
-        and no group that lists one of these, this or another, gives any to Services in namespaces that it does not list.
+      - Make O(namespaces) a boundary. Services in these namespaces get addresses only of groups that list their
+        namespace, and no group that lists one of them allocates addresses to Services in namespaces that it does not
+        list.
     type: bool
   namespace_default:
     description:
-      - Use this group for Services that name none if several groups list their namespace.
+      - Use this group for Services that name no group if several groups list their namespace.
     type: bool
   sharing:
     description:
-      - Which Services may share an address by an equal annotation C(purelb.io/allow-shared-ip). Those of one
+      - Which Services with the same annotation C(purelb.io/allow-shared-ip) may share an address. Those of one
         V(namespace), which is the default, or those of the whole V(cluster).
     type: str
     choices: [namespace, cluster]

@@ -48,7 +48,8 @@ options:
     default: []
   examine:
     description:
-      - What must be examined in addition to the cluster. A part that is listed here and was not examined is an error.
+      - What must be examined in addition to the cluster. An entry of this list that was not examined is a finding with
+        the severity error.
     type: list
     elements: str
     choices: [nodes, segment]
