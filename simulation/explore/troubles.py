@@ -26,6 +26,8 @@ from simulation.time.timeline import MICROSECONDS, Action
 # Seconds. Of a pause with all its clocks a node learns by its next renewal, or its right ends
 # before; what a machine that has slept still has ends by itself so long after that.
 BELIEF, LIFETIME = LeaseTiming().renew_deadline, LeaseTiming().duration
+# From the start of an agent to its first plan, at most, if the API answers.
+_STARTS = 2.0
 T = TypeVar("T")
 _CONFIG, _SELECTED = "selected", {"selected": "True"}
 # The worst of several is what counts.
@@ -203,7 +205,8 @@ class Troubles:
                 now = self.cluster.timeline.now
                 span = [now, now + int(LIFETIME * MICROSECONDS)]
                 self.unaware[node.name].append(span)
-                if node.agent is not None:
+                # One that starts leaves what an earlier one put until its first plan.
+                if node.agent is not None and node.agent.has_run_for() > _STARTS:
                     acts = partial(self._acts, node.agent, span)
                     self.cluster.timeline.after(0 if knows else BELIEF, acts)
             elif len(wrong) == 1 and wrong[0]:

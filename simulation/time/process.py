@@ -125,6 +125,7 @@ class Process:
         self.error: BaseException | None = None
         self.has_ended = self.is_dead = self.is_frozen = self.stands_still = False
         self.pass_seconds = 0.0
+        self._began = machine.monotonic.read()
         self._loop = SimulatedLoop(machine)
         self._task: asyncio.Task[None] | None = None
         self._next: Appointment | None = None
@@ -147,6 +148,10 @@ class Process:
     def on_end(self, callback: Callable[[], None]) -> None:
         """Call back when the program has ended by itself or by an error, not if it is killed."""
         self._ended.append(callback)
+
+    def has_run_for(self) -> float:
+        """Return the seconds since it started, by its machine's monotonic clock."""
+        return self.machine.monotonic.read() - self._began
 
     def after_pass(self, callback: Callable[[], None]) -> None:
         """Call back, once, when it has done all that there is to do now, or when it runs next."""

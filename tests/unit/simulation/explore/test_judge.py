@@ -125,6 +125,24 @@ def test_a_machine_that_was_paused_and_slept_is_one_that_was_paused(cluster, in_
     in_a_copy(work)
 
 
+@pytest.mark.parametrize(("runs_for", "is_long"), [(0.5, True), (5, False)])
+def test_a_machine_that_slept_while_its_agent_started(cluster, in_a_copy, runs_for, is_long):
+    def work():
+        judge = Judge(cluster)
+        node = cluster.nodes["n1"]
+        cluster.kill_agent(node)
+        cluster.start_agent(node)
+        cluster.run(runs_for)
+        end = judge.troubles.pause(node, is_asleep=True)
+        cluster.run(8)
+        end()
+        cluster.run(1)
+        ((begin, ends),) = judge.troubles.unaware["n1"]
+        assert (ends - begin == LIFETIME * MICROSECONDS) is is_long
+
+    in_a_copy(work)
+
+
 @pytest.mark.parametrize("knows", ["no one", "holder", "promiser"])
 def test_an_address_that_a_node_takes_from_one_out_of_its_reach(cluster, in_a_copy, knows):
     def work():
