@@ -121,7 +121,7 @@ def test_another_purelb_in_the_namespace_stops_it_before_the_first_write(
 ):
     before = versions(cluster)
     said = install(newcomer, check=False, purelb_install_namespace=other_purelb)
-    assert f"Another PureLB stands in namespace {other_purelb}: DaemonSet lbnodeagent" in said
+    assert f"Another PureLB is installed in namespace {other_purelb}: DaemonSet lbnodeagent" in said
     assert "Nothing was changed" in said
     assert versions(cluster) == before
 

@@ -64,7 +64,7 @@ def test_another_purelb_in_the_namespace_is_left_alone(state: str):
     with serving(KINDS, {DAEMONSETS: [foreign("lbnodeagent")]}) as api:
         code, said = run(api, purelb_install_state=state)
     assert code != 0
-    assert "Another PureLB stands in namespace purelb-system: DaemonSet lbnodeagent" in said
+    assert "Another PureLB is installed in namespace purelb-system: DaemonSet lbnodeagent" in said
     assert "example.com/lbnodeagent:v2" in said
     assert not api.written
 
