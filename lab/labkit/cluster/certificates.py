@@ -7,18 +7,36 @@ Every client of the API authenticates with a certificate of this authority, as i
 by kubeadm; there are no static tokens. Keys exist as long as the run folder.
 """
 
-import base64
-import json
-import subprocess
+import datetime as dt
+import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
 
-from labkit.errors import StepFailed
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
 from labkit.topology import Host, Topology
 
-_DAYS = "30"  # longer than any lab lives, short enough that a leaked key is soon worthless
+Key = ec.EllipticCurvePrivateKey
+
+# Longer than any lab lives, short enough that a leaked key is soon worthless.
+_LIFE = dt.timedelta(days=30)
 # Backdated by an hour, as by kubeadm: a node whose clock is slow accepts them too.
-_AGE = "-1h"
+_AGE = dt.timedelta(hours=1)
+_CA = "lab-ca"
+_KEY_USAGES = (
+    "digital_signature",
+    "content_commitment",
+    "key_encipherment",
+    "data_encipherment",
+    "key_agreement",
+    "key_cert_sign",
+    "crl_sign",
+    "encipher_only",
+    "decipher_only",
+)
 
 
 @dataclass(frozen=True)
@@ -30,23 +48,13 @@ class Identity:
     group: str = ""
     hosts: tuple[str, ...] = ()  # subject alternative names of a server
 
-    @property
-    def section(self) -> str:
-        """The section of the openssl configuration with the certificate's extensions."""
-        uses = "clientAuth,serverAuth" if self.hosts else "clientAuth"
-        lines = [f"[{self.file}]", "basicConstraints=CA:FALSE", f"extendedKeyUsage={uses}"]
-        if self.hosts:
-            lines.append(f"subjectAltName={','.join(_alt_name(h) for h in self.hosts)}")
-        return "\n".join(lines)
 
-    @property
-    def subject(self) -> str:
-        """The subject in openssl's notation."""
-        return f"/O={self.group}/CN={self.name}" if self.group else f"/CN={self.name}"
+@dataclass(frozen=True)
+class Authority:
+    """The certificate authority: the key that signs, and its certificate."""
 
-
-def _alt_name(host: str) -> str:
-    return f"IP:{host}" if ":" in host or host[0].isdigit() else f"DNS:{host}"
+    key: Key
+    certificate: x509.Certificate
 
 
 def identities(topology: Topology) -> list[Identity]:
@@ -88,57 +96,93 @@ def _kubelet(node: Host) -> Identity:
 def make(topology: Topology, folder: Path) -> None:
     """Write the CA, a key pair for each identity, and the key that signs ServiceAccount tokens."""
     folder.mkdir(mode=0o700)
-    everyone = identities(topology)
-    ca = "[ca]\nbasicConstraints=critical,CA:TRUE\nkeyUsage=critical,keyCertSign,cRLSign"
-    config = ["[req]", "distinguished_name=subject", "[subject]", ca]
-    text = "\n".join([*config, *(i.section for i in everyone)])
-    (folder / "openssl.cnf").write_text(f"{text}\n")
-    _certificate(folder, Identity("ca", "lab-ca"), signed=False)
-    for identity in everyone:
-        _certificate(folder, identity, signed=True)
-    _openssl(folder, "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", "sa.key")
+    now = dt.datetime.now(dt.UTC)
+    authority = make_authority(now)
+    _write(folder, "ca", authority.key, authority.certificate)
+    for identity in identities(topology):
+        key = _new_key()
+        certificate = signed(identity, authority=authority, key=key.public_key(), now=now)
+        _write(folder, identity.file, key, certificate)
+    _write(folder, "sa", _new_key())
 
 
-def _certificate(folder: Path, identity: Identity, *, signed: bool) -> None:
-    name = identity.file
-    _openssl(
-        folder,
-        *("req", "-x509", "-config", "openssl.cnf", "-extensions", name, "-days", _DAYS),
-        *("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
-        *("-subj", identity.subject, "-keyout", f"{name}.key", "-out", f"{name}.crt"),
-        *(("-CA", "ca.crt", "-CAkey", "ca.key") if signed else ()),
+def make_authority(now: dt.datetime) -> Authority:
+    """Return a new authority with a certificate signed by its own key."""
+    key = _new_key()
+    name = _subject(_CA)
+    usage = dict.fromkeys(_KEY_USAGES, False) | {"key_cert_sign": True, "crl_sign": True}
+    certificate = (
+        _builder(name, name, key.public_key(), now)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(x509.KeyUsage(**usage), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    return Authority(key, certificate)
+
+
+def signed(
+    identity: Identity,
+    *,
+    authority: Authority,
+    key: ec.EllipticCurvePublicKey,
+    now: dt.datetime,
+) -> x509.Certificate:
+    """Return an identity's certificate: every one is a client, one with hosts a server too."""
+    usages = [ExtendedKeyUsageOID.CLIENT_AUTH]
+    if identity.hosts:
+        usages.append(ExtendedKeyUsageOID.SERVER_AUTH)
+    issuer = authority.certificate.subject
+    builder = (
+        _builder(_subject(identity.name, identity.group), issuer, key, now)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key()),
+            critical=False,
+        )
+    )
+    if identity.hosts:
+        names = x509.SubjectAlternativeName([_alt_name(host) for host in identity.hosts])
+        builder = builder.add_extension(names, critical=False)
+    return builder.sign(authority.key, hashes.SHA256())
+
+
+def _new_key() -> Key:
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def _subject(name: str, group: str = "") -> x509.Name:
+    parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group)] if group else []
+    return x509.Name([*parts, x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _alt_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: dt.datetime
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _AGE)
+        .not_valid_after(now + _LIFE)
     )
 
 
-def _openssl(folder: Path, *argv: str) -> None:
-    done = subprocess.run(
-        ["faketime", "-f", _AGE, "openssl", *argv],
-        cwd=folder,
-        text=True,
-        capture_output=True,
-        check=False,
-    )
-    if done.returncode:
-        raise StepFailed(f"openssl {argv[0]}", done.stderr)
-
-
-def kubeconfig(folder: Path, identity: str, server: str) -> str:
-    """Return a kubeconfig with embedded certificates."""
-
-    def embedded(name: str) -> str:
-        return base64.b64encode((folder / name).read_bytes()).decode()
-
-    user = {
-        "client-certificate-data": embedded(f"{identity}.crt"),
-        "client-key-data": embedded(f"{identity}.key"),
-    }
-    cluster = {"server": server, "certificate-authority-data": embedded("ca.crt")}
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "lab", "cluster": cluster}],
-        "users": [{"name": identity, "user": user}],
-        "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": identity}}],
-        "current-context": "lab",
-    }
-    return f"{json.dumps(config, indent=1)}\n"
+def _write(folder: Path, name: str, key: Key, certificate: x509.Certificate | None = None) -> None:
+    pem = serialization.Encoding.PEM
+    private = serialization.PrivateFormat.TraditionalOpenSSL
+    path = folder / f"{name}.key"
+    path.touch(mode=0o600)
+    path.write_bytes(key.private_bytes(pem, private, serialization.NoEncryption()))
+    if certificate:
+        (folder / f"{name}.crt").write_bytes(certificate.public_bytes(pem))

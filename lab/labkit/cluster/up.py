@@ -14,10 +14,10 @@ from pathlib import Path
 from labkit import topology as plan
 from labkit.api import Api, ApiError, Json
 from labkit.cluster import (
-    certificates,
     control,
     daemons,
     keeper,
+    kubeconfigs,
     node_images,
     nodes,
     state,
@@ -62,6 +62,8 @@ def bring_up(at: Places, topology: Topology, *, watch: Stopwatch) -> None:
 
 
 def _write_files(at: Places, topology: Topology) -> None:
+    from labkit.cluster import certificates  # noqa: PLC0415 - its library comes with setup
+
     pki = at.run / "pki"
     certificates.make(topology, pki)
     (at.run / "audit-policy.yaml").write_text(control.AUDIT_POLICY)
@@ -80,7 +82,7 @@ def _write_files(at: Places, topology: Topology) -> None:
 
 def _write_kubeconfig(path: Path, pki: Path, identity: str, server: str) -> None:
     path.touch(mode=0o600)
-    path.write_text(certificates.kubeconfig(pki, identity, server))
+    path.write_text(kubeconfigs.kubeconfig(pki, identity, server))
 
 
 def _start_store_and_api(at: Places, topology: Topology, have: Programs) -> list[Daemon]:
