@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from bench import allocation, auditing, bed, failover, idle, planning
 from bench.figures import publish
-from labkit.errors import LabError
+from labkit.errors import LabError, of_missing_file
 
 _EPILOG = """\
 failover, idle, allocation and audit need root: they end a lab that is up and start their own.
@@ -144,6 +144,9 @@ def main(argv: Sequence[str]) -> int:
     except LabError as error:
         print(f"bench: {error}", file=sys.stderr)
         return error.exit_code
+    except FileNotFoundError as error:
+        print(f"bench: {of_missing_file(error)}", file=sys.stderr)
+        return 1
     except subprocess.CalledProcessError as error:
         print(f"bench: {error}: {error.stderr}", file=sys.stderr)
         return 1

@@ -24,6 +24,11 @@ class Problem(LabError):  # noqa: N818 - the user's problem, not the lab's error
     exit_code = 2
 
 
+def of_missing_file(error: FileNotFoundError) -> Problem:
+    """Return the problem of a program, or of another file, that does not exist."""
+    return Problem(f"there is no {error.filename}: 'make setup' installs what the lab needs")
+
+
 class StepFailed(LabError):  # noqa: N818 - reads as a sentence
     """A step failed for a reason that the user did not cause."""
 

@@ -3,16 +3,18 @@
 
 """Checks before the lab starts; each raises a Problem of one line that says what to do."""
 
+import importlib.util
 import ipaddress
 import json
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Collection
 from pathlib import Path
 
 from labkit.cluster.remnants import remnants
 from labkit.errors import Problem
+from labkit.host import cgroups, packages
 from labkit.host.places import Places
 from labkit.images import bases
 from labkit.images.programs import programs
@@ -20,32 +22,25 @@ from labkit.net.namespaces import path_of
 from labkit.topology import Topology
 
 MIN_FREE_UP = 2  # GiB; a lab of four nodes with images took 1
-MIN_FREE_SETUP = 12  # GiB; Go's module and build caches, the binaries, the base images
-
-# Debian package -> one of its files: what the lab needs, what tests need in addition, and what a
-# virtual machine needs.
-PACKAGES = {
-    "iproute2": "/sbin/ip",
-    "nftables": "/usr/sbin/nft",
-    "openssl": "/usr/bin/openssl",
-    "runc": "/usr/sbin/runc",
-    "containernetworking-plugins": "/usr/lib/cni/bridge",
-    "debootstrap": "/usr/sbin/debootstrap",
-    "buildah": "/usr/bin/buildah",
-    "tcpdump": "/usr/bin/tcpdump",
-    "iputils-ping": "/usr/bin/ping",
-    "curl": "/usr/bin/curl",
-    "util-linux": "/usr/bin/nsenter",
-    "frr": "/usr/lib/frr/bgpd",
-}
-TEST_PACKAGES = {
-    "faketime": "/usr/bin/faketime",
-    "chromium": "/usr/bin/chromium",
-    "prometheus": "/usr/bin/promtool",
-}
-MACHINE_PACKAGES = {"qemu-system-x86": "/usr/bin/qemu-system-x86_64"}
 # The nodes' overlays cover these, and an overlay cannot contain its own layers (nodes.py).
 _COVERED = ("/run", "/var/run", "/var/lib", "/var/log")
+# What the kernel must have: the package of the program that tries it, its name, and the attempt.
+_LINKS = """
+ip link add lab-try0 type veth peer name lab-try1
+ip link add lab-try2 type bridge
+ip link add lab-try3 type ifb
+"""
+_OVERLAY = """
+mount -t tmpfs tmpfs /mnt
+cd /mnt
+mkdir lower upper work all
+mount -t overlay -o lowerdir=lower,upperdir=upper,workdir=work overlay all
+"""
+_KERNEL = (
+    ("iproute2", "veth, bridge and ifb links", _LINKS),
+    ("nftables", "nftables", "nft add table inet lab-try"),
+    ("mount", "overlay mounts", _OVERLAY),
+)
 _ELSE = "set LAB_NUMBER to a number that no lab uses"
 
 
@@ -55,12 +50,6 @@ def check_root(uid: int | None = None) -> None:
         raise Problem("the lab makes network namespaces and mounts: run it as root")
 
 
-def check_go() -> None:
-    """Refuse to set up without Go."""
-    if not shutil.which("go"):
-        raise Problem("there is no 'go' on PATH: install Go 1.26 or later")
-
-
 def check_disk(folder: Path, *, gib: int, free: int | None = None) -> None:
     """Refuse a disk with less free space than needed."""
     while not folder.exists():
@@ -68,11 +57,6 @@ def check_disk(folder: Path, *, gib: int, free: int | None = None) -> None:
     have = shutil.disk_usage(folder).free if free is None else free
     if have < gib << 30:
         raise Problem(f"{have / (1 << 30):.1f} GiB are free at {folder}: the lab needs {gib} GiB")
-
-
-def missing(packages: Mapping[str, str]) -> list[str]:
-    """Return the names of those Debian packages that are not installed."""
-    return [name for name, file in packages.items() if not Path(file).exists()]
 
 
 def check_folder(at: Places) -> None:
@@ -88,7 +72,8 @@ def check_up(at: Places, topology: Topology) -> None:
     """Check everything that `up` needs; an earlier lab of this number must have been taken down."""
     check_folder(at)
     check_disk(at.run, gib=MIN_FREE_UP)
-    if absent := missing(PACKAGES):
+    library = [] if importlib.util.find_spec("cryptography") else ["Python's cryptography"]
+    if absent := [*packages.missing(packages.lab()), *library]:
         raise Problem(f"not installed: {', '.join(absent)}: run 'lab setup'")
     no_image = [] if bases.pause_build(at).is_done else ["pause image"]
     if unbuilt := programs(at).missing() + no_image:
@@ -141,22 +126,25 @@ def _addresses() -> list[tuple[str, str]]:
     ]
 
 
-def check_kernel() -> None:
-    """Refuse a kernel that cannot make each link type; tried in a temporary namespace."""
-    script = (
-        "link add lab-try0 type veth peer name lab-try1\n"
-        "link add lab-try2 type bridge\n"
-        "link add lab-try3 type ifb\n"
-    )
-    done = subprocess.run(
-        ["unshare", "--net", "ip", "-batch", "-"],
-        input=script, text=True, capture_output=True, check=False,
-    )  # fmt: skip
-    if done.returncode:
-        raise Problem(
-            f"this kernel cannot make veth, bridge and ifb links ({_first(done.stderr)}):"
-            " boot one with these types, or load their modules"
-        )
+def check_kernel(*, absent: Collection[str] = ()) -> None:
+    """Refuse a kernel without what the lab needs; tried in temporary namespaces.
+
+    What needs one of the absent packages is not tried.
+    """
+    if not any(cgroups.hierarchies()):
+        raise Problem("there are no control groups at /sys/fs/cgroup: mount them")
+    for package, what, script in _KERNEL:
+        if package in absent:
+            continue
+        done = subprocess.run(
+            ["unshare", "--net", "--mount", "--", "sh", "-ec", script],
+            text=True, capture_output=True, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            raise Problem(
+                f"this kernel has no {what} ({_first(done.stderr)}):"
+                " boot one that has them, or load their modules"
+            )
 
 
 def _first(text: str) -> str:

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""`lab setup`: installs Debian packages and builds programs and base images, once.
+"""`lab setup`: installs Debian and Python packages, builds programs and base images, once.
 
 Everything except the packages goes to the user's cache. A second run builds nothing. The parts can
 run at the same time, each in a process of its own; a part waits for what another one is building.
@@ -11,10 +11,11 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from labkit.cluster import preflight
+from labkit.cluster import prerequisites
+from labkit.host import packages
 from labkit.host.places import Places
 from labkit.host.progress import retry, run_step
-from labkit.images import bases, builds, kernel, programs
+from labkit.images import bases, builds, environment, kernel, programs
 from labkit.images.builds import Build
 
 # Debian starts these services on installation; the lab runs the programs itself, in its hosts.
@@ -31,9 +32,6 @@ def setup(at: Places, parts: Sequence[str]) -> None:
 
 
 def _ensure(at: Places, wanted: Sequence[Build]) -> None:
-    if not all(build.is_done for build in wanted):
-        preflight.check_go()
-        preflight.check_disk(at.builds, gib=preflight.MIN_FREE_SETUP)
     for build in wanted:
         build.ensure(logs=at.cache / "logs")
     for parent in {build.folder.parent for build in wanted}:
@@ -41,8 +39,15 @@ def _ensure(at: Places, wanted: Sequence[Build]) -> None:
 
 
 def _packages(at: Places) -> None:
-    preflight.check_kernel()
-    _install(at, preflight.PACKAGES)
+    wanted = packages.lab()
+    prerequisites.check(at, wanted)
+    if _install(at, wanted):
+        prerequisites.check(at, wanted)
+
+
+def _python(at: Places) -> None:
+    environment.ensure(at)
+    builds.prune(environment.folder(at).parent)
 
 
 def _programs(at: Places) -> None:
@@ -55,29 +60,30 @@ def _images(at: Places) -> None:
 
 
 def _tests(at: Places) -> None:
-    _install(at, preflight.TEST_PACKAGES)
+    _install(at, packages.TESTS)
 
 
 def _machine(at: Places) -> None:
-    _install(at, preflight.MACHINE_PACKAGES)
+    _install(at, packages.MACHINE)
     _ensure(at, [kernel.kernel_build(at)])
 
 
 PARTS: dict[str, Callable[[Places], None]] = {
     "packages": _packages,
+    "python": _python,
     "programs": _programs,
     "images": _images,
     "tests": _tests,
     "machine": _machine,
 }
-LAB = ("packages", "programs", "images")
+LAB = ("packages", "python", "programs", "images")
 
 
-def _install(at: Places, packages: Mapping[str, str]) -> None:
-    """Install the missing ones of these Debian packages."""
-    missing = preflight.missing(packages)
+def _install(at: Places, wanted: Mapping[str, str]) -> bool:
+    """Install the missing ones of these Debian packages; return whether any was missing."""
+    missing = packages.missing(wanted)
     if not missing:
-        return
+        return False
     env = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
     log = at.cache / "logs" / "apt.log"
     print(f"Debian packages: {', '.join(missing)}", flush=True)
@@ -93,3 +99,4 @@ def _install(at: Places, packages: Mapping[str, str]) -> None:
         # Stop and disable it.
         run_step(f"stop {service}", ["invoke-rc.d", service, "stop"], log=log)
         run_step(f"disable {service}", ["update-rc.d", service, "disable"], log=log)
+    return True

@@ -32,6 +32,8 @@ def hierarchies() -> list[Path]:
     """Return the root of each hierarchy of this machine."""
     if (_ROOT / "cgroup.controllers").exists():
         return [_ROOT]
+    if not _ROOT.is_dir():
+        return []
     return [top for top in _ROOT.iterdir() if (top / "cgroup.procs").exists()]
 
 

@@ -14,9 +14,12 @@ from pathlib import Path
 from labkit.errors import Problem
 from labkit.host.places import SOURCES, Places
 from labkit.host.progress import run_step
-from labkit.images.builds import Build, Make, content_hash
+from labkit.images.builds import Build, content_hash
 
 _CONTAINERD = "github.com/containerd/containerd/v2"
+_STRIP = "-s -w"
+# Without C, so that the build is the same whether this machine has a compiler for it or not.
+_SETTINGS = {"GOFLAGS": "-buildvcs=false", "CGO_ENABLED": "0"}
 _CONTAINERD_PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr")
 
 
@@ -35,30 +38,47 @@ class Programs:
         return [p.name for p in everything if not p.exists()]
 
 
+@dataclass(frozen=True)
+class GoBuild:
+    """What `go build` is called for."""
+
+    name: str
+    seconds: int  # expected duration on two cores with empty caches
+    arguments: tuple[str, ...]
+    packages: tuple[str, ...] = (".",)
+
+    @property
+    def source(self) -> Path:
+        """The folder with the go.mod."""
+        return SOURCES / self.name
+
+
 def builds(at: Places) -> list[Build]:
     """Return the Go builds: Kubernetes, containerd, pause."""
-    return [
-        _build(at, "kubernetes", 330, _make_kubernetes),
-        _build(at, "containerd", 60, _make_containerd),
-        _build(at, "pause", 3, _make_pause),
-    ]
+    return [_build(at, build) for build in (_kubernetes(), _containerd(), _pause())]
 
 
 def programs(at: Places) -> Programs:
     """Return the paths of the programs, built or not."""
     kubernetes, containerd, pause = (b.folder for b in builds(at))
     return Programs(
-        kubernetes=kubernetes / "hyper",
+        kubernetes=kubernetes / "kubernetes",
         containerd=containerd / "containerd",
         ctr=containerd / "ctr",
         pause=pause / "pause",
     )
 
 
-def _build(at: Places, name: str, seconds: int, make: Make) -> Build:
-    digest = content_hash([SOURCES / name])
-    folder = at.builds / "programs" / f"{name}-{digest}"
-    return Build(name=name, seconds=seconds, folder=folder, make=make)
+def _build(at: Places, build: GoBuild) -> Build:
+    def make(scratch: Path, log: Path) -> None:
+        argv = ["go", "build", *build.arguments, "-o", f"{scratch}/", *build.packages]
+        env = os.environ | _SETTINGS
+        # What runs at the same time, such as the checks of the code, is shorter.
+        run_step(f"go build {build.name}", ["nice", *argv], log=log, cwd=build.source, env=env)
+
+    digest = content_hash([build.source], *build.arguments, *_SETTINGS.values())
+    folder = at.builds / "programs" / f"{build.name}-{digest}"
+    return Build(name=build.name, seconds=build.seconds, folder=folder, make=make)
 
 
 def version_of(module: str, go_mod: str) -> str:
@@ -69,32 +89,22 @@ def version_of(module: str, go_mod: str) -> str:
     return match[1]
 
 
-def _make_kubernetes(scratch: Path, log: Path) -> None:
-    source = SOURCES / "kubernetes"
-    version = version_of("k8s.io/kubernetes", (source / "go.mod").read_text())
+def _kubernetes() -> GoBuild:
+    version = version_of("k8s.io/kubernetes", (SOURCES / "kubernetes/go.mod").read_text())
     major, minor = version.split(".")[:2]
     package = "k8s.io/component-base/version"
     stamp = [f"gitVersion=v{version}", f"gitMajor={major}", f"gitMinor={minor}"]
-    flags = " ".join(["-s -w", *(f"-X {package}.{s}" for s in stamp)])
-    _go_build("kubernetes", source, log, "-ldflags", flags, "-o", f"{scratch}/hyper", ".")
+    flags = " ".join([_STRIP, *(f"-X {package}.{s}" for s in stamp)])
+    return GoBuild("kubernetes", 330, ("-ldflags", flags))
 
 
-def _make_containerd(scratch: Path, log: Path) -> None:
-    source = SOURCES / "containerd"
-    version = version_of(_CONTAINERD, (source / "go.mod").read_text())
-    flags = f"-s -w -X {_CONTAINERD}/version.Version=v{version}"
-    packages = [f"{_CONTAINERD}/cmd/{p}" for p in _CONTAINERD_PROGRAMS]
+def _containerd() -> GoBuild:
+    version = version_of(_CONTAINERD, (SOURCES / "containerd/go.mod").read_text())
+    flags = f"{_STRIP} -X {_CONTAINERD}/version.Version=v{version}"
+    packages = tuple(f"{_CONTAINERD}/cmd/{p}" for p in _CONTAINERD_PROGRAMS)
     tags = "no_btrfs,no_devmapper,no_zfs"  # their C headers are not on every machine
-    _go_build(
-        "containerd", source, log, "-tags", tags, "-ldflags", flags, "-o", f"{scratch}/", *packages
-    )
+    return GoBuild("containerd", 60, ("-tags", tags, "-ldflags", flags), packages)
 
 
-def _make_pause(scratch: Path, log: Path) -> None:
-    _go_build("pause", SOURCES / "pause", log, "-ldflags", "-s -w", "-o", f"{scratch}/pause", ".")
-
-
-def _go_build(name: str, source: Path, log: Path, *argv: str) -> None:
-    env = os.environ | {"GOFLAGS": "-buildvcs=false"}
-    # What runs at the same time, such as the checks of the code, is shorter.
-    run_step(f"go build {name}", ["nice", "go", "build", *argv], log=log, cwd=source, env=env)
+def _pause() -> GoBuild:
+    return GoBuild("pause", 3, ("-ldflags", _STRIP))

@@ -10,7 +10,7 @@ a container that runs one program. dpkg's status is kept true, for scanners of t
 import contextlib
 import shutil
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from labkit.errors import Problem
@@ -94,10 +94,14 @@ UNREAD = (
 OF_THIS_MACHINE = ("etc/hostname", "etc/resolv.conf")
 
 
-def bootstrap(root: Path, log: Path) -> None:
-    """Fetch and unpack Debian."""
-    include = f"--include={','.join(INCLUDE)}"
-    argv = ["debootstrap", "--variant=minbase", include, SUITE, str(root), mirror()]
+def bootstrap(
+    root: Path, log: Path, *, include: Sequence[str] = INCLUDE, cache: Path | None = None
+) -> None:
+    """Fetch and unpack Debian with these packages; keep what was fetched in a cache, if given."""
+    options = ["--variant=minbase", f"--include={','.join(include)}"]
+    if cache:
+        options.append(f"--cache-dir={cache}")
+    argv = ["debootstrap", *options, SUITE, str(root), mirror()]
     # Its mounts end with it, also when it is killed.
     run_step("debootstrap", ["unshare", "--mount", "--", *argv], log=log)
 
