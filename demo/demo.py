@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from demo.report import report
-from labkit.errors import LabError, StepFailed
+from demo.target import CLUSTER, IMAGE, MINE, target, untouched
+from labkit.errors import LabError, StepFailed, of_missing_file
 from labkit.host.progress import run_step
 from labkit.lab import Lab
 from labkit.probe.prober import Answer, Prober
@@ -31,11 +32,16 @@ SERVICE = "/api/v1/namespaces/default/services/demo"
 TAKEOVER_SECONDS = 30.0
 
 
+def kept_environment() -> dict[str, str]:
+    """Return this process's environment without what would lead modules to another cluster."""
+    return {name: text for name, text in os.environ.items() if not name.startswith("K8S_AUTH_")}
+
+
 def playbook(step: str, kubeconfig: str, *arguments: str) -> None:
     """Run a playbook as a step with its own log. Raises LabError with Ansible's message."""
     log = LOGS / f"{step}.log"
     log.unlink(missing_ok=True)
-    environ = {**os.environ, "KUBECONFIG": kubeconfig, "ANSIBLE_NOCOLOR": "1"}
+    environ = {**kept_environment(), "KUBECONFIG": kubeconfig, "ANSIBLE_NOCOLOR": "1"}
     command = [str(Path(sys.executable).with_name("ansible-playbook")), *arguments]
     begin = time.monotonic()
     try:
@@ -190,30 +196,45 @@ def lab_up(image: str, archive: Path) -> Lab:
     return lab
 
 
+def install(kubeconfig: str, image: str, *more: str) -> None:
+    """Run the collection's playbook that installs PureLB."""
+    variables = ("-e", f"purelb_install_image={image}", *more)
+    playbook("install", kubeconfig, "purelb.purelb.install", *variables)
+
+
+def run(image: str, archive: Path) -> None:
+    """Install and audit, in the cluster that the user asks for or in a lab."""
+    mine = target(os.environ)
+    if mine:
+        print(f"  installing {mine.image} in {mine}", flush=True)
+        install(mine.kubeconfig, mine.image)
+        print("\n" + report(audit(mine.kubeconfig)), flush=True)
+        return
+    if note := untouched(os.environ):
+        print(note, flush=True)
+    lab = lab_up(image, archive)
+    # The nodes report the image that was just loaded half a minute later.
+    install(str(lab.kubeconfig), image, "-e", "purelb_install_check_image=false")
+    demonstrate(lab, image)
+
+
 def main() -> None:
     """Run the demo. A failure ends it with one line: the step, the reason and the log."""
     parser = argparse.ArgumentParser(
         description=__doc__,
-        epilog="With KUBECONFIG set, installs in that cluster and audits it, without a lab.",
+        epilog=f"{CLUSTER}={MINE} and {IMAGE}=NAME install in the cluster of your kubeconfig and"
+        " audit it, without a lab.",
     )
-    parser.add_argument("--image", required=True, help="name of the image to install")
+    parser.add_argument("--image", required=True, help="name of the image in the archive")
     parser.add_argument("--archive", type=Path, help="archive with the image, for the lab's nodes")
     options = parser.parse_args()
     LOGS.mkdir(parents=True, exist_ok=True)
-    install = ("purelb.purelb.install", "-e", f"purelb_install_image={options.image}")
-    given = os.environ.get("KUBECONFIG")
     try:
-        if given:
-            playbook("install", given, *install)
-            print("\n" + report(audit(given)), flush=True)
-        else:
-            lab = lab_up(options.image, options.archive)
-            # The nodes report the image that was just loaded half a minute later.
-            loaded = ("-e", "purelb_install_check_image=false")
-            playbook("install", str(lab.kubeconfig), *install, *loaded)
-            demonstrate(lab, options.image)
+        run(options.image, options.archive)
     except LabError as error:
         sys.exit(f"demo: {error}")
+    except FileNotFoundError as error:
+        sys.exit(f"demo: {of_missing_file(error)}")
     except TimeoutError as error:
         sys.exit(f"demo: {error}: `lab/lab logs` lists the logs of every component and pod")
     except subprocess.CalledProcessError as error:
