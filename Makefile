@@ -39,7 +39,14 @@ export ANSIBLE_INVENTORY_UNPARSED_WARNING := false
 # The import path; pytest and mypy have the same (pyproject.toml).
 export PYTHONPATH := $(CURDIR):$(CURDIR)/agent:$(CURDIR)/lab:$(CURDIR)/plugins/module_utils
 
-.PHONY: help setup packages programs images test-packages machine demo bench test summary checks test-all test-lab lint sanity molecule coverage shells seeds unit simulate integration netbox lab-up lab-down clean
+# The command after it sees, of this machine's programs and files, only what comes with Debian, the
+# README and the packages of its targets: lab, tests or all (tests/support/machine).
+SEES := tests
+view = $(PYTHON) -m tests.support.machine.view $(1) -- $(MAKE)
+
+.PHONY: help setup packages venv programs images test-packages machine demo bench test built checked \
+	newcomer demo-and-down on-labs summary checks test-all test-fresh test-lab lint sanity molecule \
+	coverage shells seeds unit simulate integration netbox lab-up lab-down clean
 
 help: ## show this help
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -47,17 +54,32 @@ help: ## show this help
 setup: packages ## install packages and build programs; quick when all is there
 	@$(MAKE) --jobs 3 programs images venv
 
-demo: setup ## bring up the lab, install, lose a pod and a node, audit
-	@if [ -z "$${KUBECONFIG:-}" ]; then $(MAKE) $(ARCHIVE); fi
-	@$(PYTHON) -m demo.demo --image $${PURELB_IMAGE:-$(IMAGE)} --archive $(ARCHIVE)
+demo: $(if $(DEMO_CLUSTER),venv,setup $(ARCHIVE)) ## bring up the lab, install, lose a pod and a node, audit
+	@$(PYTHON) -m demo.demo --image $(IMAGE) --archive $(ARCHIVE)
 
 bench: setup $(ARCHIVE) ## measure what a change costs, what clients notice, what an idle agent costs
 	@bench/bench
 
 # The checks run while Kubernetes compiles, if it does. The summary ends the output.
-test: packages test-packages ## the gate: all checks, and each capability once on real parts
+test: packages test-packages venv ## the gate: all checks, and each capability once on real parts
 	@rm -rf .cache/gate
-	@$(MAKE) --jobs 3 --output-sync=line programs $(ARCHIVE) checks
+	@$(MAKE) --jobs 3 --output-sync=line built checked
+	@$(MAKE) newcomer
+	@$(call view,$(SEES)) on-labs
+
+built:
+	@$(call view,lab) programs $(ARCHIVE)
+
+checked:
+	@$(call view,$(SEES)) checks
+
+newcomer: packages venv ## the demo, where it sees nothing but what it installs
+	@$(GATE) command demo $(call view,lab) demo-and-down
+
+demo-and-down:
+	@trap '$(MAKE) lab-down' EXIT; $(MAKE) demo
+
+on-labs:
 	@trap '$(call each_lab,down || true) >/dev/null' EXIT; \
 	$(MAKE) lab-down integration && echo "== all tests" && $(MAKE) summary
 
@@ -72,7 +94,11 @@ checks: venv
 	@$(MAKE) seeds
 
 test-all: packages machine ## the gate, and all that takes longer
-	@$(MAKE) test SELECT="not real_netbox" PROFILE=random GATE_SEEDS=20000
+	@$(MAKE) test SEES=all SELECT="not real_netbox" PROFILE=random GATE_SEEDS=20000
+	@$(MAKE) test-fresh
+
+test-fresh: packages venv ## the README's commands in a new Debian with what the README asks for
+	@$(PYTHON) -m tests.support.machine.fresh
 
 TESTS := tests/integration
 test-lab: setup test-packages $(ARCHIVE) ## tests on a lab that stays up: make test-lab TESTS=tests/integration/faults
@@ -144,35 +170,8 @@ lab-down: ## end the labs and everything of them
 clean: lab-down ## remove what was installed and built in this checkout
 	rm -rf .cache .venv .ansible .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
-# $(call three_times,COMMAND) is for downloads: pip and apt do not fetch again what breaks off.
-three_times = for pause in 5 20 last; do \
-	$(1) && break || { [ $$pause != last ] && sleep $$pause; }; done
-
-# The Python packages of all checkouts with the same requirements and the same Python. They are
-# installed by their own path: a script's first line must not name the checkout that came first.
-VENV = $(CACHE)/python/$(shell { cat requirements-dev.txt; python3 -c 'import sys; \
-	print(sys.version, sys.base_prefix)'; } | sha256sum | cut -c1-16)
-
-venv: .venv/done $(TREE)
-	@:
-
-.venv/done: requirements-dev.txt | packages
-	@python3 -c 'import ensurepip' 2>/dev/null || \
-		{ $(call three_times,apt-get update --quiet && apt-get install --quiet --yes python3-venv); }
-	@mkdir -p $(CACHE)/python
-	@[ -L .venv ] || rm -rf .venv
-	@ln -sfn $(VENV) .venv
-	@flock $(VENV).lock $(MAKE) .venv/installed
-	@touch $@
-
-.PHONY: venv .venv/installed
-.venv/installed:
-	@[ -e .venv/complete ] || { \
-		echo "installing Python packages (about a minute without a cache)"; \
-		python3 -m venv --clear $(VENV); \
-		$(call three_times,$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
-			--requirement requirements-dev.txt); \
-		touch .venv/complete; }
+venv: $(TREE) | packages
+	@lab/lab setup python
 
 packages:
 	@lab/lab setup packages

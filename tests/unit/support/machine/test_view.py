@@ -1,0 +1,34 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from labkit.host import packages
+from tests.support import ROOT
+
+
+def seen(which: str, script: str) -> subprocess.CompletedProcess[str]:
+    view = [sys.executable, "-m", "tests.support.machine.view", which, "--"]
+    return subprocess.run(
+        [*view, "sh", "-c", script], cwd=ROOT, env={**os.environ, "PYTHONPATH": ".:lab"},
+        text=True, capture_output=True, check=False,
+    )  # fmt: skip
+
+
+def test_lab_sees_no_program_and_no_library_of_the_packages_of_tests():
+    alone = {name: packages.TESTS[name] for name in ("faketime", "prometheus", "chromium", "git")}
+    done = seen("lab", f"ls -d {' '.join(alone.values())} /usr/lib/*/faketime /opt/* 2>/dev/null")
+    wheels = os.environ.get("PIP_FIND_LINKS", "")
+    assert set(done.stdout.split()) <= {wheels}
+
+
+def test_tests_see_what_their_targets_install_and_go_and_python_wherever_they_are():
+    paths = [*packages.lab().values(), *packages.TESTS.values(), "/usr/bin/make"]
+    script = "; ".join(f"test -e {path} || echo no {path}" for path in paths)
+    version = "python3 -c 'import sys; print(sys.version_info[:2])'"
+    done = seen("tests", f"{script}; go env GOOS; {version}")
+    assert (done.stdout, done.stderr) == ("linux\n(3, 11)\n", "")
