@@ -22,10 +22,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
-from labkit.host.processes import descendants, wait_until
+from labkit.host import cgroups
+from labkit.host.places import Places, cgroup_of
+from labkit.host.processes import command_of, descendants, wait_until
 from labkit.images import rootfs
+from labkit.topology import MAX_LABS
 from tests.support import ROOT
 from tests.support.machine.view import needed_programs
 
@@ -34,6 +38,8 @@ FOLDER = ROOT / ".cache/fresh"
 INCLUDE = ("make", "python3")
 CHECKOUT = "/root/purelb"
 GO = "/usr/local/go"
+# As the new machine sees them.
+_PLACES = Places(cache=Path(CHECKOUT, ".cache/lab"))
 # The line after which the set-up is interrupted, and how much later.
 MIDDLE, LATER = "Debian tree: building", 10.0
 _BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
@@ -57,7 +63,7 @@ while [ $# -gt 0 ]; do
 done
 pivot_root . mnt
 umount --lazy /mnt
-# The first process of a namespace gets all orphans; so they vanish when they end.
+# The first process of a namespace gets all orphans; this way, they vanish when they end.
 trap '' CHLD
 exec sleep infinity
 """
@@ -113,7 +119,7 @@ class Machine:
     def _argv(self, command: str) -> list[str]:
         enter = ["nsenter", f"--target={self._keeper}", "--mount", "--pid", "--"]
         shell = f"cd {CHECKOUT} && {command}"
-        return [*enter, "env", "-i", *_environment(), "bash", "-c", shell]
+        return [*enter, "env", "-i", "--default-signal=INT", *_environment(), "bash", "-c", shell]
 
     def run(self, command: str) -> None:
         """Run a command as the newcomer types it. Raises Failed if it fails."""
@@ -138,8 +144,8 @@ class Machine:
 
     def _check_ended(self, what: str) -> None:
         if not wait_until(lambda: not descendants([self._keeper]), seconds=_SECONDS):
-            left = sorted(descendants([self._keeper]))
-            raise Failed(f"{what} left processes {left} for {_SECONDS:.0f} s")
+            left = sorted(command_of(pid) for pid in descendants([self._keeper]))
+            raise Failed(f"{what} left for {_SECONDS:.0f} s: {'; '.join(left)}")
 
     def check_nothing_left(self) -> None:
         """Find what a lab has left: processes, namespaces, links, mounts."""
@@ -156,10 +162,10 @@ def new_machine() -> Iterator[Machine]:
     shutil.rmtree(root, ignore_errors=True)
     try:
         _make(root)
-        argv = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--", "sh", "-c", _ENTER]
+        argv = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--", "bash", "-c", _ENTER]
         mounts = [word for pair in _mounts() for word in pair]
         with subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", "--", *argv, "sh", str(root), *mounts],
+            ["setpriv", "--pdeathsig", "KILL", "--", *argv, "bash", str(root), *mounts],
             stdin=subprocess.DEVNULL,
         ) as process:
             try:
@@ -168,6 +174,8 @@ def new_machine() -> Iterator[Machine]:
                 process.kill()
     finally:
         shutil.rmtree(root)
+        for number in range(MAX_LABS):  # of labs that were not ended
+            cgroups.remove(cgroup_of(replace(_PLACES, number=number).run))
 
 
 def _keeper(process: subprocess.Popen[bytes]) -> int:
