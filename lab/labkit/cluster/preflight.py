@@ -38,6 +38,7 @@ mount -t overlay -o lowerdir=lower,upperdir=upper,workdir=work overlay all
 """
 _KERNEL = (
     ("iproute2", "veth, bridge and ifb links", _LINKS),
+    ("iproute2", "IPv6", "ip addr add fd28::1/64 dev lo"),
     ("nftables", "nftables", "nft add table inet lab-try"),
     ("mount", "overlay mounts", _OVERLAY),
 )

@@ -21,6 +21,7 @@ from labkit.host.processes import wait_until
 from labkit.lab import Lab
 from tests.support import ROOT
 from tests.support.lab import installation, workers
+from tests.support.machine import view
 
 _NODES = 3
 # The API server may still be starting when a test that restarted it has ended.
@@ -76,7 +77,7 @@ def _start_lab() -> None:
     program = str(ROOT / "lab/lab")
     if workers.is_replacement():
         subprocess.run([program, "down"], capture_output=True, text=True, check=True)
-    up = [program, "up", "--nodes", str(_NODES)]
+    up = view.inner("lab", [program, "up", "--nodes", str(_NODES)])
     done = subprocess.run(up, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -148,11 +148,14 @@ class Machine:
             raise Failed(f"{what} left for {_SECONDS:.0f} s: {'; '.join(left)}")
 
     def check_nothing_left(self) -> None:
-        """Find what a lab has left: processes, namespaces, links, mounts."""
+        """Find what a lab has left: processes, namespaces, links, mounts.
+
+        The mount of /run/netns itself stays: the first `ip netns add` of a machine makes it.
+        """
         self._check_ended("'make lab-down'")
         self.run('[ ! -d /run/netns ] || [ -z "$(ls /run/netns)" ]')
         self.run('[ -z "$(ip -brief link | grep ^lab)" ]')
-        self.run("! grep -E '/run/netns|/\\.cache/lab' /proc/self/mounts")
+        self.run("! grep -E ' /run/netns/|/\\.cache/lab' /proc/self/mounts")
 
 
 @contextmanager

@@ -5,8 +5,10 @@
     python -m tests.support.machine.view lab -- make demo
 
 The command and its children have a mount namespace of their own, with an overlay over /usr and /opt
-that hides the rest: programs, libraries and data, by name and by path. Left
-are the base of every Debian, make, Go, Python, and the packages of `labkit.host.packages`.
+that hides the rest: programs, libraries and data, by name and by path. Left are the base of every
+Debian, make, Go, Python, and the packages of `labkit.host.packages`. A view can be inside another
+one: the tests see their packages, and the labs that they start do not. Network namespaces are the
+same in both.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from labkit.host import packages
@@ -34,7 +36,17 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _LISTS = Path("/var/lib/dpkg/info")
 _TOPS = ("/usr", "/opt")
 _PROGRAMS = ("/usr/bin", "/usr/sbin")
+_NAMESPACES = "/run/netns"
 _INSIDE = "--inside"
+# Set in a view, to its name.
+_VARIABLE = "MACHINE_VIEW"
+
+
+def inner(which: str, command: Sequence[str]) -> list[str]:
+    """Return what runs a command in another view if this process is in one, else unchanged."""
+    if _VARIABLE not in os.environ:
+        return list(command)
+    return [sys.executable, "-m", __name__, which, "--", *command]
 
 
 def files_of_packages() -> dict[str, set[str]]:
@@ -129,20 +141,43 @@ def _mount(*arguments: str) -> None:
     subprocess.run(["mount", *arguments], check=True)
 
 
-def _environment() -> dict[str, str]:
+def _show_all() -> None:
+    """Remove the overlays of the outer view, here only: overlays over overlays are limited."""
+    mounted = Path("/proc/self/mounts").read_text().splitlines()
+    for top in [
+        top for top in _TOPS if any(line.startswith(f"overlay {top} ") for line in mounted)
+    ]:
+        subprocess.run(["umount", "--lazy", top], check=True)
+
+
+def _share_namespaces() -> None:
+    """Let views inside this one see each other's network namespaces, and nothing else."""
+    Path(_NAMESPACES).mkdir(exist_ok=True)
+    _mount("--bind", _NAMESPACES, _NAMESPACES)
+    _mount("--make-shared", _NAMESPACES)
+
+
+def _environment(which: str) -> dict[str, str]:
     own = [str(path / "bin") for path in needed_programs().values() if path != Path("/usr")]
-    return {**os.environ, "PATH": ":".join([*own, _PATH])}
+    return {**os.environ, "PATH": ":".join([*own, _PATH]), _VARIABLE: which}
 
 
 def main() -> None:
     """Run the command; this process becomes it."""
     arguments = sys.argv[1:]
+    is_first = _VARIABLE not in os.environ
     if arguments[:1] != [_INSIDE]:
-        again = [sys.executable, "-m", str(__spec__ and __spec__.name), _INSIDE, *arguments]
-        os.execvp("unshare", ["unshare", "--mount", "--", *again])  # noqa: S606 - becomes it
+        propagation = "private" if is_first else "unchanged"
+        own = ["unshare", "--mount", "--propagation", propagation, "--"]
+        again = [*own, sys.executable, "-m", str(__spec__ and __spec__.name), _INSIDE, *arguments]
+        os.execvp(again[0], again)  # noqa: S606 - becomes it
     _inside, which, _dashes, *command = arguments
+    if is_first:
+        _share_namespaces()
+    else:
+        _show_all()
     hide(hidden_paths(WANTED[which]), ROOT / ".cache/view")
-    environment = _environment()
+    environment = _environment(which)
     os.execvpe(command[0], command, environment)  # noqa: S606 - becomes it
 
 

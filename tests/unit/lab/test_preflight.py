@@ -89,3 +89,25 @@ def test_failed_step_shows_the_end_of_its_log(tmp_path: Path):
     assert text.startswith(f"etcd failed: it ended\nlog: {log}\n")
     assert text.endswith("line 99")
     assert "line 91" not in text
+
+
+def test_kernel_of_this_machine_has_what_the_lab_needs():
+    preflight.check_kernel()
+
+
+def test_kernel_without_a_feature_is_refused_with_its_name_and_reason(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    lacks = ("iproute2", "warp links", "ip link add lab-try0 type warp")
+    monkeypatch.setattr(preflight, "_KERNEL", (lacks,))
+    with pytest.raises(
+        Problem, match=r"this kernel has no warp links \(.*[Uu]nknown.*\): boot one"
+    ):
+        preflight.check_kernel()
+    preflight.check_kernel(absent=["iproute2"])
+
+
+def test_machine_without_control_groups_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setattr(preflight.cgroups, "_ROOT", tmp_path / "none")
+    with pytest.raises(Problem, match="no control groups at /sys/fs/cgroup"):
+        preflight.check_kernel()

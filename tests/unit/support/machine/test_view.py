@@ -32,3 +32,15 @@ def test_tests_see_what_their_targets_install_and_go_and_python_wherever_they_ar
     version = "python3 -c 'import sys; print(sys.version_info[:2])'"
     done = seen("tests", f"{script}; go env GOOS; {version}")
     assert (done.stdout, done.stderr) == ("linux\n(3, 11)\n", "")
+
+
+def test_view_inside_a_view_hides_more_and_shares_network_namespaces():
+    inner = f"{sys.executable} -m tests.support.machine.view lab -- sh -c"
+    ours = packages.TESTS["faketime"]
+    name = "view-of-test"
+    done = seen(
+        "tests",
+        f"test -e {ours} && {inner} 'test ! -e {ours} && ip netns add {name}'"
+        f" && ip netns exec {name} ip link show lo && ip netns del {name}",
+    )
+    assert done.returncode == 0, done.stderr
