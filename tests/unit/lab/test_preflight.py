@@ -100,9 +100,7 @@ def test_kernel_without_a_feature_is_refused_with_its_name_and_reason(
 ):
     lacks = ("iproute2", "warp links", "ip link add lab-try0 type warp")
     monkeypatch.setattr(preflight, "_KERNEL", (lacks,))
-    with pytest.raises(
-        Problem, match=r"this kernel has no warp links \(.+\): boot one"
-    ):
+    with pytest.raises(Problem, match=r"this kernel has no warp links \(.+\): boot one"):
         preflight.check_kernel()
     preflight.check_kernel(absent=["iproute2"])
 
