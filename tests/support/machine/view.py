@@ -131,10 +131,25 @@ def hide(paths: Iterable[str], scratch: Path) -> None:
         mask.parent.mkdir(parents=True, exist_ok=True)
         # An overlay takes such a device for "removed".
         os.mknod(mask, stat.S_IFCHR | 0o600, os.makedev(0, 0))
-    for top in _TOPS:
-        mask = scratch / top.lstrip("/")
-        if mask.exists():
-            _mount("-t", "overlay", "-o", f"lowerdir={mask}:{top}", "overlay", top)
+    # An overlay shows one file system: what is mounted below is covered one by one, too.
+    covered = [*_TOPS, *_mounted_below(_TOPS)]
+    whole = {point: scratch / f"mounts/{number}" for number, point in enumerate(covered)}
+    for point, copy in whole.items():
+        copy.mkdir(parents=True)
+        _mount("--bind", point, str(copy))
+    for point, copy in whole.items():
+        mask = scratch / point.lstrip("/")
+        if mask.is_dir():
+            _mount("-t", "overlay", "-o", f"lowerdir={mask}:{copy}", "overlay", point)
+        elif Path(point).is_dir() and point not in _TOPS:
+            _mount("--bind", str(copy), point)
+
+
+def _mounted_below(tops: Iterable[str]) -> list[str]:
+    """Return the folders below these on which something is mounted, the outer ones first."""
+    points = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
+    below = {p for p in points if any(p.startswith(f"{top}/") for top in tops)}
+    return sorted(point for point in below if Path(point).is_dir())
 
 
 def _mount(*arguments: str) -> None:
@@ -143,10 +158,9 @@ def _mount(*arguments: str) -> None:
 
 def _show_all() -> None:
     """Remove the overlays of the outer view, here only: overlays over overlays are limited."""
-    mounted = Path("/proc/self/mounts").read_text().splitlines()
-    for top in [
-        top for top in _TOPS if any(line.startswith(f"overlay {top} ") for line in mounted)
-    ]:
+    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    ours = {point for device, point, *_options in mounts if device == "overlay"} & set(_TOPS)
+    for top in ours:  # with what is mounted below
         subprocess.run(["umount", "--lazy", top], check=True)
 
 
@@ -172,12 +186,12 @@ def main() -> None:
         again = [*own, sys.executable, "-m", str(__spec__ and __spec__.name), _INSIDE, *arguments]
         os.execvp(again[0], again)  # noqa: S606 - becomes it
     _inside, which, _dashes, *command = arguments
+    environment = _environment(which)
     if is_first:
         _share_namespaces()
     else:
         _show_all()
     hide(hidden_paths(WANTED[which]), ROOT / ".cache/view")
-    environment = _environment(which)
     os.execvpe(command[0], command, environment)  # noqa: S606 - becomes it
 
 

@@ -44,3 +44,23 @@ def test_view_inside_a_view_hides_more_and_shares_network_namespaces():
         f" && ip netns exec {name} ip link show lo && ip netns del {name}",
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_what_is_mounted_below_is_seen_and_masked_as_the_rest():
+    script = f"""
+    mount -t tmpfs tmpfs /usr/local && mkdir /usr/local/other && mount -t tmpfs tmpfs /usr/share
+    mkdir /usr/share/mine
+    exec {sys.executable} -m tests.support.machine.view lab -- sh -c \
+        'test ! -e /usr/local/other && test -d /usr/share/mine && ip -V'
+    """
+    go = "$(dirname $(dirname $(readlink -f $(command -v go))))"
+    keep = f"mkdir /mnt/go && mount --bind {go} /mnt/go && export PATH=/mnt/go/bin:$PATH"
+    # The gate runs this in a view, whose mounts a view inside it would remove.
+    kept = {name: text for name, text in os.environ.items() if name != "MACHINE_VIEW"}
+    environ = {**kept, "PYTHONPATH": ".:lab"}
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-ec", f"mount -t tmpfs tmpfs /mnt; {keep}; {script}"],
+        cwd=ROOT, env=environ,
+        text=True, capture_output=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
