@@ -67,11 +67,12 @@ test: packages test-packages venv ## the gate: all checks, and each capability o
 	@$(MAKE) newcomer
 	@$(call view,$(SEES)) on-labs
 
+# The plus tells make that a make is called, which then has a share of the jobs.
 built:
-	@$(call view,lab) programs $(ARCHIVE)
+	+@$(call view,lab) programs $(ARCHIVE)
 
 checked:
-	@$(call view,$(SEES)) checks
+	+@$(call view,$(SEES)) checks
 
 newcomer: packages venv ## the demo, where it sees nothing but what it installs
 	@$(GATE) command demo $(call view,lab) demo-and-down
