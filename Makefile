@@ -67,7 +67,7 @@ test: packages test-packages venv ## the gate: all checks, and each capability o
 	@$(MAKE) newcomer
 	@$(call view,$(SEES)) on-labs
 
-# The plus tells make that a make is called, which then has a share of the jobs.
+# With the plus, make knows that it calls a make, which then has a share of the jobs.
 built:
 	+@$(call view,lab) programs $(ARCHIVE)
 
