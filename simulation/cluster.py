@@ -368,15 +368,23 @@ def _keys_of(node: Node) -> PeerKeys:
 
 
 @contextmanager
-def simulated(seed: int, names: Sequence[str] = ("n1", "n2", "n3")) -> Iterator[Cluster]:
-    """Make a cluster, and end all of it afterwards."""
+def quiet() -> Iterator[None]:
+    """Let the programs log no more than warnings."""
     logger = logging.getLogger("purelb")
     level = logger.level
     logger.setLevel(logging.WARNING)
-    with simulated_clocks():
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+@contextmanager
+def simulated(seed: int, names: Sequence[str] = ("n1", "n2", "n3")) -> Iterator[Cluster]:
+    """Make a cluster, and end all of it afterwards."""
+    with quiet(), simulated_clocks():
         cluster = Cluster(seed, names)
         try:
             yield cluster
         finally:
             cluster.close()
-            logger.setLevel(level)

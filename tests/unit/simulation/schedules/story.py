@@ -4,11 +4,18 @@
 
 from __future__ import annotations
 
+import gc
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import pytest
 
 from purelb.core.election.election import rank
 from simulation.chance import stream
-from simulation.cluster import simulated
+from simulation.cluster import Cluster, quiet
+from simulation.explore.judge import Breach
+from simulation.explore.trial import forked
 from simulation.history import History
 
 # Seconds, the contract's: a crash, at worst.
@@ -19,6 +26,8 @@ DELIVERY = 0.05
 # of that; twice, if it moves there and back.
 ASKED = 0.1
 THREE = ("n1", "n2", "n3")
+# Seconds of processor time that no test needs.
+_LIMIT = 120
 
 
 def must(holds, text):
@@ -26,16 +35,72 @@ def must(holds, text):
     assert holds, text
 
 
-@contextmanager
-def at_work(seed=1, names=THREE, services=10):
+@dataclass(frozen=True)
+class Start:
     """A cluster whose Services have had their addresses for longer than a minute."""
-    with simulated(seed, names) as cluster:
+
+    seed: int
+    names: tuple[str, ...]
+    services: int
+
+    def make(self):
+        cluster = Cluster(self.seed, self.names)
         cluster.start()
         cluster.run(30)
-        for number in range(services):
+        for number in range(self.services):
             cluster.add_service(f"s{number}")
         cluster.run(100)
-        yield cluster, History(cluster)
+        return cluster, History(cluster)
+
+
+class UnpreparedError(BaseException):
+    """A test in a copy begins with what the process that was copied has not prepared."""
+
+
+# What this process, or the one that it is a copy of, has prepared for copies.
+prepared = {}
+_is_copy = False
+
+
+@contextmanager
+def at_work(seed=1, names=THREE, services=10):
+    """The cluster of a start: the prepared one in a copy that has not used it, or one made now."""
+    start = Start(seed, names, services)
+    if not _is_copy:
+        with quiet():
+            cluster, history = start.make()
+            yield cluster, history
+            cluster.close()
+        return
+    if start not in prepared:
+        raise UnpreparedError(start)
+    cluster, history = prepared[start] or start.make()
+    prepared[start] = None
+    yield cluster, history
+
+
+def in_a_copy(test):
+    """Run a test in a copy of this process, which has prepared what it begins with.
+
+    A cluster takes as long to prepare as most tests take.
+    """
+    with quiet():
+        while found := forked(partial(_unprepared, test), limit=_LIMIT):
+            if isinstance(found[0], Breach):
+                pytest.fail(found[0].text, pytrace=False)
+            prepared[found[0]] = found[0].make()
+            gc.collect()
+            gc.freeze()
+
+
+def _unprepared(test):
+    global _is_copy  # noqa: PLW0603 - of a process that only runs this test
+    _is_copy = True
+    try:
+        test()
+    except UnpreparedError as error:
+        return list(error.args)
+    return []
 
 
 def ways(cluster):
