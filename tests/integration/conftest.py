@@ -73,6 +73,12 @@ def cluster(lab: Lab) -> Lab:
 
 
 @pytest.fixture(scope="session")
+def purelb_is_changed() -> Callable[[], None]:
+    """Let PureLB be installed again before the next test that asks for it, if there is one."""
+    return _readiness.purelb_is_changed
+
+
+@pytest.fixture(scope="session")
 def install_purelb(lab: Lab) -> Callable[..., None]:
     """Install PureLB, the ServiceGroup and the web server again; takes the name of an image."""
     return partial(installation.install, lab)
@@ -86,7 +92,7 @@ def lab_without_purelb(lab: Lab) -> Iterator[Lab]:
     installation.install_web_server(lab)
     yield lab
     installation.remove(lab)
-    installation.install(lab)
+    _readiness.purelb_is_changed()
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@
 
 A page starts in the cluster that the README makes: with PureLB, a ServiceGroup `default` and a
 Service `web`. Pages in `BEFORE` start with another state, and run after all others. After each page
-its changes are undone; removed PureLB is installed again after all of them.
+its changes are undone; PureLB is installed again before the next test that asks for it.
 """
 
 from __future__ import annotations
@@ -110,12 +110,22 @@ class Installation:
     """PureLB with the pages' image, installed again only if it was changed."""
 
     def __init__(
-        self, lab: Lab, install_purelb: Callable[..., None], remove: Callable[[], object]
+        self,
+        lab: Lab,
+        install_purelb: Callable[..., None],
+        remove: Callable[[], object],
+        folder: Path,
     ) -> None:
-        """Install PureLB."""
+        """Install nothing yet; the image is built in a folder below this one."""
         self._lab, self._install, self.remove = lab, install_purelb, remove
+        self._folder = folder
         self._usual: list[tuple[str, int]] = []
-        self.ensure()
+        self._has_image = False
+
+    @property
+    def is_used(self) -> bool:
+        """Whether a page has begun with it."""
+        return bool(self._usual)
 
     def _seen(self) -> list[tuple[str, int]]:
         """Return a value that changes with every change of the installation."""
@@ -124,25 +134,37 @@ class Installation:
 
     def ensure(self) -> None:
         """Install PureLB if it was changed, and wait until every node has its agent."""
+        self.load_image()
         if self._seen() != self._usual:
             self._install(IMAGE)
             self._usual = self._seen()
         eventually(lambda: agents_ready(self._lab), "an agent ready on every node", seconds=60)
 
+    def load_image(self) -> None:
+        """Load the pages' image into the nodes, unless a page has begun with it."""
+        if self._has_image:
+            return
+        self._has_image = True
+        folder = self._folder / "builder"
+        folder.mkdir()
+        someone = Reader(self._lab, folder)
+        someone.run(f"podman build --file agent/Dockerfile --tag {IMAGE} .; podman push {IMAGE}")
+        shutil.rmtree(folder)
+
 
 @pytest.fixture(scope="module")
 def installation(
     cluster: Lab,
-    image: None,
     install_purelb: Callable[..., None],
     playbook: Callable[..., object],
+    purelb_is_changed: Callable[[], None],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Installation]:
-    """The installation that the pages change; restored for other tests afterwards."""
+    """The installation that the pages change."""
     gone = "purelb_install_state=absent purelb_install_remove_crds=true"
-    yield Installation(
-        cluster, install_purelb, partial(playbook, "purelb.purelb.install", "-e", gone)
-    )
-    install_purelb()
+    remove = partial(playbook, "purelb.purelb.install", "-e", gone)
+    yield Installation(cluster, install_purelb, remove, tmp_path_factory.mktemp("pages"))
+    purelb_is_changed()
 
 
 @pytest.fixture(scope="module")
@@ -161,15 +183,6 @@ def addressed(cluster: Lab, installation: Installation) -> Iterator[Lab]:
         cluster.run_in(host, ["ip", "addr", "del", address, "dev", "eth0"])
 
 
-@pytest.fixture(scope="module")
-def image(cluster: Lab, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Load the pages' image into the nodes."""
-    folder = tmp_path_factory.mktemp("builder")
-    someone = Reader(cluster, folder)
-    someone.run(f"podman build --file agent/Dockerfile --tag {IMAGE} .; podman push {IMAGE}")
-    shutil.rmtree(folder)
-
-
 @pytest.fixture(autouse=True)
 def _healthy_cluster() -> None:
     """Replaces the fixture of other tests, as some pages start without PureLB."""
@@ -183,7 +196,7 @@ def undone(addressed: Lab, installation: Installation) -> Iterator[None]:
     # The nodes first: the web server has a pod on each.
     for node in addressed.nodes:
         restore(addressed, node)
-    if addressed.api.exists(DAEMON_SET):
+    if installation.is_used and addressed.api.exists(DAEMON_SET):
         installation.ensure()
     added = [
         f"{path}/{name}"
@@ -229,8 +242,9 @@ def first_generation(nothing: None, installation: Installation, addressed: Lab) 
 
 
 @pytest.fixture
-def at_work(undone: None, addressed: Lab, tmp_path: Path) -> None:
+def at_work(undone: None, installation: Installation, addressed: Lab, tmp_path: Path) -> None:
     """The cluster that the README makes, with a volume for claims."""
+    installation.ensure()
     reset_lock_transitions(addressed)
     # An agent may have listed its subnets before the pages' addresses came.
     eventually(lambda: in_their_subnets(addressed), "Leases with the pages' subnets")
@@ -263,13 +277,19 @@ def announced(lab: Lab, path: str) -> list[str]:
 
 @pytest.fixture
 def reader(
-    request: pytest.FixtureRequest, addressed: Lab, page: str, tmp_path: Path
+    request: pytest.FixtureRequest,
+    addressed: Lab,
+    installation: Installation,
+    page: str,
+    tmp_path: Path,
 ) -> Iterator[Reader]:
     """A reader in the initial state of the page."""
     someone = Reader(addressed, tmp_path)
     text = read(page)
     if "ansible-galaxy collection install" not in text:
         someone.run("ansible-galaxy collection install .")
+    if "podman build" not in text:
+        installation.load_image()
     request.getfixturevalue(BEFORE.get(page, "at_work"))
     yield someone
     shutil.rmtree(tmp_path)

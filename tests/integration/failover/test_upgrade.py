@@ -108,14 +108,18 @@ def following(lab: Lab) -> Iterator[Rollout]:
 @pytest.fixture(scope="module")
 def install(cluster: Lab, playbook: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
     """Runs the installation; restores the original one after the tests."""
+    last: dict[str, object] = {}
 
     def run(*, check: bool = True, **variables: object) -> Any:
+        last.clear()
+        last.update(variables)
         given = {"image": IMAGE, "wait_timeout": 60, **variables}
         given = {f"purelb_install_{name}": value for name, value in given.items()}
         return playbook("purelb.purelb.install", "-e", json.dumps(given), check=check)
 
     yield run
-    run()
+    if last:
+        run()
 
 
 @pytest.fixture(scope="module")

@@ -32,6 +32,12 @@ WRITERS = REPORTERS + [
     f"system:serviceaccount:admission-test:{name}" for name in ("allocator", "lbnodeagent")
 ]
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_OF_PURELB = (
+    "/api/v1/namespaces/purelb-system",
+    f"{_CRDS}/servicegroups.purelb.io",
+    f"{_CRDS}/lbnodeagents.purelb.io",
+)
 _WEB = "/apis/apps/v1/namespaces/default/deployments/web"
 
 
@@ -130,7 +136,9 @@ def _are_others_ready(lab: Lab, old: set[str]) -> bool:
 
 
 def remove(lab: Lab) -> None:
-    """Remove PureLB with its definitions and objects."""
+    """Remove PureLB with its definitions and objects, unless nothing of it is there."""
+    if not any(lab.api.exists(path) for path in _OF_PURELB):
+        return
     variables = ("purelb_install_state=absent", "purelb_install_remove_crds=true")
     options = [part for variable in variables for part in ("-e", variable)]
     run_playbook(lab, "purelb.purelb.install", *options)

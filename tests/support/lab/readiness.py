@@ -57,6 +57,10 @@ class LabReadiness:
         except Exception:  # noqa: BLE001, S110 - `lab` raises it, where pytest reports it
             pass
 
+    def purelb_is_changed(self) -> None:
+        """Install PureLB again before the next test that asks for it, if there is one."""
+        self._is_installed = False
+
     @contextmanager
     def breaks_lab(self) -> Iterator[None]:
         """Count the lab as broken, from the next test on, if this block fails."""
