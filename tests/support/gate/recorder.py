@@ -4,7 +4,8 @@
 
 The lines are written as they come, so the record of a killed run shows what did not end. It is
 written by the process that the reports arrive at: pytest's own, or the controller of its workers.
-Workers run whole files, the longest first, so that all end at about the same time.
+Workers run whole files, the longest first, so that all end at about the same time. A file of unit
+tests that takes long is divided; tests of one file that use a lab leave it to each other.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from xdist.workermanage import WorkerController
 
 from tests.support.gate import durations
 
+# The tests in this folder use labs.
+LAB_TESTS = "tests/integration/"
 OPTION = "--record"
 DURATIONS = "--durations-before"
 _TO_BEGIN = 2  # tests that a worker must have been given to run the first of them
@@ -118,12 +121,22 @@ class Recorder:
 
 
 class FileScheduling(LoadFileScheduling):
-    """Gives whole files to workers, also to the replacement of one that crashed.
+    """Gives files, or parts of long ones, to workers, also to the replacement of one that crashed.
 
     With pytest-xdist's own class, a replacement may wait for ever: it gets files again that the
     crashed worker had finished, and only one file, while a worker runs a test only when it knows
     the next one.
     """
+
+    def __init__(self, config: pytest.Config, log: object) -> None:
+        super().__init__(config, log)
+        self._seconds = durations.read(config.getoption(DURATIONS))
+        self._parts: dict[str, str] = {}
+
+    def _split_scope(self, nodeid: str) -> str:
+        if not self._parts:
+            self._parts = durations.parts(self.collection or (), self._seconds, whole=LAB_TESTS)
+        return self._parts[nodeid]
 
     def _reschedule(self, node: WorkerController) -> None:
         """Give a worker that runs out of tests the next file."""

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a group of tests, gives what failed a second try, and prints the summary.
 
-A second try is a process of its own, so that all fixtures are made again, with nothing else
-running. Tests in `LAB_TESTS` get a fresh lab for it: all labs of the run are ended, and the tests
-start theirs.
+A second try is a process of its own, so that all fixtures are made again, with no other test of its
+group running. Tests in `recorder.LAB_TESTS` get a fresh lab for it: all labs of the run are ended,
+and the tests start theirs.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support import ROOT
-from tests.support.gate import durations, recorder, verdict
+from tests.support.gate import durations, known, recorder, verdict
 from tests.support.gate.verdict import Run, Verdict
 from tests.support.lab import commands
 
 # In the folder of the run, as the tests' ids are.
 RECORDS = Path(".cache/gate")
-LAB_TESTS = "tests/integration/"
 # Each worker of a group may crash and each lab break; a program that crashes every time ends here.
 _RESTARTS = 4
 _FIRST, _TRY = "first.jsonl", "try-{:02}.jsonl"
@@ -45,6 +45,8 @@ class Group:
     """What runs `-m pytest`: Python, or a program that measures."""
     options: Sequence[str] = ()
     """Of pytest, for the first and for second tries."""
+    only_computes: bool = False
+    """Whether the result depends on files alone, so that a green one need not be found again."""
 
     @property
     def folder(self) -> Path:
@@ -60,8 +62,9 @@ class Group:
 
     def run(self) -> Verdict:
         """Run the tests, and those that failed once more; return the verdict."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder.mkdir(parents=True)
+        key = known.key([*self.paths, *self.options]) if self.only_computes else ""
+        if _reuse(key, self.folder):
+            return judge(self.folder)
         before = self.folder / "durations.json"
         # A copy, as all workers must read the same.
         durations.update(before, durations.read(durations.file()))
@@ -73,10 +76,10 @@ class Group:
             for number, tests in enumerate(found, 1):
                 print(f"== second try {number} of {len(found)}", flush=True)
                 self._try_again(tests)
-        return judge(self.folder)
+        return _kept(key, self.folder)
 
     def _try_again(self, tests: list[str]) -> None:
-        if any(test.startswith(LAB_TESTS) for test in tests):
+        if any(test.startswith(recorder.LAB_TESTS) for test in tests):
             _end_labs(max(self.workers, 1))
         tried = self._pytest(self._next(), tests)
         strict = sorted(tried.passed & tried.safety)
@@ -103,15 +106,41 @@ class Group:
         return _read(record)
 
 
-def run_command(name: str, argv: Sequence[str]) -> int:
+def _reuse(key: str, folder: Path) -> bool:
+    """Empty a group's folder, and put the known record there; return whether there is one."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    record = known.find(key) if key else None
+    if record is None:
+        return False
+    day = time.strftime("%Y-%m-%d %H:%M", time.localtime(record.stat().st_mtime))
+    note = f"{folder.name}: not run, as the same files were green on {day}"
+    # The end of the record stays its last line.
+    *lines, end = record.read_text().splitlines()
+    text = [*lines, json.dumps({"event": "note", "text": note}), end]
+    (folder / _FIRST).write_text("".join(f"{line}\n" for line in text))
+    return True
+
+
+def _kept(key: str, folder: Path) -> Verdict:
+    """Return the verdict on a group; keep its record if it is green without a second try."""
+    found = judge(folder)
+    if key and found.is_green and not found.flaky and not found.crashes:
+        known.keep(key, folder / _FIRST)
+    return found
+
+
+def run_command(name: str, argv: Sequence[str], *, only_computes: bool = False) -> int:
     """Run a program as a group of one test without a second try; return the exit status.
 
     The last line that it prints stands in the summary, and if it fails, the end of its output.
+    `only_computes`: as of a group.
     """
     signal.signal(signal.SIGTERM, lambda *_signal: sys.exit("ended by SIGTERM"))
     folder, test, lines = RECORDS / name, shlex.join(argv), [""]
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    key = known.key(argv) if only_computes else ""
+    if _reuse(key, folder):
+        return _report(judge(folder))
     with (folder / _FIRST).open("w", buffering=1) as record:
 
         def write(**line: object) -> None:
@@ -142,7 +171,11 @@ def run_command(name: str, argv: Sequence[str]) -> int:
         )
         write(event="note", text=lines[-1])
         write(event="end", status=status)
-    found = judge(folder)
+    return _report(_kept(key, folder))
+
+
+def _report(found: Verdict) -> int:
+    """Print the summary of a group; return the exit status."""
     print(verdict.summary([found]), flush=True)
     return 0 if found.is_green else 1
 
@@ -174,6 +207,4 @@ def summary() -> int:
 def run(group: Group) -> int:
     """Run a group; print its summary; return the exit status."""
     signal.signal(signal.SIGTERM, lambda *_signal: sys.exit("ended by SIGTERM"))
-    found = group.run()
-    print(verdict.summary([found]), flush=True)
-    return 0 if found.is_green else 1
+    return _report(group.run())

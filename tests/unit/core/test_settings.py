@@ -50,6 +50,9 @@ class TestTiming:
     def test_defaults_are_those_of_the_contract(self):
         assert LeaseTiming.parse({}) == LeaseTiming(10.0, 7.0, 2.0)
 
+    def test_a_lease_is_renewed_twice_in_its_duration(self):
+        assert LeaseTiming(duration=8, renew_deadline=6, retry_period=1).renew_period == 4.0
+
     @pytest.mark.parametrize(
         ("settings", "rule"),
         [

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from labkit.cluster.setup import left
 from labkit.errors import Problem, StepFailed
 from labkit.host import progress
 from labkit.images.buildah import pip_config
@@ -73,10 +74,30 @@ def test_failed_build_is_not_done(tmp_path: Path):
 def test_finished_build_does_not_run_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     made = []
     build = Build("thing", 1, tmp_path / "thing-1", lambda scratch, _log: made.append(scratch))
-    build.ensure(logs=tmp_path)
-    build.ensure(logs=tmp_path)
+    assert [build.ensure(logs=tmp_path) for _time in range(2)] == [True, False]
     assert len(made) == 1
     assert capsys.readouterr().out.count("thing") == 2
+
+
+def test_what_is_left_to_build_is_said_with_its_seconds(tmp_path: Path):
+    builds = [
+        Build(f"thing {n}", n, tmp_path / f"thing-{n}", lambda _s, _log: None) for n in (1, 2)
+    ]
+    assert left(builds) == "to be built: thing 1 (about 1 s), thing 2 (about 2 s)"
+    builds[0].ensure(logs=tmp_path)
+    assert left(builds) == "to be built: thing 2 (about 2 s)"
+    builds[1].ensure(logs=tmp_path)
+    assert left(builds) == "to be built: nothing"
+
+
+def test_long_step_says_how_long_it_has_taken_and_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(progress, "_INTERVAL", 0.01)
+    progress.run_step("step", ["sleep", "0.1"], log=tmp_path / "log", expected=330)
+    assert "  step: 0 s of about 330 s\n" in capsys.readouterr().out
+    progress.run_step("step", ["sleep", "0.1"], log=tmp_path / "log")
+    assert "  step: 0 s\n" in capsys.readouterr().out
 
 
 def test_two_checkouts_build_the_same_only_once(tmp_path: Path):

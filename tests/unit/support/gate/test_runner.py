@@ -13,6 +13,7 @@ import time
 import pytest
 
 from tests.support import ROOT
+from tests.support.gate import durations
 
 # Each starts two or more pytests with workers.
 pytestmark = [pytest.mark.timeout(60), pytest.mark.real_time]
@@ -172,6 +173,16 @@ def test_files_that_took_longest_are_run_first_the_next_time(gate):
     assert order == ["c", "b", "a"]  # c was never measured: a tenth of its limit
 
 
+def test_both_workers_run_tests_of_a_file_that_took_long(gate, tmp_path):
+    who = GOOD.replace("_good():", "_NAME(worker_id):").replace("pass", "print(worker_id)")
+    tests = [f"test_long.py::test_{name}" for name in "abcd"]
+    durations.update(tmp_path / "cache/purelb-lab/durations.json", dict.fromkeys(tests, 20.0))
+    files = {"test_long.py": "\n".join(who.replace("NAME", name) for name in "abcd")}
+    status, output = gate(files, "--workers=2", "--options=-rP")
+    assert status == 0, output
+    assert {line for line in output.splitlines() if line in ("gw0", "gw1")} == {"gw0", "gw1"}
+
+
 def test_interrupted_run_is_red_and_its_pytest_ends(tmp_path):
     (tmp_path / "test_a.py").write_text(
         "import os, time\nfrom pathlib import Path\n"
@@ -201,6 +212,41 @@ def test_command_is_a_test_whose_last_line_is_in_the_summary(tmp_path, fails):
     assert output.splitlines()[-2:] == ["7 seeds broke something", counts]
     assert ("  | a find" in output) == fails
     assert finished(start(tmp_path, "summary")) == (status, output.partition("something\n")[2])
+
+
+ONCE = "test ! -e {0} && touch {0} && echo 1000 seeds broke nothing"
+
+
+def test_what_only_computes_is_green_without_a_run_with_the_same_files(tmp_path):
+    command = ("command", "--only-computes", "seeds", "sh", "-c", ONCE.format("ran"))
+    assert finished(start(tmp_path, *command))[0] == 0
+    status, output = finished(start(tmp_path, *command))
+    assert status == 0
+    assert "seeds: not run, as the same files were green on 20" in output
+    assert "1000 seeds broke nothing" in output
+    assert "1 passed, 0 failed" in output
+    without = [word for word in command if word != "--only-computes"]
+    assert finished(start(tmp_path, *without))[0] == 1
+
+
+def test_what_failed_is_run_again_with_the_same_files(tmp_path):
+    command = ("command", "--only-computes", "seeds", "sh", "-c", "echo x >> runs; false")
+    for _time in range(2):
+        assert finished(start(tmp_path, *command))[0] == 1
+    assert (tmp_path / "runs").read_text() == "x\nx\n"
+
+
+def test_tests_that_only_compute_are_not_run_again_unless_one_was_flaky(gate, tmp_path):
+    options = ("--only-computes", "--options=-v")
+    status, output = gate({"test_b.py": CHANCE}, *options)
+    assert status == 0, output
+    (tmp_path / "seen").unlink()
+    status, output = gate({}, *options)
+    assert "FLAKY" in output
+    status, output = gate({}, *options)
+    assert "not run" not in output
+    status, output = gate({}, *options)
+    assert (status, "group: not run" in output, "1 passed" in output) == (0, True, True)
 
 
 def test_interrupted_command_is_red(tmp_path):

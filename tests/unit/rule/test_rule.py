@@ -20,8 +20,8 @@ from tests.support.rule import cluster
 from tests.support.rule.explore import ALWAYS, KINDS, WITH_DELETED, Choice, Explorer, Scope, follow
 from tests.support.rule.talk import explore
 
-# On a busy machine, under coverage.
-pytestmark = pytest.mark.timeout(300)
+# On a machine that is busy with labs.
+pytestmark = pytest.mark.timeout(1200)
 thorough = pytest.mark.thorough
 
 # Names decide whose question goes first, digests who wins; by these the order is c, a, b, e, d.
