@@ -27,8 +27,12 @@ GATE := $(PYTHON) -m tests.support.gate
 # What `make test` runs; `make test-all` overrides all of it.
 SELECT := not thorough and not real_netbox
 PROFILE := gate
+# What only computes is not run again with the same files.
+KNOWN := --only-computes
 # How many seeds of the simulation.
-GATE_SEEDS := 1000
+GATE_SEEDS := 500
+# Folders of tests that only compute.
+MODELS := rule simulation
 UNIT := --quiet -m '$(SELECT)' --hypothesis-profile=$(PROFILE)
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
@@ -44,65 +48,75 @@ export PYTHONPATH := $(CURDIR):$(CURDIR)/agent:$(CURDIR)/lab:$(CURDIR)/plugins/m
 SEES := tests
 view = $(PYTHON) -m tests.support.machine.view $(1) -- $(MAKE)
 
-.PHONY: help setup packages venv programs images test-packages machine demo bench test built checked \
-	newcomer demo-and-down on-labs summary checks test-all test-fresh test-lab lint sanity molecule \
-	coverage shells seeds unit simulate integration netbox lab-up lab-down clean
+.PHONY: help setup packages venv kubernetes containerd images test-packages machine demo bench test built \
+	checked explored on-labs newcomer demo-and-down integration-and-down summary checks explorations \
+	test-all test-fresh test-lab lint sanity molecule coverage shells models seeds unit simulate \
+	integration netbox lab-up lab-down clean
 
 help: ## show this help
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
 
 setup: packages ## install packages and build programs; quick when all is there
-	@$(MAKE) --jobs 3 programs images venv
+	@$(MAKE) --jobs 5 kubernetes containerd images venv $(ARCHIVE)
 
-demo: $(if $(DEMO_CLUSTER),venv,setup $(ARCHIVE)) ## bring up the lab, install, lose a pod and a node, audit
+demo: $(if $(DEMO_CLUSTER),venv,setup) ## bring up the lab, install, lose a pod and a node, audit
 	@$(PYTHON) -m demo.demo --image $(IMAGE) --archive $(ARCHIVE)
 
-bench: setup $(ARCHIVE) ## measure what a change costs, what clients notice, what an idle agent costs
+bench: setup ## measure what a change costs, what clients notice, what an idle agent costs
 	@bench/bench
 
-# The checks run while Kubernetes compiles, if it does. The summary ends the output.
+# Tests on labs wait a lot. Those that only compute have the processors meanwhile, as long as nothing
+# else wants them: their time is simulated. What lint or a unit test finds ends all before that.
 test: packages test-packages venv ## the gate: all checks, and each capability once on real parts
-	@rm -rf .cache/gate
-	@$(MAKE) --jobs 3 --output-sync=line built checked
-	@$(MAKE) newcomer
-	@$(call view,$(SEES)) on-labs
+	@$(MAKE) lab-down && rm -rf .cache/gate
+	@status=0; $(MAKE) --jobs 4 --keep-going --output-sync=line on-labs explored || status=$$?; \
+	echo "== all tests"; $(MAKE) summary || status=$$?; exit $$status
 
 # With the plus, make knows that it calls a make, which then has a share of the jobs.
 built:
-	+@$(call view,lab) programs $(ARCHIVE)
+	+@$(call view,lab) kubernetes containerd $(ARCHIVE)
 
 checked:
 	+@$(call view,$(SEES)) checks
 
+explored: checked
+	+@chrt --idle 0 $(call view,$(SEES)) explorations
+
+on-labs: checked built
+	+@$(MAKE) newcomer
+	+@$(call view,$(SEES)) integration-and-down
+
 newcomer: packages venv ## the demo, where it sees nothing but what it installs
-	@$(GATE) command demo $(call view,lab) demo-and-down
+	+@$(GATE) command demo $(call view,lab) demo-and-down
 
 demo-and-down:
 	@trap '$(MAKE) lab-down' EXIT; $(MAKE) demo
 
-on-labs:
-	@trap '$(call each_lab,down || true) >/dev/null' EXIT; \
-	$(MAKE) lab-down integration && echo "== all tests" && $(MAKE) summary
+integration-and-down:
+	@trap '$(call each_lab,down || true) >/dev/null' EXIT; $(MAKE) integration
 
 summary: ## what the last make test found, also if it was ended
 	@$(GATE) summary
 
-# The unit tests have two workers, and so have the seeds; no check runs at the same time.
+# No check runs at the same time as another one, but for lint and sanity.
 checks: venv
 	@$(MAKE) lint sanity
 	@$(MAKE) coverage
 	@$(MAKE) shells
+
+explorations: venv
+	@$(MAKE) models
 	@$(MAKE) seeds
 
 test-all: packages machine ## the gate, and all that takes longer
-	@$(MAKE) test SEES=all SELECT="not real_netbox" PROFILE=random GATE_SEEDS=20000
+	@$(MAKE) test SEES=all SELECT="not real_netbox" PROFILE=random GATE_SEEDS=20000 KNOWN=
 	@$(MAKE) test-fresh
 
 test-fresh: packages venv ## the README's commands in a new Debian with what the README asks for
 	@$(PYTHON) -m tests.support.machine.fresh
 
 TESTS := tests/integration
-test-lab: setup test-packages $(ARCHIVE) ## tests on a lab that stays up: make test-lab TESTS=tests/integration/faults
+test-lab: setup test-packages ## tests on a lab that stays up: make test-lab TESTS=tests/integration/faults
 	@$(GATE) run lab --options="--verbose" $(TESTS)
 
 lint: venv ## ruff, mypy, import-linter, codespell, ansible-lint, yamllint, documentation and changelog
@@ -118,7 +132,7 @@ lint: venv ## ruff, mypy, import-linter, codespell, ansible-lint, yamllint, docu
 sanity: venv ## ansible-test sanity
 	@echo "== ansible-test sanity" && tests/sanity/run
 
-molecule: setup $(ARCHIVE) ## molecule scenarios alone, on a lab that is brought up if need be
+molecule: setup ## molecule scenarios alone, on a lab that is brought up if need be
 	@$(PYTHON) -m pytest --verbose tests/integration/role/test_molecule.py
 
 # Runs tests/unit/$(1) in parallel and measures the coverage of the code in $(2).
@@ -136,10 +150,14 @@ coverage: venv test-packages ## unit tests of core and agent, and the branches t
 	@coverage json --quiet --data-file .cache/coverage-agent -o .cache/coverage-agent.json
 	@$(PYTHON) -m tests.support.branches .cache/coverage-agent.json
 
-shells: venv test-packages ## unit tests of all but core and agent
-	@echo "== unit tests of all but core and agent"
+shells: venv test-packages ## unit tests of all but core, agent and models
+	@echo "== unit tests of all but core, agent and models"
 	@$(GATE) run shells --workers 2 tests/unit \
-		--options="$(UNIT) --ignore=tests/unit/core --ignore=tests/unit/agent"
+		--options="$(UNIT) $(addprefix --ignore=tests/unit/,core agent $(MODELS))"
+
+models: venv test-packages ## unit tests on simulated time: the simulation, and the model of the rule
+	@echo "== simulation and model"
+	@$(GATE) run models $(KNOWN) --workers 2 $(addprefix tests/unit/,$(MODELS)) --options="$(UNIT) --timeout=600"
 
 unit: venv test-packages ## unit tests alone
 	@$(GATE) run unit --workers 2 --options="$(UNIT)" tests/unit
@@ -147,14 +165,14 @@ unit: venv test-packages ## unit tests alone
 # A seed that fails does so each time, so it has no second try.
 seeds: venv
 	@echo "== seeds of the simulation"
-	@$(GATE) command seeds make simulate FIRST=1 SEEDS=$(GATE_SEEDS)
+	@$(GATE) command $(KNOWN) seeds make simulate FIRST=1 SEEDS=$(GATE_SEEDS)
 
 # OPTIONS: make simulate OPTIONS=--help
 simulate: venv ## random faults on simulated time: make simulate SEEDS=4000 FIRST=1
 	@PYTHONHASHSEED=0 $(PYTHON) -m simulation \
 		--first $(or $(FIRST),1) --seeds $(or $(SEEDS),1000) $(OPTIONS)
 
-integration: setup test-packages $(ARCHIVE) ## the gate's tests on labs alone; brings the labs up if need be
+integration: setup test-packages ## the gate's tests on labs alone; brings the labs up if need be
 	@$(GATE) run integration --workers $(words $(LABS)) tests/integration \
 		--options="--verbose -m '$(SELECT)'"
 
@@ -180,7 +198,7 @@ packages:
 test-packages: packages
 	@lab/lab setup tests
 
-programs images machine: | packages
+kubernetes containerd images machine: | packages
 	@lab/lab setup $@
 
 # The collection under its full name, for every Ansible tool.

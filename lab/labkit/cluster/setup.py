@@ -33,9 +33,20 @@ def setup(at: Places, parts: Sequence[str]) -> None:
 
 def _ensure(at: Places, wanted: Sequence[Build]) -> None:
     for build in wanted:
-        build.ensure(logs=at.cache / "logs")
+        if build.ensure(logs=at.cache / "logs"):
+            print(left(_lab_builds(at)), flush=True)
     for parent in {build.folder.parent for build in wanted}:
         builds.prune(parent)
+
+
+def _lab_builds(at: Places) -> list[Build]:
+    return [*programs.builds(at), *bases.builds(at)]
+
+
+def left(wanted: Sequence[Build]) -> str:
+    """Return what is still to be built of these, and how long that takes on two cores."""
+    missing = [f"{build.name} (about {build.seconds} s)" for build in wanted if not build.is_done]
+    return f"to be built: {', '.join(missing) or 'nothing'}"
 
 
 def _packages(at: Places) -> None:
@@ -50,13 +61,20 @@ def _python(at: Places) -> None:
     builds.prune(environment.folder(at).parent)
 
 
-def _programs(at: Places) -> None:
-    _ensure(at, programs.builds(at))
+def _kubernetes(at: Places) -> None:
+    build = programs.kubernetes_build(at)
+    if not build.is_done:
+        # All others end before it.
+        print(left(_lab_builds(at)), flush=True)
+    _ensure(at, [build])
+
+
+def _containerd(at: Places) -> None:
+    _ensure(at, [programs.containerd_build(at)])
 
 
 def _images(at: Places) -> None:
-    pause_program = programs.builds(at)[-1]
-    _ensure(at, [pause_program, *bases.builds(at)])
+    _ensure(at, [programs.pause_build(at), *bases.builds(at)])
 
 
 def _tests(at: Places) -> None:
@@ -71,12 +89,13 @@ def _machine(at: Places) -> None:
 PARTS: dict[str, Callable[[Places], None]] = {
     "packages": _packages,
     "python": _python,
-    "programs": _programs,
+    "kubernetes": _kubernetes,
+    "containerd": _containerd,
     "images": _images,
     "tests": _tests,
     "machine": _machine,
 }
-LAB = ("packages", "python", "programs", "images")
+LAB = ("packages", "python", "kubernetes", "containerd", "images")
 
 
 def _install(at: Places, wanted: Mapping[str, str]) -> bool:

@@ -43,9 +43,11 @@ def run_step(
     log: Path,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
+    expected: int = 0,
 ) -> None:
     """Run a long command; its output goes to the log, its progress to the screen.
 
+    `expected`: the seconds that it takes on two cores with empty caches, if that is known.
     Raises StepFailed if it ends with another exit code than 0.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -54,7 +56,7 @@ def run_step(
             argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=cwd, env=env
         )
         try:
-            _watch(child, name)
+            _watch(child, name, expected)
         except BaseException:
             child.kill()
             child.wait()
@@ -78,12 +80,12 @@ def retry(step: Callable[[], T], *, pauses: Sequence[float] = DOWNLOAD_PAUSES) -
     return step()
 
 
-def _watch(child: subprocess.Popen[bytes], name: str) -> None:
-    start = time.monotonic()
+def _watch(child: subprocess.Popen[bytes], name: str, expected: int) -> None:
+    start, of_all = time.monotonic(), f" of about {expected} s" if expected else ""
     while True:
         try:
             child.wait(_INTERVAL)
         except subprocess.TimeoutExpired:
-            print(f"  {name}: {time.monotonic() - start:.0f} s", flush=True)
+            print(f"  {name}: {time.monotonic() - start:.0f} s{of_all}", flush=True)
         else:
             return

@@ -38,19 +38,23 @@ class Build:
         """Whether the artefact of these inputs exists."""
         return self.folder.is_dir()
 
-    def ensure(self, *, logs: Path) -> None:
-        """Build the artefact unless it exists; wait for another process that builds it."""
+    def ensure(self, *, logs: Path) -> bool:
+        """Build the artefact unless it exists; wait for another process that builds it.
+
+        Returns whether this process built it.
+        """
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         with self.folder.with_name(f"{self.folder.name}.lock").open("w") as lock:
             # Another checkout may be building the same.
             fcntl.flock(lock, fcntl.LOCK_EX)
             if self.is_done:
                 os.utime(self.folder)  # for `prune`
-            else:
-                self._build(logs)
+                return False
+            self._build(logs)
+            return True
 
     def _build(self, logs: Path) -> None:
-        print(f"{self.name}: building, about {self.seconds} s the first time", flush=True)
+        print(f"{self.name}: building, about {self.seconds} s", flush=True)
         start = time.monotonic()
         # Unique by pid: a child of a killed setup may still be writing to an old scratch folder.
         scratch = self.folder.with_name(f"{self.folder.name}.part-{os.getpid()}")

@@ -86,7 +86,7 @@ def _prepare(at: Places) -> Path:
 
 
 def _install(at: Places, python: Path) -> None:
-    print("Python packages: installing, about 60 s the first time", flush=True)
+    print("Python packages: installing, about 60 s", flush=True)
     start = time.monotonic()
     argv = [str(python), *_PIP, "install", "--requirement", str(REQUIREMENTS)]
     retry(lambda: run_step("pip install", argv, log=_log(at)))
