@@ -172,8 +172,9 @@ simulate: venv ## random faults on simulated time: make simulate SEEDS=4000 FIRS
 	@PYTHONHASHSEED=0 $(PYTHON) -m simulation \
 		--first $(or $(FIRST),1) --seeds $(or $(SEEDS),1000) $(OPTIONS)
 
+# With the plus, each line is printed at once, also by make test.
 integration: setup test-packages ## the gate's tests on labs alone; brings the labs up if need be
-	@$(GATE) run integration --workers $(words $(LABS)) tests/integration \
+	+@$(GATE) run integration --workers $(words $(LABS)) tests/integration \
 		--options="--verbose -m '$(SELECT)'"
 
 netbox: setup ## tests against a real NetBox, which is built first (1 GB, some minutes)
