@@ -80,9 +80,10 @@ def main() -> int:
     """Make the machine, run the commands in it, and remove it."""
     os.umask(0o022)
     begin = time.monotonic()
+    took: list[tuple[str, float]] = []
     try:
         with new_machine() as machine:
-            took = [("make the machine", time.monotonic() - begin)]
+            took.append(("make the machine", time.monotonic() - begin))
             for name, step in _steps(machine, sys.argv[1:]):
                 start = time.monotonic()
                 print(f"== {name}", flush=True)
@@ -91,8 +92,9 @@ def main() -> int:
     except (Failed, subprocess.CalledProcessError) as error:
         print(f"fresh: {error}", file=sys.stderr)
         return 1
-    for name, seconds in took:
-        print(f"{seconds / 60:6.1f} min  {name}")
+    finally:
+        for name, seconds in took:
+            print(f"{seconds / 60:6.1f} min  {name}")
     return 0
 
 
