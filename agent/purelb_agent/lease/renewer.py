@@ -66,6 +66,7 @@ class Renewer:
         self._subnets: tuple[Network, ...] | None = None
         self._written: tuple[Network, ...] | None = None
         self._write_due = math.inf
+        self._is_writing = False
         self._wakeup = Wakeup()
         # Set while renewals fail or hang.
         self.in_doubt = asyncio.Event()
@@ -168,7 +169,7 @@ class Renewer:
         sent_at, subnets = clock.now(), self._subnets or ()
         epoch, wall_time = self._right.epoch_to_write(subnets, now=sent_at), clock.wall_time()
         self._right = self._right.sent(epoch)
-        self._write_due = math.inf
+        self._write_due, self._is_writing = math.inf, True
         # An attempt that hangs counts as doubtful too: there is no time to wait for its timeout.
         hang_timer = asyncio.get_running_loop().call_later(PATIENCE, self._doubt)
         try:
@@ -182,6 +183,7 @@ class Renewer:
             self._succeeded(epoch, subnets, sent_at)
         finally:
             hang_timer.cancel()
+            self._is_writing = False
 
     def _patience(self, now: float) -> float:
         """Return how long an attempt may take; without a right there is none to be kept."""
@@ -255,7 +257,14 @@ class Renewer:
         self._wakeup.notify()
 
     def ensure_current(self) -> None:
-        """Renew soon if the subnets in the Lease were changed by others."""
+        """Renew soon if the subnets in the Lease were changed by others.
+
+        What is seen before the watch has shown the last renewal is an older one, and during a write
+        it may be the new one.
+        """
+        self._check_watch()
+        if self._is_writing or self._renewed is not None:
+            return
         seen = self._store.leases.own
         is_intact = seen is None or seen.subnets == self._written
         if self._right.state(clock.now()) is RightState.HELD and not is_intact:

@@ -95,6 +95,16 @@ class TestSubnets:
             assert node.written_at == [0.0, 1.01]
             assert node.lease.subnets == NETS
 
+    async def test_what_is_shown_late_was_not_changed_by_others(self, node):
+        async with node.running():
+            await node.until(1)
+            node.shows = False
+            node.renewer.set_subnets((NET4,), at_once=True)
+            await node.until(1.1)
+            node.renewer.ensure_current()
+            await node.until(2)
+            assert node.written_at == [0.0, 1.01]
+
     async def test_intact_ones_are_not(self, node):
         async with node.running():
             await node.until(1)
