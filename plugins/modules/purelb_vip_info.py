@@ -173,7 +173,7 @@ interfaces:
       returned: success
       sample: {IPv4: 100}
     subnets:
-      description: Its subnets, from its addresses other than the requested ones.
+      description: Its subnets, from its addresses other than the requested ones and those that an agent put there.
       type: list
       elements: str
       returned: success

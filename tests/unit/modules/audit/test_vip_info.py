@@ -95,6 +95,12 @@ def test_subnets_come_from_addresses_that_are_not_vips(kernel):
     assert eth0["default_metrics"] == {"IPv4": 0}
 
 
+def test_what_an_agent_put_is_no_subnet_although_it_was_not_requested(kernel):
+    kernel(interface(2, "eth0", OWN, OWN6, VIP6._replace(prefixlen=128)))
+    (eth0,) = seen(vips=["172.28.1.220"], interfaces=["eth0"])["interfaces"]
+    assert eth0["subnets"] == ["172.28.1.0/24", "fd28::/64"]
+
+
 @pytest.mark.parametrize(
     ("patterns", "names"),
     [
