@@ -50,8 +50,9 @@ options:
             required: true
           aggregation:
             description:
-              - Prefix length of an address on its interface, and so of the route that routing software
+              - Prefix length of a remote address on the dummy interface, and so of the route that routing software
                 advertises. V(default) is that of the subnet; V(/32) or V(/128) is a host route.
+              - A local address is always a single host on its interface.
             type: str
       v4pools:
         description:

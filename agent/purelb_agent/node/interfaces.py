@@ -112,6 +112,8 @@ class Interfaces:
     def apply(self, planned: Plan) -> bool:
         """Carry out a plan, as far as the kernel lets it; returns False if it refused a change."""
         removed = [self._remove(remove) for remove in planned.removes]
+        # What was there until now is not put back for another program's sake.
+        self.held -= {(r.held.link, r.held.address) for r in planned.removes}
         with self._metrics.time_renewals():
             added = [self._put(put) for put in planned.puts]
         self.held = self.put & planned.wanted

@@ -37,6 +37,7 @@ _SECONDS = 2.0
 _DUMPS = 5
 # A removal that fails like this has succeeded: the address or the interface is already gone.
 _ALREADY_GONE = {errno.EADDRNOTAVAIL, errno.ENODEV}
+_V6 = 6
 
 
 class NetlinkError(OSError):
@@ -172,7 +173,30 @@ class Kernel:
         self._request(lambda sequence: rtnetlink.build_put(put, sequence))
 
     def remove(self, held: InterfaceAddress) -> None:
-        """Remove an address from its interface, unless it is gone already."""
+        """Remove an address from its interface, unless it is gone already, and no other.
+
+        An IPv4 address can have secondaries in its subnet: the kernel keeps them only if the
+        interface promotes them, so it does for that moment.
+        """
+        if held.address.version == _V6 or held.prefixlen == held.address.max_prefixlen:
+            self._remove(held)
+            return
+        try:
+            messages = self._request(lambda n: rtnetlink.build_get_link(held.link, n)).messages
+        except NetlinkError as error:
+            if error.errno in _ALREADY_GONE:
+                return
+            raise
+        if any(map(rtnetlink.parse_promotes, messages)):
+            self._remove(held)
+            return
+        self._request(lambda n: rtnetlink.build_promote(held.link, n, on=True))
+        try:
+            self._remove(held)
+        finally:
+            self._request(lambda n: rtnetlink.build_promote(held.link, n, on=False))
+
+    def _remove(self, held: InterfaceAddress) -> None:
         self._request_removal(lambda sequence: rtnetlink.build_remove(held, sequence))
 
     def add_dummy(self, name: str) -> None:

@@ -58,7 +58,7 @@ def test_address_lifetime_ends_with_the_lease(cluster, make_service):
         info = address_info(cluster, holder(cluster, vip), vip)
         assert 0 < info["valid_life_time"] <= 10
         assert info.get("noprefixroute")
-        assert info["prefixlen"] == (24 if family == 4 else 64)
+        assert info["prefixlen"] == (32 if family == 4 else 128)
 
 
 def test_addresses_of_deleted_service_are_removed(cluster, make_service, figure):

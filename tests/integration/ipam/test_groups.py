@@ -155,7 +155,7 @@ def prefixes(cluster, node, addresses):
 def test_sidecars_addresses_are_each_announced_by_one_node_and_answer(cluster, sidecar, ask):
     path = ask("sidecar")
     assert given(cluster, path) == LOCAL
-    for address, length in zip(LOCAL, (24, 64), strict=True):
+    for address, length in zip(LOCAL, (32, 128), strict=True):
         assert prefixes(cluster, holder(cluster, address), [address]) == [length]
         assert eventually(lambda a=address: answers(cluster, a), f"an answer from {address}")
     eventually(lambda: in_use(cluster, "sidecar") == [1, 1], "one of each in use", seconds=70)

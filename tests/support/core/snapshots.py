@@ -74,7 +74,6 @@ def planned(made):
 
 def on_eth0(address, *, lifetime=10.0, prefixlen=None, **more):
     """An address as an agent puts it; `protocol=0` is one that it did not put."""
-    default = 24 if address.version == 4 else 64
     expires = None if lifetime is None else NOW + lifetime
     mark = {"protocol": ADDRESS_PROTOCOL}
     if address.version == 4:
@@ -82,4 +81,11 @@ def on_eth0(address, *, lifetime=10.0, prefixlen=None, **more):
     else:
         preferred = {"preferred_until": NOW, "deprecated": True}
     more = {**preferred, "no_prefix_route": True, **mark, **more}
-    return InterfaceAddress(2, address, prefixlen or default, expires, **more)
+    return InterfaceAddress(2, address, prefixlen or address.max_prefixlen, expires, **more)
+
+
+def on_dummy(address, **more):
+    """A remote address as an agent puts it: with the mask of its pool, for ever."""
+    mask = 24 if address.version == 4 else 64
+    more = {"lifetime": None, "no_prefix_route": False, **more}
+    return replace(on_eth0(address, prefixlen=mask, **more), link=DUMMY.index)

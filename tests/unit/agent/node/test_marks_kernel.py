@@ -6,22 +6,15 @@
 from __future__ import annotations
 
 import errno
-from dataclasses import replace
 
 import pytest
-from prometheus_client import CollectorRegistry
 
-from labkit.net.namespaces import ip_batch, netns
-from purelb.core.election.right import HoldDeadline
 from purelb.core.names import ADDRESS_PROTOCOL
-from purelb.core.node.decisions import decide_vips
-from purelb.core.node.plan import Put, plan
-from purelb_agent.node.interfaces import Interfaces
-from purelb_agent.node.metrics import NodeMetrics
-from purelb_agent.node.netlink import Kernel, NetlinkError
-from purelb_agent.runtime import clock
+from purelb.core.node.plan import Put
+from purelb_agent.node.netlink import NetlinkError
 from tests.support.agent.namespaces import cable, can_make_namespaces
-from tests.support.core.snapshots import OWN4, OWN6, VIP4, VIP6, service, snapshot
+from tests.support.agent.node_in_namespace import Machine
+from tests.support.core.snapshots import VIP4, VIP6, service
 
 pytestmark = [
     pytest.mark.real_time,
@@ -29,48 +22,6 @@ pytestmark = [
 ]
 BOTH = pytest.mark.parametrize("vip", [VIP4, VIP6], ids=["v4", "v6"])
 MASK = {4: 24, 6: 64}
-
-
-class Machine:
-    """A node in a namespace, with an own address in each subnet."""
-
-    def __init__(self, namespace):
-        self._namespace = namespace
-        with netns(namespace):
-            self.kernel = Kernel()
-        self.ip(
-            f"addr add {OWN4.address}/24 dev eth0", f"addr add {OWN6.address}/64 dev eth0 nodad"
-        )
-        self.interfaces = Interfaces(self.kernel, NodeMetrics(CollectorRegistry()).addresses)
-        self.interfaces.read_links(0.0, max_age=30.0)
-        self.links = {link.name: link for link in self.interfaces.links}
-
-    def ip(self, *commands):
-        ip_batch(list(commands), namespace=self._namespace)
-
-    def has(self, vip):
-        """What the kernel says of an address, without its remaining seconds."""
-        return [
-            replace(held, expires_at=None, preferred_until=None)
-            for held in self.kernel.addresses()
-            if held.address == vip
-        ]
-
-    def cycle(self, *services):
-        """One cycle of a node that wins every election; returns the decisions."""
-        now = clock.now()
-        seen = snapshot(
-            *services,
-            links=(self.links["eth0"],),
-            all_links=self.interfaces.links,
-            addresses=self.interfaces.read_addresses(),
-            put=self.interfaces.put,
-            keeps_marks=self.interfaces.keeps_marks,
-            hold_deadline=HoldDeadline(now + 7, now + 10),
-        )
-        made = decide_vips(seen)
-        self.interfaces.apply(plan(made, seen, now=now))
-        return made.by_address
 
 
 @pytest.fixture

@@ -283,7 +283,7 @@ class TestChanges:
 
     async def test_an_address_is_removed(self, kernel, requests, vip):
         requests.reply((ACK,))
-        kernel.remove(InterfaceAddress(2, vip, 24))
+        kernel.remove(InterfaceAddress(2, vip, vip.max_prefixlen))
         (message,) = requests.sent
         assert message.kind == rtnetlink.RTM_DELADDR
         assert rtnetlink.parse_address(message).address == vip
@@ -291,13 +291,13 @@ class TestChanges:
     @pytest.mark.parametrize("code", [errno.ENODEV, errno.EADDRNOTAVAIL])
     async def test_removing_an_address_that_is_gone_succeeds(self, kernel, requests, vip, code):
         requests.reply((error(code),))
-        kernel.remove(InterfaceAddress(2, vip, 24))
+        kernel.remove(InterfaceAddress(2, vip, vip.max_prefixlen))
 
     @REFUSALS
     async def test_a_refused_removal_is_raised(self, kernel, requests, vip, code):
         requests.reply((error(code),))
         with pytest.raises(NetlinkError) as raised:
-            kernel.remove(InterfaceAddress(2, vip, 24))
+            kernel.remove(InterfaceAddress(2, vip, vip.max_prefixlen))
         assert raised.value.errno == code
 
 

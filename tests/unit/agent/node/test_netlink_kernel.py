@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +23,8 @@ pytestmark = [
     pytest.mark.real_time,
     pytest.mark.skipif(not can_make_namespaces(), reason="needs network namespaces"),
 ]
+# In the namespace of the thread that opens it.
+PROMOTES = Path("/proc/sys/net/ipv4/conf/eth0/promote_secondaries")
 BOTH = pytest.mark.parametrize("vip", [VIP4, VIP6], ids=["v4", "v6"])
 
 
@@ -42,6 +45,11 @@ async def kernel(namespace):
 @pytest.fixture
 def eth0(kernel):
     return next(link for link in kernel.links() if link.name == "eth0")
+
+
+def in_namespace(namespace, act):
+    with netns(namespace):
+        return act()
 
 
 def put_of(vip, link, *, is_new=True, **changes):
@@ -83,12 +91,30 @@ async def test_an_address_without_lifetimes_never_expires(kernel, eth0, vip):
     assert (held.expires_at, held.preferred_until) == (None, None)
 
 
+@pytest.mark.parametrize("promotes", ["0", "1"])
+async def test_no_other_address_goes_with_one_that_is_removed(kernel, namespace, eth0, promotes):
+    in_namespace(namespace, lambda: PROMOTES.write_text(promotes))
+    first, second = VIP4, VIP4 + 1
+    mask = InterfaceAddress(eth0.index, first, 24)
+    ip_batch(
+        [f"addr add {first}/24 dev eth0", f"addr add {second}/24 dev eth0"], namespace=namespace
+    )
+    kernel.remove(mask)
+    assert [h.address for h in kernel.addresses() if h.address.version == 4] == [second]
+    kernel.remove(mask)
+    assert in_namespace(namespace, PROMOTES.read_text).strip() == promotes
+
+
+@pytest.mark.parametrize("mask", [24, 32])
+async def test_an_address_on_a_link_that_is_gone_is_gone(kernel, mask):
+    kernel.remove(InterfaceAddress(4711, VIP4, mask))
+
+
 @BOTH
 async def test_an_address_on_a_link_that_is_gone_is_refused(kernel, vip):
     with pytest.raises(NetlinkError) as raised:
         kernel.put(put_of(vip, 4711))
     assert raised.value.errno == errno.ENODEV
-    kernel.remove(InterfaceAddress(4711, vip, vip.max_prefixlen))
 
 
 async def test_links_have_name_mac_state_and_default_metrics(kernel, namespace):

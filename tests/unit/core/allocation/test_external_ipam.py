@@ -56,7 +56,7 @@ def test_an_address_is_announced_before_the_status_of_its_group_names_it(
     address, host, listed, segment
 ):
     assert masks(planned(made(NETBOX, address))) == [(DUMMY.index, address, host)]
-    assert masks(planned(made(SIDECAR, address))) == [(2, address, segment)]
+    assert masks(planned(made(SIDECAR, address))) == [(2, address, host)]
 
 
 @families
@@ -82,7 +82,7 @@ def test_a_mask_learnt_late_is_corrected_in_one_plan(address, host, listed, segm
 @families
 def test_a_sidecars_address_keeps_its_mask_with_any_status(address, host, listed, segment):
     group = replace(SIDECAR, ranges=LISTED)
-    plan = planned(made(group, address, held=[on_eth0(address, prefixlen=segment)]))
+    plan = planned(made(group, address, held=[on_eth0(address)]))
     assert (plan.removes, plan.puts) == ((), ())
 
 

@@ -24,6 +24,7 @@ from tests.support.core.snapshots import (
     REMOTE_GROUP,
     VIP4,
     VIP6,
+    on_dummy,
     on_eth0,
     planned,
     service,
@@ -111,7 +112,7 @@ class TestOnAKernelWithMarks:
     def test_an_unmarked_address_on_the_dummy_interface_gets_the_mark(self, vip):
         remote = service(addresses=[vip], pool_type=PoolType.REMOTE)
         dummy = {"dummy": DUMMY, "dummies": frozenset({DUMMY.index}), "groups": (REMOTE_GROUP,)}
-        left = replace(has(vip, lifetime=None, no_prefix_route=False), link=DUMMY.index)
+        left = on_dummy(vip, protocol=0)
         (put,) = planned(snapshot(remote, held=[left], **dummy)).puts
         assert (put.link, put.is_new) == (DUMMY.index, False)
         old = planned(snapshot(remote, held=[left], keeps_marks=False, **dummy))
@@ -129,7 +130,9 @@ class TestOnAKernelWithoutMarks:
         return [remove.held for remove in made.removes]
 
     def test_an_address_as_an_agent_leaves_it_is_removed(self, vip):
-        assert self.removes(has(vip)) == [has(vip)]
+        before = has(vip, prefixlen=24 if vip.version == 4 else 64)
+        for left in (has(vip), before):
+            assert self.removes(left) == [left]
 
     @pytest.mark.parametrize(
         "unlike",
@@ -150,6 +153,8 @@ class TestOnAKernelWithoutMarks:
         put = {"groups": (), "put": frozenset({(ETH0.index, vip)})}
         routed = has(vip, no_prefix_route=False)
         assert self.removes(routed, **put) == [routed]
+        of_others = replace(routed, prefixlen=30)
+        assert self.removes(of_others, **put) == []
         assert self.removes(has(vip, lifetime=None), **put) == []
 
     def test_what_an_agent_left_is_refreshed_by_the_winner(self, vip):

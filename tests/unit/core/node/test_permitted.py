@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from ipaddress import ip_network
 
 import pytest
@@ -135,7 +134,6 @@ class TestWhoHoldsWhatAnotherWins:
         found = act(decisions, met(borrowed=[address]), held=[address])
         decision = found.decisions.by_address[address]
         assert (decision.reason, decision.link) == (Reason.KEPT, ETH0)
-        assert decision.prefixlen == (24 if address.version == 4 else 64)
         assert decision.is_here
         assert decision.election.winner == "n2"
         assert found.missing == {}
@@ -194,15 +192,6 @@ class TestWhoHoldsWhatAnotherWins:
         address = won_by("n2", first)
         decisions = elected(address, leaving=True)
         assert act(decisions, NOT_MET, held=[address]).decisions is decisions
-
-    def test_it_keeps_the_prefix_length_of_the_pool(self, first):
-        address = won_by("n2", first)
-        decisions = elected(address)
-        decision = decisions.by_address[address]
-        vip = replace(decision.vip, prefixlen=address.max_prefixlen)
-        decisions = replace(decisions, by_address={address: replace(decision, vip=vip)})
-        found = act(decisions, NOT_MET, held=[address])
-        assert found.decisions.by_address[address].prefixlen == address.max_prefixlen
 
 
 @FAMILIES

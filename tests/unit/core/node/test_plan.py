@@ -27,6 +27,7 @@ from tests.support.core.snapshots import (
     REMOTE_GROUP,
     VIP4,
     VIP6,
+    on_dummy,
     on_eth0,
     planned,
     service,
@@ -57,6 +58,44 @@ def carried_out(made, before):
             for p in put.values()
         ),
     )
+
+
+class TestOrder:
+    """The kernel has an own address first, as programs take the first one for the node's."""
+
+    LATER = replace(OWN4, address=OWN4.address + 1)
+
+    def replaced(self, *addresses, **more):
+        wanted = service(addresses=[VIP4, VIP6])
+        made = planned(snapshot(wanted, addresses=addresses, **more))
+        assert [r.held.address for r in made.removes] == [p.address for p in made.puts]
+        assert all(put.is_new for put in made.puts)
+        return [put.address for put in made.puts]
+
+    def test_ours_go_behind_when_the_own_address_was_replaced(self):
+        assert self.replaced(on_eth0(VIP4), self.LATER, on_eth0(VIP6), OWN6) == [VIP4]
+
+    def test_ours_stay_behind_any_own_address(self):
+        assert self.replaced(OWN4, on_eth0(VIP4), self.LATER, on_eth0(VIP6), OWN6) == []
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            pytest.param(replace(OWN4, address=ip_address("169.254.3.4")), id="link-local"),
+            pytest.param(replace(OWN4, link=ETH0.index + 1), id="on another link"),
+            pytest.param(replace(OWN6, address=OWN6.address + 1), id="of the other family"),
+        ],
+    )
+    def test_others_do_not_count(self, other):
+        assert self.replaced(other, on_eth0(VIP4), self.LATER, on_eth0(VIP6), OWN6) == [VIP4]
+        assert self.replaced(OWN4, on_eth0(VIP4), other, on_eth0(VIP6), OWN6) == []
+
+    def test_on_the_dummy_interface_there_is_no_order(self):
+        later = replace(self.LATER, link=DUMMY.index)
+        addresses = (OWN4, on_dummy(VIP4), later)
+        groups = {"groups": (REMOTE_GROUP,), "dummy": DUMMY, "dummies": frozenset({DUMMY.index})}
+        wanted = service(addresses=[VIP4], pool_type=PoolType.REMOTE)
+        assert planned(snapshot(wanted, addresses=addresses, **groups)).removes == ()
 
 
 @BOTH
@@ -138,13 +177,21 @@ class TestWinner:
         (quick,) = planned(snapshot(service(addresses=[vip]), groups=(quick_group,))).puts
         assert (careful.no_dad, quick.no_dad) == (False, True)
 
-    def test_uses_the_mask_of_the_pool(self, vip):
-        narrow = replace(
-            GROUP,
-            ranges=tuple(replace(r, aggregation=r.subnet.prefixlen + 4) for r in GROUP.ranges),
-        )
-        (put,) = planned(snapshot(service(addresses=[vip]), groups=(narrow,))).puts
-        assert put.prefixlen == (28 if vip.version == 4 else 68)
+    @pytest.mark.parametrize("aggregation", [None, 4])
+    def test_puts_each_address_on_its_own_whatever_mask_its_pool_has(self, vip, aggregation):
+        ranges = GROUP.ranges
+        if aggregation is not None:
+            ranges = tuple(replace(r, aggregation=r.subnet.prefixlen + 4) for r in ranges)
+        group = replace(GROUP, ranges=ranges)
+        (put,) = planned(snapshot(service(addresses=[vip]), groups=(group,))).puts
+        assert put.prefixlen == vip.max_prefixlen
+
+    @pytest.mark.parametrize("lifetime", [10.0, 5.0])
+    def test_replaces_what_agents_before_put_with_the_mask_of_the_pool(self, vip, lifetime):
+        held = on_eth0(vip, prefixlen=24 if vip.version == 4 else 64, lifetime=lifetime)
+        made = planned(snapshot(service(addresses=[vip]), held=[held]))
+        assert [r.held for r in made.removes] == [held]
+        assert [(p.prefixlen, p.is_new) for p in made.puts] == [(vip.max_prefixlen, True)]
 
     def test_puts_nothing_when_less_than_a_second_is_left(self, vip):
         last = snapshot(service(addresses=[vip]), held=[on_eth0(vip)], hold_until=NOW + 0.9)
@@ -169,11 +216,6 @@ class TestWinner:
 
     def test_puts_nothing_without_a_hold_deadline(self, vip):
         assert planned(snapshot(service(addresses=[vip]), hold_deadline=None)).puts == ()
-
-    def test_uses_the_mask_of_the_subnet_when_its_group_does_not_say(self, vip):
-        giving = replace(GROUP, source=ExternalSource("acme", "/s"))
-        (put,) = planned(snapshot(service(addresses=[vip]), groups=(giving,))).puts
-        assert put.prefixlen == (24 if vip.version == 4 else 64)
 
     def test_puts_nothing_that_no_group_has(self, vip):
         stray = snapshot(service(addresses=[vip]), groups=())
@@ -269,7 +311,7 @@ class TestRemoteAddress:
         return snapshot(remote, dummy=DUMMY, dummies=frozenset({DUMMY.index}), **more)
 
     def held(self, vip, **more):
-        return replace(on_eth0(vip, lifetime=None, no_prefix_route=False), link=9, **more)
+        return replace(on_dummy(vip), **more)
 
     def test_is_put_on_the_dummy_interface_for_ever_and_with_its_route(self, vip):
         (put,) = planned(self.on_dummy(vip)).puts

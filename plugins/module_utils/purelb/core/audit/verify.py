@@ -249,10 +249,10 @@ def _state_findings(
             f"set {holding.link.name} up",
         ),
         (
-            held.prefixlen != _prefixlen(report.vip, network),
+            held.prefixlen not in {held.address.max_prefixlen, _prefixlen(report.vip, network)},
             Severity.WARNING,
             "wrongPrefix",
-            f"as /{held.prefixlen} instead of /{_prefixlen(report.vip, network)}",
+            f"as /{held.prefixlen} instead of /{held.address.max_prefixlen}",
             look,
         ),
         (
@@ -269,6 +269,7 @@ def _state_findings(
 
 
 def _prefixlen(vip: Vip, network: Network) -> int:
+    """Return the mask that agents of other versions give an address."""
     return network.prefixlen if vip.prefixlen is None else vip.prefixlen
 
 

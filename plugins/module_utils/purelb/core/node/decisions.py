@@ -28,13 +28,12 @@ _EVERY_NODE = Decision(None, Reason.ANNOUNCING_NON_LOCAL)
 
 @dataclass(frozen=True)
 class VipDecision:
-    """The decision about one VIP on this node; `link` and `prefixlen` only if the node holds it."""
+    """The decision about one VIP on this node; `link` only if the node holds it."""
 
     vip: Vip
     election: Decision
     reason: Reason
     link: Optional[Link] = None
-    prefixlen: int = 0
 
     @property
     def is_here(self) -> bool:
@@ -73,9 +72,7 @@ def decide_vip(vip: Vip, election: Decision, snapshot: NodeSnapshot) -> VipDecis
         return VipDecision(vip, election, Reason.NO_LOCAL_INTERFACE)
     if vip.address in snapshot.foreign:
         return VipDecision(vip, election, Reason.FOREIGN_ADDRESS)
-    link, network = place
-    prefixlen = network.prefixlen if vip.prefixlen is None else vip.prefixlen
-    return VipDecision(vip, election, Reason.ELECTION_WON, link, prefixlen)
+    return VipDecision(vip, election, Reason.ELECTION_WON, place[0])
 
 
 def _barred(vip: Vip, snapshot: NodeSnapshot) -> Optional[Reason]:
@@ -110,8 +107,7 @@ def _decide_remote(vip: Vip, election: Decision, snapshot: NodeSnapshot) -> VipD
         return VipDecision(vip, election, Reason.NO_DUMMY_INTERFACE)
     if vip.address in snapshot.foreign:
         return VipDecision(vip, election, Reason.FOREIGN_ADDRESS)
-    prefixlen = vip.address.max_prefixlen if vip.prefixlen is None else vip.prefixlen
-    return VipDecision(vip, election, Reason.ANNOUNCING_NON_LOCAL, snapshot.dummy, prefixlen)
+    return VipDecision(vip, election, Reason.ANNOUNCING_NON_LOCAL, snapshot.dummy)
 
 
 def _is_drained_of(vip: Vip, snapshot: NodeSnapshot) -> bool:

@@ -99,9 +99,7 @@ class _View:
             return None
         if found.election.winner not in self.epochs or self._is_denied(address):
             return None
-        link, network = place
-        prefixlen = network.prefixlen if found.vip.prefixlen is None else found.vip.prefixlen
-        return replace(found, reason=Reason.KEPT, link=link, prefixlen=prefixlen)
+        return replace(found, reason=Reason.KEPT, link=place[0])
 
     def _is_denied(self, address: Address) -> bool:
         peers = self.peers_of(address)

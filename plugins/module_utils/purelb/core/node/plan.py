@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Dict, FrozenSet, List, Mapping, Optional, Tuple
 
+from ..election.vips import Vip
 from ..model import Address, InterfaceAddress, PoolType, Reason
 from .decisions import Decisions, VipDecision
 from .snapshot import NodeSnapshot, Place
@@ -100,7 +101,7 @@ def _wanted_address(decision: VipDecision, snapshot: NodeSnapshot, now: float) -
     return Put(
         link=decision.link.index,
         address=decision.vip.address,
-        prefixlen=decision.prefixlen,
+        prefixlen=_prefixlen(decision.vip),
         valid_lft=valid,
         preferred_lft=_preferred_lifetime(decision.vip.address, valid, config.preferred_lifetime),
         no_prefix_route=config.no_prefix_route,
@@ -108,6 +109,18 @@ def _wanted_address(decision: VipDecision, snapshot: NodeSnapshot, now: float) -
         is_new=True,
         ends_by=ends_by,
     )
+
+
+def _prefixlen(vip: Vip) -> int:
+    """Return the mask of an address on its interface.
+
+    On a real interface each stands alone. With the mask of a subnet, the kernel lets the first IPv4
+    address of a subnet be the primary of all later ones, which go with it, and the route of a
+    subnet can depend on a VIP. On the dummy interface routing daemons announce the mask.
+    """
+    if vip.pool_type is PoolType.LOCAL or vip.prefixlen is None:
+        return vip.address.max_prefixlen
+    return vip.prefixlen
 
 
 def _ends_by(snapshot: NodeSnapshot) -> float:
@@ -182,6 +195,29 @@ def plan(decisions: Decisions, snapshot: NodeSnapshot, *, now: float) -> Plan:
     return Plan(removes, puts, frozenset(wants), min(finite, default=None))
 
 
+def _before_own(snapshot: NodeSnapshot) -> FrozenSet[Place]:
+    """Return our IPv4 addresses that the kernel has before any of the node's own on a link.
+
+    The first one is the source of traffic that no other address fits, and what programs such as
+    kubelet take for the node's. The kernel appends a new one, so only a change of the own addresses
+    (a new lease of DHCP) brings ours to the front. IPv6 is the other way round: a new one is the
+    first, and ours are no source because they are deprecated.
+    """
+    real = (
+        held
+        for held in snapshot.addresses
+        if held.address.version == 4 and held.link not in snapshot.dummies  # noqa: PLR2004 - the IP version
+    )
+    ours: Dict[int, List[Place]] = {}
+    found: Dict[int, List[Place]] = {}
+    for held in real:
+        if snapshot.is_vip(held):
+            ours.setdefault(held.link, []).append((held.link, held.address))
+        elif not held.address.is_link_local:
+            found.setdefault(held.link, list(ours.get(held.link, ())))
+    return frozenset(place for places in found.values() for place in places)
+
+
 def _difference(
     decisions: Decisions, snapshot: NodeSnapshot, wants: Mapping[Place, Put], now: float
 ) -> Tuple[Tuple[Remove, ...], Tuple[Put, ...]]:
@@ -189,13 +225,14 @@ def _difference(
     removes: List[Remove] = []
     missing = dict(wants)
     puts: List[Put] = []
+    misplaced = _before_own(snapshot)
     for held in snapshot.addresses:
         want = wants.get((held.link, held.address))
         if want is None:
             if snapshot.is_vip(held):
                 decision = decisions.by_address.get(held.address)
                 removes.append(Remove(held, decision.reason if decision else Reason.NO_SERVICE))
-        elif not _is_correct(held, want):
+        elif not _is_correct(held, want) or (held.link, held.address) in misplaced:
             removes.append(Remove(held, decisions.by_address[held.address].reason))
         else:
             del missing[held.link, held.address]

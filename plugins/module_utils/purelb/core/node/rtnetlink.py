@@ -35,7 +35,7 @@ NLM_F_REQUEST, NLM_F_ACK, NLM_F_DUMP_INTR = 0x1, 0x4, 0x10
 NLM_F_REPLACE, NLM_F_EXCL, NLM_F_CREATE, NLM_F_DUMP = 0x100, 0x200, 0x400, 0x300
 
 # linux/rtnetlink.h
-RTM_NEWLINK, RTM_DELLINK, RTM_GETLINK = 16, 17, 18
+RTM_NEWLINK, RTM_DELLINK, RTM_GETLINK, RTM_SETLINK = 16, 17, 18, 19
 RTM_NEWADDR, RTM_DELADDR, RTM_GETADDR = 20, 21, 22
 RTM_NEWROUTE, RTM_DELROUTE, RTM_GETROUTE = 24, 25, 26
 RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR = 0x1, 0x10, 0x100
@@ -43,13 +43,24 @@ RTMGRP_IPV4_ROUTE, RTMGRP_IPV6_ROUTE = 0x40, 0x400
 
 # linux/if_addr.h
 IFA_ADDRESS, IFA_LOCAL, IFA_CACHEINFO, IFA_FLAGS, IFA_PROTO = 1, 2, 6, 8, 11
-IFA_F_NODAD, IFA_F_DADFAILED, IFA_F_DEPRECATED, IFA_F_TENTATIVE = 0x02, 0x08, 0x20, 0x40
+IFA_F_SECONDARY, IFA_F_NODAD, IFA_F_DADFAILED, IFA_F_DEPRECATED, IFA_F_TENTATIVE = (
+    0x01,
+    0x02,
+    0x08,
+    0x20,
+    0x40,
+)
 IFA_F_PERMANENT, IFA_F_NOPREFIXROUTE = 0x80, 0x200
 
 # linux/if_link.h, linux/if.h
 IFLA_ADDRESS, IFLA_IFNAME, IFLA_OPERSTATE, IFLA_LINKINFO, IFLA_IFALIAS = 1, 3, 16, 18, 20
+IFLA_AF_SPEC = 26
 IFLA_INFO_KIND = 1
+IFLA_INET_CONF = 1
 IFF_UP = 0x1
+
+# linux/ip.h
+IPV4_DEVCONF_PROMOTE_SECONDARIES = 20
 
 # linux/socket.h; this core does not import socket
 AF_UNSPEC, AF_INET, AF_INET6 = 0, 2, 10
@@ -224,6 +235,23 @@ def build_delete_link(index: int, sequence: int) -> bytes:
     return _request(RTM_DELLINK, NLM_F_ACK, sequence, body)
 
 
+def build_get_link(index: int, sequence: int) -> bytes:
+    """Return the RTM_GETLINK that asks for an interface and its settings."""
+    body = _IFINFOMSG.pack(AF_UNSPEC, 0, index, 0, 0)
+    return _request(RTM_GETLINK, NLM_F_ACK, sequence, body)
+
+
+def build_promote(index: int, sequence: int, *, on: bool) -> bytes:
+    """Return the RTM_SETLINK that sets an interface's promote_secondaries.
+
+    Without it the kernel removes, with an IPv4 address, the later ones of the same subnet.
+    """
+    value = _attribute(IPV4_DEVCONF_PROMOTE_SECONDARIES, U32.pack(on))
+    settings = _attribute(AF_INET, _attribute(IFLA_INET_CONF, value))
+    body = _IFINFOMSG.pack(AF_UNSPEC, 0, index, 0, 0) + _attribute(IFLA_AF_SPEC, settings)
+    return _request(RTM_SETLINK, NLM_F_ACK, sequence, body)
+
+
 def build_dump(kind: int, sequence: int) -> bytes:
     """Return the request for all links, addresses or routes (RTM_GETLINK, _GETADDR, _GETROUTE)."""
     return _request(kind, NLM_F_DUMP, sequence, bytes(_HEADERS_OF_DUMPS[kind].size))
@@ -346,3 +374,12 @@ def parse_link(message: Message) -> LinkMessage:
         state=_OPERATIONAL_STATES[state] if state < len(_OPERATIONAL_STATES) else "unknown",
         alias=attributes.get(IFLA_IFALIAS, b"").rstrip(b"\0").decode(errors="replace"),
     )
+
+
+def parse_promotes(message: Message) -> bool:
+    """Return the promote_secondaries of the interface in an RTM_NEWLINK."""
+    families = parse_attributes(message.body, _IFINFOMSG.size).get(IFLA_AF_SPEC, b"")
+    settings = parse_attributes(parse_attributes(families, 0).get(AF_INET, b""), 0)
+    values = settings.get(IFLA_INET_CONF, b"")
+    at = U32.size * (IPV4_DEVCONF_PROMOTE_SECONDARIES - 1)
+    return values[at : at + U32.size] not in {b"", bytes(U32.size)}

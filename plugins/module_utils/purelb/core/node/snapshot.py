@@ -88,7 +88,8 @@ class NodeSnapshot:
         On a real interface an unmarked one is not ours, even if it has a lifetime and no prefix
         route: so has one of DHCP with NetworkManager. What agents without marks left there ends by
         itself, as did the node's right to it. Only a kernel without marks makes us guess: ours is
-        what this process put, or what has a lifetime, no prefix route and the mask of its pool.
+        what this process put, or what has a lifetime, no prefix route and the mask of one address
+        or, as agents before gave it, of its pool.
         """
         if held.address in self.known:
             return False
@@ -101,7 +102,9 @@ class NodeSnapshot:
         return self._is_put(held) or any(self._is_left_of(held, group) for group in self.groups)
 
     def _is_put(self, held: InterfaceAddress) -> bool:
-        return (held.link, held.address) in self.put
+        """Whether this process put it: the same address with another mask is someone else's."""
+        has_our_mask = held.link in self.dummies or held.prefixlen == held.address.max_prefixlen
+        return has_our_mask and (held.link, held.address) in self.put
 
     def _is_left_of(self, held: InterfaceAddress, group: ServiceGroup) -> bool:
         """Whether an address on a real interface looks like one that an agent left there."""
@@ -111,7 +114,7 @@ class NodeSnapshot:
             is_safe
             and held.no_prefix_route
             and group.range_of(held.address) is not None
-            and group.prefixlen_of(held.address) == held.prefixlen
+            and held.prefixlen in {held.address.max_prefixlen, group.prefixlen_of(held.address)}
         )
 
 
