@@ -62,7 +62,10 @@ class Node:
         self.name = name
         self.machine = Machine(cluster.timeline, name)
         self.kernel = Kernel(self.machine, stream(cluster.seed, name, "kernel"))
-        self.eth0 = LinkState(ETH0, "eth0", b"\x02\0\0\0\0" + bytes([number]))
+        # Some promote the secondaries of an address that goes, as systemd sets it, and some do not.
+        self.eth0 = LinkState(
+            ETH0, "eth0", b"\x02\0\0\0\0" + bytes([number]), promotes=number % 2 == 1
+        )
         self.addresses = tuple(net.network_address + 10 + number for net in (NET4, NET6))
         self.pods = 0
         self.timing = LeaseTiming()
@@ -79,7 +82,8 @@ class Node:
     def add_addresses(self) -> None:
         """Give the node its own addresses, as at each boot."""
         for net, address in zip((NET4, NET6), self.addresses, strict=True):
-            self.kernel.add_address(ETH0, address, net.prefixlen)
+            if (ETH0, address) not in self.kernel.held:
+                self.kernel.add_address(ETH0, address, net.prefixlen)
 
 
 class Cluster:

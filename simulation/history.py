@@ -14,7 +14,7 @@ from functools import partial
 
 from purelb.core.model import Address
 from simulation.cluster import Cluster, Node
-from simulation.node.kernel import Place
+from simulation.node.addresses import Place
 from simulation.time.timeline import MICROSECONDS
 
 Holders = frozenset[str]

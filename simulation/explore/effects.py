@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from simulation import dhcp
 from simulation.api.way import Reach, Slowness
 from simulation.chance import stream
 from simulation.cluster import Node
@@ -210,6 +211,13 @@ def everywhere(_hit: Names, names: Names) -> list[tuple[str, str]]:
 def unplug(troubles: Troubles, fault: Fault) -> Action:
     """Take cables out."""
     return _all([troubles.unplug(node) for node in _nodes(troubles, fault)])
+
+
+def readdress(troubles: Troubles, fault: Fault) -> Action:
+    """Give nodes other addresses."""
+    for node in _nodes(troubles, fault):
+        dhcp.readdress(troubles.cluster, node)
+    return _nothing
 
 
 def late_answer(troubles: Troubles, fault: Fault) -> Action:

@@ -150,6 +150,7 @@ KINDS: Mapping[str, Kind] = {
         "{value:g} others ask {nodes} at once", effects.crowd, 1, (100, 249), seconds=(0.3,)
     ),
     "taint": Kind("{nodes} has a draining taint", changes.taint),
+    "readdressed": Kind("{nodes} gets other addresses", effects.readdress, seconds=()),
     "late-answer": Kind(
         "an answer of the kernel of {nodes} is 2 s late", effects.late_answer, seconds=()
     ),
@@ -225,7 +226,9 @@ FAMILIES: Mapping[str, tuple[int, tuple[str, ...]]] = {
     ),
     "kernels": (
         1,
-        _each("late-answer unreadable torn-dump lost-news leaves unplugged service crowd"),
+        _each(
+            "late-answer unreadable torn-dump lost-news leaves unplugged service crowd readdressed"
+        ),
     ),
     "servers": (1, _each("errors unauthorized too-many lagging restored node-deleted lost joins")),
     "users": (1, _each("leader-killed type pool service service-stays endpoints unselected taint")),

@@ -24,11 +24,12 @@ from purelb_agent.node.netlink import NetlinkError
 from simulation.api.objects import field_selector
 from simulation.api.server import Watch
 from simulation.api.way import Reach
-from simulation.cluster import Cluster
+from simulation.cluster import ETH0, Cluster, Node
 from simulation.explore.reach import OutOfReach, share
 from simulation.explore.troubles import Troubles
 from simulation.history import History
 from simulation.manifests import KINDS
+from simulation.node.addresses import ordered
 from simulation.time.timeline import MICROSECONDS
 from simulation.users import endpoints
 
@@ -288,6 +289,21 @@ class Judge:
                 for place, held in node.kernel.held.items()
             ):
                 yield f"{node.name} uses the address of a Service as its own"
+            own = [a for a in self._ipv4(node) if a in node.addresses]
+            if own and self._ipv4(node)[0] not in own:
+                yield f"{node.name} has {self._ipv4(node)[0]} before {own[0]}, its own"
+
+    @staticmethod
+    def _ipv4(node: Node) -> list[Address]:
+        """Return the addresses of a node's first interface, in the order of its kernel."""
+        held = (held.place for held in ordered(node.kernel.held))
+        return [address for link, address in held if link == ETH0 and address.version == 4]  # noqa: PLR2004 - the version of IP
+
+    def harmed(self) -> Iterator[str]:
+        """Yield what nodes lost with an address of a Service that an agent removed."""
+        for node in self.troubles.nodes:
+            for address in node.kernel.taken_along:
+                yield f"{node.name} lost {address} with an address of a Service"
 
     def written(self) -> Iterator[str]:
         """Yield by how much the agents wrote more Leases than they should."""
@@ -358,6 +374,7 @@ INVARIANTS: dict[str, Callable[[Judge], Iterator[str]]] = {
     "leaked": Judge.leaked,
     "known": Judge.known,
     "source": Judge.sources,
+    "harmed": Judge.harmed,
     "writes": Judge.written,
     "requests": Judge.asked,
     "turned away": Judge.turned_away,

@@ -51,6 +51,12 @@ class Network:
         is_cut = frozenset({asker.machine.name, asked.machine.name}) in self.cut
         return is_cut or not asked.machine.hears
 
+    def move(self, moved: Mapping[Address, Address]) -> None:
+        """Let what listens on addresses of a machine listen on others instead."""
+        for server in {id(server): server for server in self.servers.values()}.values():
+            server.move(moved)
+        self.homes |= {new: self.homes.pop(old) for old, new in moved.items() if old in self.homes}
+
     def carry(self, sender: str, receiver: str, arrive: Action) -> None:
         """Let a message arrive from one machine at another, unless it gets lost."""
         if self.paths.passes(sender, receiver):
@@ -92,6 +98,13 @@ class ModelServer:
         """Stop listening."""
         for place in self._places:
             del self._network.servers[place]
+
+    def move(self, moved: Mapping[Address, Address]) -> None:
+        """Listen on other addresses instead."""
+        for place in self._places:
+            del self._network.servers[place]
+        self._places = [(moved.get(address, address), port) for address, port in self._places]
+        self._network.servers.update(dict.fromkeys(self._places, self))
 
 
 class ModelPeers:

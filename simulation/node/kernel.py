@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from math import ceil
 
 from purelb.core.model import Address
@@ -20,6 +19,7 @@ from purelb.core.node.rtnetlink import (
     IFA_F_DEPRECATED,
     IFA_F_NODAD,
     IFA_F_PERMANENT,
+    IFA_F_SECONDARY,
     IFA_F_TENTATIVE,
     NLM_F_EXCL,
     RTMGRP_IPV4_IFADDR,
@@ -31,29 +31,16 @@ from purelb.core.node.rtnetlink import (
 )
 from simulation.chance import stream
 from simulation.node import messages
-from simulation.node.messages import AddressHead, LinkState, Route
+from simulation.node.addresses import HeldAddress, Place, of_subnet, ordered
+from simulation.node.messages import LinkState, Route
 from simulation.node.netlink import KernelSocket, Stop
 from simulation.time.machine import Machine
 from simulation.time.process import Process
 from simulation.time.timers import Timers
 
 _V6 = 6
-Place = tuple[int, Address]
 # Whether another host has an address, as duplicate address detection would find.
 IsTaken = Callable[[LinkState, Address], bool]
-
-
-@dataclass
-class HeldAddress:
-    """An address on an interface; its ends are what the monotonic clock shows then."""
-
-    place: Place
-    head: AddressHead
-    flags: int
-    valid_until: float | None
-    preferred_until: float | None
-    # For how long its removal will be late, drawn for each lifetime.
-    late: float = 0.0
 
 
 class Kernel:
@@ -63,7 +50,8 @@ class Kernel:
     interface changed. Of `late_answers` requests the answer comes too late; `is_unreadable`: all
     dumps fail. Of `lost_news` changes the sockets for news have no room. Of `interrupted_dumps` of
     addresses each lacks one: `dumps_lack`, or if that is None the one that chance decides. `stop`:
-    when the process that sends requests is stopped in the middle of its work.
+    when the process that sends requests is stopped in the middle of its work. `taken_along`: what
+    went with addresses that programs removed.
     """
 
     def __init__(self, machine: Machine, chance: random.Random) -> None:
@@ -79,6 +67,7 @@ class Kernel:
         self.interrupted_dumps = 0
         self.dumps_lack: Address | None = None
         self.stop: Stop | None = None
+        self.taken_along: list[Address] = []
         self._chance = chance
         # Of its own, so that an interrupted dump leaves all else as it was.
         self._interrupts = stream(chance.getrandbits(64), "interrupts")
@@ -119,13 +108,23 @@ class Kernel:
         """Add an address for ever, usable at once."""
         head = messages.address_head(link, address, prefixlen, 0)
         flags = IFA_F_PERMANENT | IFA_F_NODAD
-        self._put(HeldAddress((link, address), head, flags, None, None))
+        self._put(HeldAddress((link, address), prefixlen, head, flags, None, None))
 
-    def remove_address(self, place: Place) -> None:
-        """Remove an address."""
+    def remove_address(self, place: Place) -> list[Address]:
+        """Remove an address, and what goes with it, which it returns."""
         held = self.held.pop(place)
+        others = [] if held.is_secondary else of_subnet(self.held, held)
+        gone = [] if self.links[place[0]].promotes else others
+        for other in gone:
+            self.remove_address(other.place)
         self._tell_address(held, rtnetlink.RTM_DELADDR)
         self.changed(place)
+        for promoted in others[:1] if not gone else ():
+            # It becomes the last primary.
+            self.held[promoted.place] = self.held.pop(promoted.place)
+            promoted.flags &= ~IFA_F_SECONDARY
+            self._tell_address(promoted, rtnetlink.RTM_NEWADDR)
+        return [other.place[1] for other in gone]
 
     def lose_power(self) -> None:
         """Forget all addresses and sockets at once: the machine is off."""
@@ -157,7 +156,11 @@ class Kernel:
                 return messages.acknowledgement(sequence, errno.ENOBUFS)
             return self._dump(request)
         error = _REQUESTS[request.kind](self, request)
-        return messages.acknowledgement(sequence, error)
+        answer = messages.acknowledgement(sequence, error)
+        if request.kind != rtnetlink.RTM_GETLINK or error:
+            return answer
+        body = messages.link_body(self.links[messages.wanted_link(request).number])
+        return messages.message(rtnetlink.RTM_NEWLINK, body, sequence=sequence) + answer
 
     def _dump(self, request: Message) -> bytes:
         kind, bodies = _DUMPS[request.kind]
@@ -174,10 +177,10 @@ class Kernel:
         """Return which address an interrupted dump lacks."""
         if self.dumps_lack is None:
             return self._interrupts.randrange(count)
-        return [address for _link, address in self.held].index(self.dumps_lack)
+        return [held.place[1] for held in ordered(self.held)].index(self.dumps_lack)
 
     def _addresses(self) -> Iterator[bytes]:
-        return map(self._body, self.held.values())
+        return map(self._body, ordered(self.held))
 
     def _links(self) -> Iterator[bytes]:
         return map(messages.link_body, self.links.values())
@@ -203,7 +206,7 @@ class Kernel:
                 flags |= IFA_F_TENTATIVE
         else:
             head = before.head
-            flags |= before.flags & IFA_F_TENTATIVE
+            flags |= before.flags & (IFA_F_TENTATIVE | IFA_F_SECONDARY)
         if wanted.valid_lft is None:
             flags |= IFA_F_PERMANENT
         if wanted.preferred_lft == 0:
@@ -212,6 +215,7 @@ class Kernel:
         self._put(
             HeldAddress(
                 place,
+                wanted.prefixlen if before is None else before.prefixlen,
                 head,
                 flags,
                 None if valid is None else now + valid,
@@ -225,7 +229,7 @@ class Kernel:
         wanted = messages.wanted_address(request)
         if (wanted.link, wanted.address) not in self.held:
             return errno.EADDRNOTAVAIL
-        self.remove_address((wanted.link, wanted.address))
+        self.taken_along += self.remove_address((wanted.link, wanted.address))
         return 0
 
     def _new_link(self, request: Message) -> int:
@@ -244,6 +248,17 @@ class Kernel:
         self.add_link(LinkState(index, wanted.name, mac, is_dummy=True))
         return 0
 
+    def _set_link(self, request: Message) -> int:
+        wanted = messages.wanted_link(request)
+        if wanted.number not in self.links:
+            return errno.ENODEV
+        if wanted.promotes is not None:
+            self.links[wanted.number].promotes = wanted.promotes
+        return 0
+
+    def _get_link(self, request: Message) -> int:
+        return 0 if messages.wanted_link(request).number in self.links else errno.ENODEV
+
     def _remove_link(self, request: Message) -> int:
         index = messages.wanted_link(request).number
         if index not in self.links:
@@ -258,6 +273,8 @@ class Kernel:
 
     def _put(self, held: HeldAddress) -> None:
         before = self.held.get(held.place)
+        if before is None and of_subnet(self.held, held):
+            held.flags |= IFA_F_SECONDARY
         self.held[held.place] = held
         self._tell_address(held, rtnetlink.RTM_NEWADDR)
         if before is None:
@@ -344,4 +361,6 @@ _REQUESTS = {
     rtnetlink.RTM_DELADDR: Kernel._remove_address,  # noqa: SLF001 - its own
     rtnetlink.RTM_NEWLINK: Kernel._new_link,  # noqa: SLF001 - its own
     rtnetlink.RTM_DELLINK: Kernel._remove_link,  # noqa: SLF001 - its own
+    rtnetlink.RTM_SETLINK: Kernel._set_link,  # noqa: SLF001 - its own
+    rtnetlink.RTM_GETLINK: Kernel._get_link,  # noqa: SLF001 - its own
 }

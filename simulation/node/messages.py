@@ -25,11 +25,14 @@ from purelb.core.node.rtnetlink import (
     IFA_PROTO,
     IFF_UP,
     IFLA_ADDRESS,
+    IFLA_AF_SPEC,
     IFLA_IFALIAS,
     IFLA_IFNAME,
+    IFLA_INET_CONF,
     IFLA_INFO_KIND,
     IFLA_LINKINFO,
     IFLA_OPERSTATE,
+    IPV4_DEVCONF_PROMOTE_SECONDARIES,
     NLMSG_DONE,
     NLMSG_ERROR,
     AddressMessage,
@@ -107,7 +110,10 @@ def address_body(head: AddressHead, valid: int | None, preferred: int | None, fl
 
 @dataclass
 class LinkState:
-    """An interface; one that is up may still lack its carrier."""
+    """An interface; one that is up may still lack its carrier.
+
+    `promotes`: whether the secondaries of an IPv4 address that goes stay; not by default.
+    """
 
     index: int
     name: str
@@ -116,6 +122,7 @@ class LinkState:
     has_carrier: bool = True
     alias: str = ""
     is_dummy: bool = False
+    promotes: bool = False
 
 
 def link_body(link: LinkState) -> bytes:
@@ -126,6 +133,7 @@ def link_body(link: LinkState) -> bytes:
         _attribute(IFLA_IFNAME, link.name.encode() + b"\0"),
         _attribute(IFLA_ADDRESS, link.mac),
         _attribute(IFLA_OPERSTATE, bytes([_OPER_UP if works else _OPER_DOWN])),
+        _SETTINGS[link.promotes],
     ]
     if link.alias:
         attributes.append(_attribute(IFLA_IFALIAS, link.alias.encode() + b"\0"))
@@ -153,6 +161,17 @@ def route_body(route: Route) -> bytes:
     )
 
 
+def _settings(*, promotes: bool) -> bytes:
+    """Return the settings for IPv4 of an interface; all others are 0."""
+    values = [0] * IPV4_DEVCONF_PROMOTE_SECONDARIES
+    values[-1] = int(promotes)
+    packed = b"".join(map(_U32.pack, values))
+    return _attribute(IFLA_AF_SPEC, _attribute(AF_INET, _attribute(IFLA_INET_CONF, packed)))
+
+
+_SETTINGS = {promotes: _settings(promotes=promotes) for promotes in (False, True)}
+
+
 def wanted_address(request: Message) -> AddressMessage:
     """Return the address that a request adds, changes or removes."""
     parsed = parse_address(request)
@@ -162,12 +181,16 @@ def wanted_address(request: Message) -> AddressMessage:
 
 
 class LinkRequest(NamedTuple):
-    """What a request says about an interface; empty fields are not in it."""
+    """What a request says about an interface; empty fields are not in it.
+
+    `promotes`: what its promote_secondaries becomes; None: it stays.
+    """
 
     number: int
     name: str
     alias: str
     kind: str
+    promotes: bool | None
 
 
 def wanted_link(request: Message) -> LinkRequest:
@@ -175,6 +198,10 @@ def wanted_link(request: Message) -> LinkRequest:
     _unspecified, _type, index, _flags, _change = _LINK.unpack_from(request.body)
     found = parse_attributes(request.body, _LINK.size)
     info = parse_attributes(found.get(IFLA_LINKINFO, b""), 0)
+    families = parse_attributes(found.get(IFLA_AF_SPEC, b""), 0)
+    of_inet = parse_attributes(families.get(AF_INET, b""), 0)
+    settings = parse_attributes(of_inet.get(IFLA_INET_CONF, b""), 0)
+    promotes = settings.get(IPV4_DEVCONF_PROMOTE_SECONDARIES)
 
     def text(data: bytes) -> str:
         return data.rstrip(b"\0").decode()
@@ -184,4 +211,5 @@ def wanted_link(request: Message) -> LinkRequest:
         text(found.get(IFLA_IFNAME, b"")),
         text(found.get(IFLA_IFALIAS, b"")),
         text(info.get(IFLA_INFO_KIND, b"")),
+        None if promotes is None else any(promotes),
     )

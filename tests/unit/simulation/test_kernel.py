@@ -11,6 +11,7 @@ from ipaddress import ip_address
 
 import pytest
 
+from purelb.core.model import InterfaceAddress
 from purelb.core.names import ADDRESS_PROTOCOL, LINK_ALIAS
 from purelb.core.node import rtnetlink
 from purelb.core.node.plan import Put
@@ -254,6 +255,33 @@ def test_a_machine_that_does_not_run_has_its_addresses_and_answers_no_host(node,
     assert node.kernel.usable(V4) is None
     machine.resume()
     assert node.kernel.usable(V4) is ETH0
+
+
+class TestOrder:
+    def test_new_ones_are_last_of_ipv4_and_first_of_ipv6(self, node):
+        found = node.do(*(put(vip) for vip in (V4, V6, V4 + 1, V6 + 1)), addresses)[-1]
+        assert list(found) == [OWN, V4, V4 + 1, V6 + 1, V6]
+
+    @pytest.mark.parametrize("promotes", [False, True])
+    def test_the_client_removes_no_other(self, node, promotes):
+        node.kernel.links[2].promotes = promotes
+
+        def remove(client):
+            client.remove(held(OWN, client))
+
+        found = node.do(put(V4), put(V4 + 1), remove, addresses)[-1]
+        assert list(found) == [V4, V4 + 1]
+        assert node.kernel.links[2].promotes is promotes
+
+    def test_settings_of_no_interface_are_refused(self, node):
+        def ask(client):
+            client.remove(InterfaceAddress(99, V4, 24))
+
+        node.do(ask)
+        for build in (rtnetlink.build_get_link, partial(rtnetlink.build_promote, on=True)):
+            (request,) = rtnetlink.parse_messages(build(99, 7))
+            (reply,) = rtnetlink.parse_messages(node.kernel.answer(request))
+            assert rtnetlink.parse_error(reply) == errno.ENODEV
 
 
 class TestInterruptedDumps:

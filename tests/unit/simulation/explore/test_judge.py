@@ -10,9 +10,12 @@ from ipaddress import ip_address
 import pytest
 
 from purelb.core.election.election import rank
+from purelb.core.model import InterfaceAddress
 from purelb.core.names import DEFAULT_NAMESPACE, lease_name
+from purelb.core.node import rtnetlink
 from purelb_agent.runtime.probes import BACKLOG
 from simulation.api.way import Reach
+from simulation.cluster import ETH0
 from simulation.crowd import Crowd
 from simulation.explore.judge import SETTLED, TAKEOVER, Judge
 from simulation.explore.troubles import BELIEF, LIFETIME
@@ -371,6 +374,29 @@ def test_an_address_that_is_used_as_a_source(cluster, in_a_copy):
             for held in node.kernel.held.values():
                 held.flags &= ~0x20
         assert broken(judge) == {"source"}
+
+    in_a_copy(work)
+
+
+def test_an_address_before_the_nodes_own(cluster, in_a_copy):
+    def work():
+        judge = Judge(cluster)
+        node = cluster.nodes["n1"]
+        own = node.kernel.held.pop((ETH0, node.addresses[0]))
+        node.kernel.held[own.place] = own
+        assert broken(judge) == {"source"}
+
+    in_a_copy(work)
+
+
+def test_addresses_that_go_with_one_that_is_removed(cluster, in_a_copy):
+    def work():
+        judge = Judge(cluster)
+        node = cluster.nodes["n2"]
+        request = rtnetlink.build_remove(InterfaceAddress(ETH0, node.addresses[0], 24), 1)
+        node.kernel.add_address(ETH0, node.addresses[0] + 100, 24)
+        node.kernel.answer(*rtnetlink.parse_messages(request))
+        assert broken(judge) == {"harmed"}
 
     in_a_copy(work)
 

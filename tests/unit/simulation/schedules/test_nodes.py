@@ -4,11 +4,16 @@
 
 from __future__ import annotations
 
+import pytest
+
 from purelb.core.node.rtnetlink import IFA_F_DEPRECATED, RTM_NEWADDR
 from simulation.api.way import Reach
 from simulation.crowd import Crowd
+from simulation.dhcp import readdress
+from simulation.node.addresses import ordered
 from simulation.node.netlink import Stop
 from tests.unit.simulation.schedules.story import (
+    ASKED,
     TAKEOVER,
     THREE,
     at_work,
@@ -31,6 +36,21 @@ def test_an_ipv6_address_is_never_a_source():
         ]
         assert held
         must(all(found.flags & IFA_F_DEPRECATED for found in held), "an address is preferred")
+
+
+@pytest.mark.parametrize("name", ["n1", "n2"], ids=["promotes", "does not promote"])
+def test_own_addresses_that_are_replaced_stay_before_those_of_services(name):
+    with at_work() as (cluster, history):
+        node = cluster.nodes[name]
+        won_by(cluster, name, THREE)
+        readdress(cluster, node)
+        cluster.run(1)
+        held = [found.place[1] for found in ordered(node.kernel.held)]
+        order = [address for address in held if address.version == 4]
+        must(order[0] == node.addresses[0], f"{order[0]} comes first")
+        must(len(order) > 1, "the addresses of Services are gone")
+        must(history.unheld() < ASKED, f"unheld for {history.unheld():.2f} s")
+        must(not node.kernel.taken_along, f"lost {node.kernel.taken_along}")
 
 
 def test_a_node_whose_clock_is_ahead_takes_nothing_from_healthy_nodes():

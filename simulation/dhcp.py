@@ -1,0 +1,29 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a DHCP client does to the own addresses of a node."""
+
+from __future__ import annotations
+
+from simulation.cluster import ETH0, Cluster, Node
+from simulation.manifests import NET4, NET6
+
+# By how much a node's other addresses are higher than its first ones.
+_OTHER = 100
+
+
+def readdress(cluster: Cluster, node: Node) -> None:
+    """Replace a node's own addresses: the new ones come before the old ones go."""
+    before = node.addresses
+    node.addresses = tuple(
+        address + (_OTHER if int(address) < int(net[_OTHER]) else -_OTHER)
+        for net, address in zip((NET4, NET6), before, strict=True)
+    )
+    node.add_addresses()
+    for address in before:
+        if (ETH0, address) in node.kernel.held:
+            node.kernel.remove_address((ETH0, address))
+    # A new one may have gone with the old one.
+    node.add_addresses()
+    cluster.network.move(dict(zip(before, node.addresses, strict=True)))
+    if cluster.find("nodes", "", node.name) is not None:
+        cluster.register(node)
