@@ -119,7 +119,7 @@ TESTS := tests/integration
 test-lab: setup test-packages ## tests on a lab that stays up: make test-lab TESTS=tests/integration/faults
 	@$(GATE) run lab --options="--verbose" $(TESTS)
 
-lint: venv ## ruff, mypy, import-linter, codespell, ansible-lint, yamllint, documentation and changelog
+lint: venv test-packages ## ruff, mypy, import-linter, codespell, ansible-lint, yamllint, documentation and changelog
 	@echo "== ruff" && ruff check . && ruff format --check .
 	@echo "== mypy" && MYPYPATH=.:agent:lab:plugins/module_utils mypy -p purelb -p purelb_agent -p labkit -p bench -p simulation
 	@echo "== import-linter" && lint-imports
@@ -128,7 +128,7 @@ lint: venv ## ruff, mypy, import-linter, codespell, ansible-lint, yamllint, docu
 		yamllint galaxy.yml meta roles playbooks changelogs tests extensions plugins demo
 	@echo "== antsibull" && antsibull-changelog lint && tests/sanity/lint-docs
 
-sanity: venv ## ansible-test sanity
+sanity: venv test-packages ## ansible-test sanity
 	@echo "== ansible-test sanity" && tests/sanity/run
 
 molecule: setup ## molecule scenarios alone, on a lab that is brought up if need be
