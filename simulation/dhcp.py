@@ -11,19 +11,26 @@ from simulation.manifests import NET4, NET6
 _OTHER = 100
 
 
-def readdress(cluster: Cluster, node: Node) -> None:
-    """Replace a node's own addresses: the new ones come before the old ones go."""
+def readdress(cluster: Cluster, node: Node, *, gap: float = 0.0) -> None:
+    """Replace a node's own addresses: the new ones come before the old ones go.
+
+    With a gap, in seconds, the node has none of its own meanwhile.
+    """
     before = node.addresses
     node.addresses = tuple(
         address + (_OTHER if int(address) < int(net[_OTHER]) else -_OTHER)
         for net, address in zip((NET4, NET6), before, strict=True)
     )
-    node.add_addresses()
+    if not gap:
+        node.add_addresses()
     for address in before:
         if (ETH0, address) in node.kernel.held:
             node.kernel.remove_address((ETH0, address))
-    # A new one may have gone with the old one.
-    node.add_addresses()
+    if gap:
+        cluster.timeline.after(gap, node.add_addresses)
+    else:
+        # A new one may have gone with the old one.
+        node.add_addresses()
     cluster.network.move(dict(zip(before, node.addresses, strict=True)))
     if cluster.find("nodes", "", node.name) is not None:
         cluster.register(node)

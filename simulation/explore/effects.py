@@ -214,9 +214,9 @@ def unplug(troubles: Troubles, fault: Fault) -> Action:
 
 
 def readdress(troubles: Troubles, fault: Fault) -> Action:
-    """Give nodes other addresses."""
+    """Give nodes other addresses, for `value` seconds none of their own."""
     for node in _nodes(troubles, fault):
-        dhcp.readdress(troubles.cluster, node)
+        dhcp.readdress(troubles.cluster, node, gap=fault.value)
     return _nothing
 
 

@@ -150,7 +150,13 @@ KINDS: Mapping[str, Kind] = {
         "{value:g} others ask {nodes} at once", effects.crowd, 1, (100, 249), seconds=(0.3,)
     ),
     "taint": Kind("{nodes} has a draining taint", changes.taint),
-    "readdressed": Kind("{nodes} gets other addresses", effects.readdress, seconds=()),
+    "readdressed": Kind(
+        "{nodes} gets other addresses after {value:g} s without any",
+        effects.readdress,
+        1,
+        (0.0, 0.1, 2.5),
+        (),
+    ),
     "late-answer": Kind(
         "an answer of the kernel of {nodes} is 2 s late", effects.late_answer, seconds=()
     ),

@@ -17,6 +17,7 @@ from purelb.core.node.default_routes import RT_TABLE_MAIN, RTA_GATEWAY, RTA_OIF,
 from purelb.core.node.rtnetlink import (
     AF_INET,
     AF_INET6,
+    ARPHRD_ETHER,
     FOREVER,
     IFA_ADDRESS,
     IFA_CACHEINFO,
@@ -47,7 +48,6 @@ _LINK = struct.Struct("=BxHiII")  # family, type, index, flags, change mask
 _ROUTE = struct.Struct("=BBBBBBBBI")  # family, destination length, source length, tos, table, ...
 _CACHE = struct.Struct("=IIII")  # preferred, valid, created, updated
 _U32 = struct.Struct("=I")
-_ARPHRD_ETHER = 1
 _OPER_DOWN, _OPER_UP = 2, 6
 # linux/if.h
 _IFF_RUNNING, _IFF_LOWER_UP = 0x40, 0x10000
@@ -137,7 +137,7 @@ def link_body(link: LinkState) -> bytes:
     ]
     if link.alias:
         attributes.append(_attribute(IFLA_IFALIAS, link.alias.encode() + b"\0"))
-    return _LINK.pack(0, _ARPHRD_ETHER, link.index, flags, 0) + b"".join(attributes)
+    return _LINK.pack(0, ARPHRD_ETHER, link.index, flags, 0) + b"".join(attributes)
 
 
 @dataclass(frozen=True)

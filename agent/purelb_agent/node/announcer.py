@@ -61,7 +61,7 @@ class Announcer:
         for index, address in due:
             by_link[index].append(address)
         for link in links:
-            if link.index in by_link:
+            if link.index in by_link and link.is_ethernet:
                 self._send(link, by_link[link.index])
 
     def _send(self, link: Link, addresses: list[Address]) -> None:

@@ -20,7 +20,6 @@ from purelb_agent.node.sockets import FrameSender, listen_for_claims
 from purelb_agent.runtime import clock, log
 from purelb_agent.runtime.wakeup import Wakeup
 
-_MAC_LENGTH = 6
 _LONGEST = 2048
 # Frames read before other tasks get their turn: a storm on the segment must not delay a renewal.
 _BURST = 64
@@ -160,4 +159,4 @@ class ConflictListener:
 
 def _can_probe(link: Link) -> bool:
     """Whether probes can be sent: only Ethernet has ARP and neighbour messages of this form."""
-    return link.is_up and len(link.mac) == _MAC_LENGTH
+    return link.is_up and link.is_ethernet

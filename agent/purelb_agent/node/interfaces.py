@@ -38,6 +38,8 @@ class Interfaces:
         self._links_read_at = _NEVER
         self._read: tuple[Link, ...] = ()
         self._carriers = Carriers()
+        # Links that had no carrier, or got another MAC address, since that was asked for.
+        self._disturbed: set[int] = set()
         self._seen: dict[Place, InterfaceAddress] = {}
         # What was last sent for each place, unless the kernel refused it.
         self._sent: dict[Place, Put] = {}
@@ -49,6 +51,8 @@ class Interfaces:
         """Wake the planner unless the change is our own reset of a lifetime."""
 
         def on_news(news: News) -> None:
+            if news.link is not None:
+                self._disturb(news.link)
             if news.address is not None and not news.is_gone:
                 seen = self._seen.get((news.address.link, news.address.address))
                 if seen is not None and _state(seen) == _state(news.address):
@@ -61,9 +65,26 @@ class Interfaces:
     def read_links(self, now: float, *, max_age: float) -> None:
         """Read the links if something changed, or if the last read is `max_age` seconds old."""
         if now - self._links_read_at >= max_age:
-            self._read, self._links_read_at = self._kernel.links(), now
+            read = self._kernel.links()
+            for link in read:
+                self._disturb(link)
+            self._read, self._links_read_at = read, now
             self._carriers = self._carriers.seen(self._read, now=now)
         self.links = self._carriers.kept(self._read, now=now)
+
+    def _disturb(self, link: Link) -> None:
+        """Note a link on which no frame got through for a moment, or that has another MAC."""
+        if not link.has_carrier or any(
+            link.index == known.index and link.mac != known.mac for known in self._read
+        ):
+            self._disturbed.add(link.index)
+
+    def take_restored(self) -> frozenset[int]:
+        """Return, once, the links that work again, on which hosts may have missed something."""
+        working = {link.index for link in self._read if link.has_carrier}
+        restored = frozenset(self._disturbed & working)
+        self._disturbed &= {link.index for link in self._read} - working
+        return restored
 
     def changes_at(self, now: float) -> float | None:
         """When the links change although nothing is heard of them; None if they do not."""

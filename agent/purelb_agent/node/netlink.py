@@ -50,9 +50,13 @@ class NoAnswerError(NetlinkError):
 
 @dataclass(frozen=True)
 class News:
-    """A change: of an address, which was added, changed or removed; None for anything else."""
+    """A change: of an address or a link, which was added, changed or removed, or of anything else.
+
+    `link`: as it was then; it may have changed again since.
+    """
 
     address: InterfaceAddress | None = None
+    link: Link | None = None
     is_gone: bool = False
 
 
@@ -121,6 +125,8 @@ class Kernel:
 
     @staticmethod
     def _news_of(message: Message) -> News:
+        if message.kind == rtnetlink.RTM_NEWLINK:
+            return News(link=_link(rtnetlink.parse_link(message), {}, frozenset()))
         if message.kind not in (rtnetlink.RTM_NEWADDR, rtnetlink.RTM_DELADDR):
             return News()
         address = rtnetlink.interface_address(message, clock.now())
@@ -229,7 +235,7 @@ def _link(
     return Link(
         index=found.index,
         name=found.name,
-        mac=found.mac,
+        mac=found.mac if found.is_ethernet else b"",
         is_up=found.is_up,
         has_carrier=rtnetlink.has_carrier(found.state),
         alias=found.alias,

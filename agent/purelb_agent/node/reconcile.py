@@ -10,7 +10,7 @@ belongs to this loop.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from purelb.core.model import Reason
 from purelb.core.node.configuration import (
@@ -22,6 +22,7 @@ from purelb.core.node.configuration import (
 )
 from purelb.core.node.decisions import Decisions, decide_vips
 from purelb.core.node.interfaces import lease_subnets, selected_links
+from purelb.core.node.lost_segments import LostSegments
 from purelb.core.node.plan import Plan, plan
 from purelb.core.node.readiness import Readiness
 from purelb.core.node.snapshot import NodeSnapshot, membership_view_of, vips_on
@@ -84,6 +85,7 @@ class Reconciler:
         self._choice = SelectedConfig(SelectorState.DEFAULT, NodeConfig())
         self._permits = permits
         self._elected: Decisions | None = None
+        self._lost = LostSegments()
         self._leaving = False
         # Since when reads have failed; None: the last one did not.
         self._unread_since: float | None = None
@@ -140,7 +142,7 @@ class Reconciler:
         self._metrics.mark_loaded()
         self._interfaces.read_links(now, max_age=RESYNC)
         is_new_config = self._update_config()
-        snapshot = self._snapshot(now)
+        snapshot = self._with_lost(self._snapshot(now), now, is_new_config=is_new_config)
         subnets = lease_subnets(snapshot.segments)
         self._metrics.election.show_local_subnets(len(subnets))
         self._renewer.set_subnets(subnets, at_once=is_new_config)
@@ -164,6 +166,14 @@ class Reconciler:
         held = self._interfaces.held
         self._readiness = self._readiness.after(planned, held, snapshot.addresses, now=now)
         return self._wake_at(snapshot, planned, now, done=done)
+
+    def _with_lost(
+        self, snapshot: NodeSnapshot, now: float, *, is_new_config: bool
+    ) -> NodeSnapshot:
+        """Add the segments that were lost only now; what the user changes is in force at once."""
+        before = LostSegments() if is_new_config else self._lost
+        self._lost = before.seen(snapshot.segments, snapshot.all_links, now=now)
+        return replace(snapshot, lost=self._lost.kept(snapshot.all_links))
 
     def _decide(self, snapshot: NodeSnapshot, now: float) -> Decisions:
         self._elected = decide_vips(snapshot, self._elected)
@@ -239,6 +249,9 @@ class Reconciler:
         links = self._interfaces.links
         settled = self._conflict_listener.take_settled()
         fresh |= {place for place, was_claimed in settled.items() if was_claimed}
+        # A switch, or hosts, may have forgotten or missed where these addresses are.
+        restored = self._interfaces.take_restored()
+        fresh |= {place for place in announced if place[0] in restored}
         self._announcer.announce(
             announced, fresh, links, self._config.announce, again=settled, now=now
         )
@@ -255,6 +268,7 @@ class Reconciler:
             self._announcer.next_at,
             self._permits.next_at(now) if self._permits else None,
             self._interfaces.changes_at(now),
+            self._lost.next_at(),
         ]
         # Ignores past ones: an expired hold deadline stays in the store until the renewer has run.
         return min(moment for moment in deadlines if moment is not None and moment > now)

@@ -275,3 +275,41 @@ def test_lease_follows_the_subnets_of_its_node_but_not_their_flapping(cluster, s
     assert len(early) <= 1
     # Not even the holder's Lease contains the host prefixes.
     assert all(subnets(cluster, name) == LAN for name in cluster.nodes)
+
+
+def test_addresses_stay_while_the_node_gets_other_addresses_and_another_mac(
+    cluster, lan9, make_service, figure
+):
+    there = serve_addresses(cluster, make_service, annotations=lan9)
+    node, own = node_with_both_families(cluster, there)
+    number = cluster.nodes[node].v4.rpartition(".")[2]
+    before, after = f"172.28.9.{number}/24", f"172.28.9.1{number}/24"
+    before6, after6 = f"fd28:0:0:9::{number}/64", f"fd28:0:0:9::1{number}/64"
+    promote = "echo 1 >/proc/sys/net/ipv4/conf/eth9/promote_secondaries"
+    cluster.run_in(node, ["sh", "-c", promote])
+    changes = {
+        "new addresses first": (
+            *(f"addr add {new} dev eth9 nodad" for new in (after, after6)),
+            *(f"addr del {old} dev eth9" for old in (before, before6)),
+        ),
+        "old addresses first": (
+            *(f"addr del {old} dev eth9" for old in (after, after6)),
+            *(f"addr add {new} dev eth9 nodad" for new in (before, before6)),
+        ),
+        "MAC address": ("link set eth9 address 02:1b:00:00:09:99",),
+    }
+    figures = {}
+    with Prober(cluster, *own) as prober, record_holders(cluster, *own) as holders:
+        for vip in own:
+            prober.wait_for_answer(vip, after=0, seconds=15)
+        for name, commands in changes.items():
+            since = time.monotonic()
+            ip(cluster, node, *commands)
+            time.sleep(SETTLED)
+            figures[name] = longest_of(lambda v, s=since: prober.longest_gap(v, since=s), own)
+    figure(", ".join(f"{name}: without answer {gap:.2f} s" for name, gap in figures.items()))
+    assert max(figures.values()) < 1
+    # For a moment on no node, where they went behind the new own address.
+    assert {n for vip in own for nodes in holders.sequence(vip) for n in nodes} == {node}
+    (eth9,) = (link for link in cluster.addresses(node) if link["ifname"] == "eth9")
+    assert eth9["addr_info"][0]["local"] == before.partition("/")[0]

@@ -321,6 +321,7 @@ class Link:
 
     index: int
     name: str
+    # Empty if it is no Ethernet interface.
     mac: bytes = b""
     is_up: bool = True
     # Whether frames get through, as far as the kernel knows.
@@ -331,6 +332,11 @@ class Link:
     default_metrics: Mapping[int, int] = field(default_factory=dict, hash=False)
     # Of the default routes through it.
     gateways: FrozenSet[Address] = frozenset()
+
+    @property
+    def is_ethernet(self) -> bool:
+        """Whether its neighbors are found by ARP and NDP over Ethernet: not so on a tunnel."""
+        return len(self.mac) == 6  # noqa: PLR2004 - the bytes of a MAC address
 
     @property
     def is_ours(self) -> bool:

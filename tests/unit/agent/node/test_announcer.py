@@ -155,6 +155,13 @@ def test_addresses_of_a_link_are_sent_together(node, count):
     assert (count("garp_sent"), count("na_sent")) == (1, 2)
 
 
+def test_an_address_on_a_link_without_ethernet_is_not_sent(node, sender):
+    """A frame needs a MAC address: a tunnel has none, InfiniBand one of 20 bytes."""
+    node.links = [replace(ETH0, mac=b""), ETH1]
+    node.announce((ETH0.index, VIP4), (ETH0.index, VIP6), (ETH1.index, VIP4))
+    assert {interface for interface, *_frames in sender.sent} == {ETH1.name}
+
+
 def test_an_address_on_an_unknown_link_is_not_sent(node):
     node.links = (ETH1,)
     assert node.run((2, VIP4)) == []

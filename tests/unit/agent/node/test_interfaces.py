@@ -96,6 +96,25 @@ class TestReadingLinks:
         interfaces.read_links(1.0, max_age=30.0)
         assert [link.name for link in interfaces.links] == ["eth0", "kube-lb0", "kube-lb1"]
 
+    def test_a_link_that_has_its_carrier_again_is_restored_once(self, interfaces, kernel):
+        for has_carrier, restored in ((False, set()), (True, {ETH0.index}), (True, set())):
+            kernel.present[ETH0.index] = replace(ETH0, has_carrier=has_carrier)
+            interfaces.read_links(40.0, max_age=0.0)
+            assert interfaces.take_restored() == restored
+
+    def test_a_link_with_another_mac_is_restored(self, interfaces, kernel):
+        kernel.present[ETH0.index] = replace(ETH0, mac=b"\x02\0\0\0\0\x09")
+        interfaces.read_links(40.0, max_age=30.0)
+        assert interfaces.take_restored() == {ETH0.index}
+
+    @pytest.mark.parametrize("change", [{"has_carrier": False}, {"mac": b"\x02\0\0\0\0\x09"}])
+    def test_what_was_so_between_two_reads_is_not_missed(self, interfaces, kernel, change):
+        interfaces.subscribe(lambda: None)
+        kernel.notify(News(link=ETH0))
+        assert interfaces.take_restored() == frozenset()
+        kernel.notify(News(link=replace(ETH0, **change)))
+        assert interfaces.take_restored() == {ETH0.index}
+
     def test_a_failed_read_is_raised_and_repeated(self, interfaces, kernel):
         kernel.refuse("links", errno.ENOBUFS)
         with pytest.raises(NetlinkError):

@@ -25,7 +25,7 @@ from tests.support.agent.kubernetes_objects import (
 )
 from tests.support.agent.logs import Logged
 from tests.support.agent.reconciled_node import TABLES, Node
-from tests.support.core.snapshots import ETH0, NET4, NET6, VIP4, VIP6
+from tests.support.core.snapshots import ETH0, NET4, NET6, OWN4, OWN6, VIP4, VIP6
 
 ON_ETH0 = {(ETH0.index, VIP4), (ETH0.index, VIP6)}
 EACH_VIP = pytest.mark.parametrize("vip", [VIP4, VIP6], ids=["v4", "v6"])
@@ -287,6 +287,68 @@ class TestCarrier:
             await asyncio.sleep(1.5)
         assert serving.held == ON_ETH0
         assert serving.kernel.calls.count("remove") == calls
+
+
+class TestRestored:
+    async def test_hosts_are_told_again_when_frames_get_through_again(self, serving):
+        for place, held in serving.kernel.held.items():
+            serving.kernel.held[place] = replace(held, tentative=False)
+        serving.announcer.fresh.clear()
+        serving.kernel.notify(News(link=replace(ETH0, has_carrier=False)))
+        await settle()
+        assert serving.announcer.fresh == [ON_ETH0]
+        serving.kernel.notify(News())
+        await settle()
+        assert serving.announcer.fresh == [ON_ETH0, set()]
+
+
+class TestLostSegments:
+    """As a DHCP client or a network manager does that begins again."""
+
+    def lose(self, node, what):
+        if what == "address":
+            for own in (OWN4, OWN6):
+                node.kernel.held.pop((own.link, own.address), None)
+        else:
+            node.kernel.present[ETH0.index] = replace(ETH0, default_metrics={})
+        node.kernel.notify(News())
+
+    def restore(self, node):
+        node.kernel.present[ETH0.index] = ETH0
+        node.kernel.hold(OWN4, OWN6)
+        node.kernel.notify(News())
+
+    @pytest.mark.parametrize("what", ["address", "default route"])
+    async def test_a_short_loss_changes_nothing(self, serving, what):
+        calls = serving.kernel.calls.count("remove")
+        for _time in range(3):
+            self.lose(serving, what)
+            await asyncio.sleep(2.9)
+            self.restore(serving)
+            serving.renew()
+            await settle()
+        assert serving.held == ON_ETH0
+        # The IPv4 address goes behind the own one each time.
+        moves = 3 if what == "address" else 0
+        assert serving.kernel.calls.count("remove") - calls == moves
+        assert {subnets for subnets, _at_once in serving.renewer.subnets} == {(NET4, NET6)}
+
+    @pytest.mark.parametrize("what", ["address", "default route"])
+    async def test_a_long_one_gives_the_addresses_up(self, serving, what):
+        self.lose(serving, what)
+        await asyncio.sleep(3.1)
+        assert serving.held == set()
+        assert serving.renewer.subnets[-1] == ((), False)
+        self.restore(serving)
+        await settle()
+        assert serving.held == ON_ETH0
+
+    async def test_what_a_user_changes_is_in_force_at_once(self, serving):
+        config = config_object(localInterface="none")
+        serving.store.configs.replace([config], asked_at=clock.now())
+        await settle()
+        assert serving.held == set()
+        assert serving.renewer.subnets[-1] == ((), True)
 
 
 class TestKernelErrors:

@@ -194,11 +194,11 @@ def test_a_message_without_an_address_is_not_parsed():
 
 
 class TestLinks:
-    def link(self, *attributes, flags=0x1):
+    def link(self, *attributes, flags=0x1, kind=rtnetlink.ARPHRD_ETHER):
         return encoded(
             ifinfmsg,
             rtnetlink.RTM_NEWLINK,
-            {"index": 3, "flags": flags},
+            {"index": 3, "flags": flags, "ifi_type": kind},
             [("IFLA_IFNAME", "eth0"), *attributes],
         )
 
@@ -223,6 +223,14 @@ class TestLinks:
     def test_missing_attributes_have_defaults(self):
         expected = LinkMessage(3, "eth0", b"", is_up=False, state="unknown", alias="")
         assert rtnetlink.parse_link(self.link(flags=0x1042)) == expected
+
+    @pytest.mark.parametrize(
+        ("kind", "expected"),
+        [(1, True), (32, False), (768, False), (772, False), (65534, False)],
+        ids=["ethernet", "infiniband", "tunnel", "loopback", "none"],
+    )
+    def test_a_link_is_ethernet_or_not(self, kind, expected):
+        assert rtnetlink.parse_link(self.link(kind=kind)).is_ethernet is expected
 
     def test_an_alias_is_parsed(self):
         assert rtnetlink.parse_link(self.link(("IFLA_IFALIAS", "purelb"))).alias == "purelb"

@@ -39,12 +39,13 @@ def test_an_ipv6_address_is_never_a_source():
 
 
 @pytest.mark.parametrize("name", ["n1", "n2"], ids=["promotes", "does not promote"])
-def test_own_addresses_that_are_replaced_stay_before_those_of_services(name):
+@pytest.mark.parametrize("gap", [0.0, 0.1, 2.5])
+def test_own_addresses_that_are_replaced_stay_before_those_of_services(name, gap):
     with at_work() as (cluster, history):
         node = cluster.nodes[name]
         won_by(cluster, name, THREE)
-        readdress(cluster, node)
-        cluster.run(1)
+        readdress(cluster, node, gap=gap)
+        cluster.run(gap + 1)
         held = [found.place[1] for found in ordered(node.kernel.held)]
         order = [address for address in held if address.version == 4]
         must(order[0] == node.addresses[0], f"{order[0]} comes first")

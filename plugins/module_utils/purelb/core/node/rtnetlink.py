@@ -58,6 +58,8 @@ IFLA_AF_SPEC = 26
 IFLA_INFO_KIND = 1
 IFLA_INET_CONF = 1
 IFF_UP = 0x1
+# linux/if_arp.h
+ARPHRD_ETHER = 1
 
 # linux/ip.h
 IPV4_DEVCONF_PROMOTE_SECONDARIES = 20
@@ -158,6 +160,7 @@ class LinkMessage:
     is_up: bool
     state: str
     alias: str
+    is_ethernet: bool = True
 
 
 class Reply(NamedTuple):
@@ -363,7 +366,7 @@ def interface_address(message: Message, now: float) -> Optional[InterfaceAddress
 
 def parse_link(message: Message) -> LinkMessage:
     """Return the interface in an RTM_NEWLINK or RTM_DELLINK."""
-    _family, _type, index, flags, _change = _IFINFOMSG.unpack_from(message.body)
+    _family, kind, index, flags, _change = _IFINFOMSG.unpack_from(message.body)
     attributes = parse_attributes(message.body, _IFINFOMSG.size)
     (state,) = attributes.get(IFLA_OPERSTATE, b"\0")[:1]
     return LinkMessage(
@@ -373,6 +376,7 @@ def parse_link(message: Message) -> LinkMessage:
         is_up=bool(flags & IFF_UP),
         state=_OPERATIONAL_STATES[state] if state < len(_OPERATIONAL_STATES) else "unknown",
         alias=attributes.get(IFLA_IFALIAS, b"").rstrip(b"\0").decode(errors="replace"),
+        is_ethernet=kind == ARPHRD_ETHER,
     )
 
 

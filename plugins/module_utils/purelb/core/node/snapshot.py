@@ -33,7 +33,8 @@ class NodeSnapshot:
     local addresses. `dummy`: the interface for remote addresses; `dummies`: indexes of all
     interfaces that are or were used for them. `all_links`: all interfaces of the node. `addresses`:
     the addresses on them; `put`: those that this process added; `keeps_marks`: whether the kernel
-    says who put them there. `known`: the addresses in the status of Node objects.
+    says who put them there. `known`: the addresses in the status of Node objects. `lost`: segments
+    that still count although the last read lacks them.
     """
 
     node: str
@@ -54,13 +55,14 @@ class NodeSnapshot:
     put: FrozenSet[Place] = frozenset()
     keeps_marks: bool = True
     known: FrozenSet[Address] = frozenset()
+    lost: Tuple[Tuple[Link, Network], ...] = ()
     config: AddressConfig = field(default_factory=AddressConfig)
     dummy_config: AddressConfig = ON_DUMMY
 
     @cached_property
     def segments(self) -> Tuple[Tuple[Link, Network], ...]:
         """Subnets in which this node can announce, and which it therefore writes into its Lease."""
-        return segments(self.links, self.addresses, is_vip=self.is_vip)
+        return segments(self.links, self.addresses, is_vip=self.is_vip) + self.lost
 
     @cached_property
     def gateways(self) -> FrozenSet[Address]:
