@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from ipaddress import ip_address, ip_network
 
+import pytest
+
 from purelb.core.model import InterfaceAddress, Link
 from purelb.core.names import MAX_SUBNETS
 from purelb.core.node.configuration import NodeConfig
@@ -97,3 +99,9 @@ def test_the_interface_for_remote_addresses_is_none_for_local_ones():
 def test_an_agent_knows_a_link_that_an_agent_made():
     assert Link(9, "kube-lb0", alias="purelb").is_ours
     assert not Link(9, "kube-lb0").is_ours
+
+
+@pytest.mark.parametrize("mac", [b"", bytes(4), bytes(20)], ids=["none", "tunnel", "infiniband"])
+def test_a_link_without_a_mac_of_six_bytes_is_no_ethernet(mac):
+    assert ETH0.is_ethernet
+    assert not Link(9, "tun0", mac).is_ethernet

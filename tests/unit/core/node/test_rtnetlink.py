@@ -272,6 +272,44 @@ def test_pyroute2_decodes_the_removal_of_a_link():
     assert message["index"] == 7
 
 
+def test_pyroute2_decodes_the_question_for_one_link():
+    message = decoded(rtnetlink.build_get_link(7, 42), ifinfmsg)
+    header = message["header"]
+    assert (header["type"], header["sequence_number"]) == (rtnetlink.RTM_GETLINK, 42)
+    assert header["flags"] == NLM_F_REQUEST | NLM_F_ACK
+    assert message["index"] == 7
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_promote_secondaries_is_set_and_nothing_else(on):
+    """In the form of the kernel's inet_set_link_af, which pyroute2 does not decode."""
+    (message,) = rtnetlink.parse_messages(rtnetlink.build_promote(7, 42, on=on))
+    assert (message.kind, message.sequence) == (rtnetlink.RTM_SETLINK, 42)
+    assert message.flags == NLM_F_REQUEST | NLM_F_ACK
+    setting = attribute(20, struct.pack("=I", on))
+    assert message.body == struct.pack("=BxHiII", 0, 0, 7, 0, 0) + attribute(
+        26, attribute(2, attribute(1, setting))
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ([0] * 19 + [1, 0], True),
+        ([1] * 19 + [0, 1], False),
+        ([1] * 19, False),
+        (None, False),
+    ],
+    ids=["on", "off", "unknown to this kernel", "no settings"],
+)
+def test_promote_secondaries_is_the_twentieth_setting(settings, expected):
+    values = b"" if settings is None else struct.pack(f"={len(settings)}I", *settings)
+    inside = attribute(1, values) if values else b""
+    body = struct.pack("=BxHiII", 0, 1, 7, 0, 0) + attribute(26, attribute(2, inside))
+    message = rtnetlink.Message(rtnetlink.RTM_NEWLINK, 0, 1, body)
+    assert rtnetlink.parse_promotes(message) is expected
+
+
 @pytest.mark.parametrize(
     ("kind", "decoder"),
     [
