@@ -52,7 +52,8 @@ def vips(cluster, make_service):
 
 
 def mask(vip):
-    return f"{vip}/{64 if ':' in vip else 24}"
+    """An address with the mask that agents give it, so that a program names theirs."""
+    return f"{vip}/{128 if ':' in vip else 32}"
 
 
 def is_usable(lab, node, vip):
