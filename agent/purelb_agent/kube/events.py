@@ -48,6 +48,7 @@ EventReason = Literal[
     "LeaderElected",
     "MultiPoolPartial",
     "NoEligibleNodes",
+    "NodeAddressMistaken",
     "NodeDraining",
     "NodeDrainingFailed",
     "OutageHeld",

@@ -8,14 +8,21 @@ from collections.abc import Callable, Mapping
 
 from purelb.core.api import codec
 from purelb.core.election.counting import Counting
-from purelb.core.model import Lease
+from purelb.core.model import Lease, NodeAddress
 from purelb_agent.kube.client import Json
 from purelb_agent.runtime import clock
 from purelb_agent.runtime.wakeup import Wakeup
 
 
 def _content(lease: Lease) -> tuple[object, ...]:
-    return lease.subnets, lease.duplicates, lease.epoch, lease.mail, lease.outside
+    return (
+        lease.subnets,
+        lease.duplicates,
+        lease.mistaken,
+        lease.epoch,
+        lease.mail,
+        lease.outside,
+    )
 
 
 class LeaseTable:
@@ -98,6 +105,11 @@ class LeaseTable:
         """Return what stands in the Leases of the other nodes that count and have an epoch."""
         counted = self.counting.leases.items()
         return [(n, c.lease.mail) for n, c in counted if c.lease.epoch and c.counts]
+
+    def mistaken(self) -> dict[str, tuple[NodeAddress, ...]]:
+        """Return what the Leases of live nodes say of addresses in the status of Nodes."""
+        counted = self.counting.leases.items()
+        return {node: each.lease.mistaken for node, each in counted if each.counts}
 
     def outside(self) -> frozenset[str]:
         """Return what Leases say of addresses in no pool, the own one from before a start, too."""

@@ -15,7 +15,8 @@ from purelb.core.election.election import Member
 from purelb.core.election.endpoints import EndpointIndex
 from purelb.core.election.right import HoldDeadline
 from purelb.core.election.vips import Vip, VipIndex
-from purelb.core.model import Address, Network, ServiceKey
+from purelb.core.model import Address, Network, NodeAddress, ServiceKey
+from purelb.core.node.mistaken import mistaken_addresses, word_of
 from purelb_agent.kube.lease_table import LeaseTable
 from purelb_agent.kube.tables import (
     config_table,
@@ -47,8 +48,13 @@ class NodeStore:
         self.holds_nothing = False
         # The subnets that the own Lease lists.
         self.subnets: tuple[Network, ...] = ()
-        # Addresses in the status of Nodes. They are never VIPs, even if a pool contains them.
+        # The Nodes' own addresses. They are never VIPs, even if a pool contains them.
         self.known_addresses: frozenset[Address] = frozenset()
+        # The addresses in the status of each Node, and those of them that are VIPs.
+        self.listed_addresses: dict[str, frozenset[Address]] = {}
+        self.mistaken: frozenset[NodeAddress] = frozenset()
+        # What this agent says of its own Node; None: nothing yet.
+        self._own_mistaken: frozenset[Address] | None = None
         # By node, also of those whose Node is gone while their Lease is not: they can still hold.
         self._addresses: dict[str, tuple[Address, ...]] = {}
         # The Nodes whose taints keep addresses off them, by name.
@@ -76,6 +82,7 @@ class NodeStore:
 
     def _leases_changed(self) -> None:
         self._vips.hear(self.leases.outside())
+        self._find_own_addresses()
         self.changed.notify()
 
     def _slices_changed(self, keys: set[ServiceKey]) -> None:
@@ -87,17 +94,44 @@ class NodeStore:
     def _nodes_changed(self, _names: set[str]) -> None:
         """Derive from the Nodes what decisions need; heartbeats do not change that."""
         nodes = self.nodes.records.values()
-        leases = self.leases.counting.leases
-        left = {node: found for node, found in self._addresses.items() if node in leases}
-        self._addresses = {**left, **{node.name: tuple(node.addresses) for node in nodes}}
-        known = frozenset(address for node in nodes for address in node.addresses)
+        before = self.known_addresses, self.listed_addresses.get(self._node)
+        self.listed_addresses = {node.name: node.addresses for node in nodes}
+        self._find_own_addresses()
+        after = self.known_addresses, self.listed_addresses.get(self._node)
         drained = drained_nodes(nodes) if self._drains else {}
         own = self.nodes.records.get(self._node) or NodeInfo(self._node)
         taint = draining_taint(own.taints) if self._drains else ""
-        current = (known, drained, own.labels, own.uid, taint)
-        previous = (self.known_addresses, self.drained, self.labels, self.node_uid, self.taint)
-        self.known_addresses, self.drained, self.labels, self.node_uid, self.taint = current
-        self._wake(is_news=current != previous)
+        current = (drained, own.labels, own.uid, taint)
+        previous = (self.drained, self.labels, self.node_uid, self.taint)
+        self.drained, self.labels, self.node_uid, self.taint = current
+        self._wake(is_news=(current, after) != (previous, before))
+
+    def _find_own_addresses(self) -> None:
+        """Derive from the Nodes and the Leases which addresses are the Nodes' own."""
+        words = self.leases.mistaken()
+        lease = self.leases.own
+        if self._own_mistaken is not None:
+            words[self._node] = tuple((self._node, address) for address in self._own_mistaken)
+        elif lease is not None:
+            # An earlier process wrote it.
+            words[self._node] = lease.mistaken
+        self.mistaken = mistaken_addresses(self.listed_addresses, words, self.mistaken)
+        found = {
+            node: tuple(address for address in listed if (node, address) not in self.mistaken)
+            for node, listed in self.listed_addresses.items()
+        }
+        self.known_addresses = frozenset().union(*found.values())
+        # A node of which only a VIP is listed is still reached where it was before.
+        leases = self.leases.counting.leases
+        left = {node: known for node, known in self._addresses.items() if node in leases}
+        self._addresses = {**left, **{node: own for node, own in found.items() if own}}
+
+    def say_mistaken(self, own: frozenset[Address]) -> tuple[NodeAddress, ...]:
+        """Take which addresses in the status of the own Node are VIPs; return what to say."""
+        if own != self._own_mistaken:
+            self._own_mistaken = own
+            self._find_own_addresses()
+        return word_of(self._node, self.mistaken, self.leases.mistaken()) if self.mistaken else ()
 
     def _wake(self, *, is_news: bool) -> None:
         """Wake the loop for news, and for every list until all tables have been listed."""

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from purelb.core.election.peers import FRESHNESS, PATIENCE
 from purelb.core.election.right import HoldDeadline, Right, RightState
-from purelb.core.model import Address, Lease, Network, Outage
+from purelb.core.model import Address, Lease, Network, NodeAddress, Outage
 from purelb.core.node.conflicts import FoundDuplicates
 from purelb.core.settings import LeaseTiming
 from purelb_agent.kube.client import ApiError, Kube
@@ -73,6 +73,7 @@ class Renewer:
         self._reading: asyncio.Task[bool] | None = None
         self._outage: Outage | None = None
         self._duplicates = FoundDuplicates()
+        self._mistaken: tuple[NodeAddress, ...] = ()
         self._mail = ""
         # The last renewal that the watch has to show, and from when on it is late.
         self._renewed: tuple[float, float] | None = None
@@ -119,6 +120,13 @@ class Renewer:
         self._duplicates = self._duplicates.with_found(address, now=clock.now())
         self._write_due = min(self._write_due, clock.now() + DUPLICATE_DEBOUNCE)
         self._wakeup.notify()
+
+    def say_mistaken(self, mistaken: tuple[NodeAddress, ...]) -> None:
+        """Say in the Lease which addresses in the status of Nodes are VIPs; written soon."""
+        if mistaken != self._mistaken:
+            self._mistaken = mistaken
+            self._write_due = min(self._write_due, clock.now() + DUPLICATE_DEBOUNCE)
+            self._wakeup.notify()
 
     async def run(self) -> None:
         """Renew the Lease until cancelled; after `leave`, do nothing."""
@@ -204,6 +212,7 @@ class Renewer:
             outage=self._outage,
             peer_keys=self._key_ids(),
             duplicates=self._duplicates.at(clock.now()),
+            mistaken=self._mistaken,
             outside=self._store.outside,
         )
 

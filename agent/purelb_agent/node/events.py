@@ -61,6 +61,8 @@ class NodeEvents:
         self._with_agent: set[str] = set()
         self._live_since: dict[_TaintedNode, float] = {}
         self._silent: set[_TaintedNode] | None = None
+        # The VIPs in the status of the own Node that were reported.
+        self._mistaken: frozenset[Address] = frozenset()
 
     def report_announced(self, announced: Iterable[VipDecision], decisions: Decisions) -> None:
         """Report to each Service the addresses that this node gained and lost."""
@@ -205,6 +207,19 @@ class NodeEvents:
             )
             about = ObjectReference("Node", name, uid=drained.uid)
             self._events.record(about, "AddressesDrained", message)
+
+    def report_mistaken(self, addresses: frozenset[Address]) -> None:
+        """Report each VIP once for as long as the status of the own Node lists it."""
+        for address in addresses - self._mistaken:
+            message = (
+                f"The status of this Node lists {address}, which PureLB put there for a Service: "
+                "kubelet, or the cloud controller, took it for the node's own. It stays where it "
+                "is; set --node-ip of kubelet to an address of the node"
+            )
+            log.warning("nodeAddressMistaken", node=self._node, address=address)
+            about = ObjectReference("Node", self._node, uid=self._store.node_uid)
+            self._events.record(about, "NodeAddressMistaken", message, kind="Warning")
+        self._mistaken = addresses
 
     def report_conflict(self, decision: VipDecision, mac: str) -> None:
         """Report that another host, with this MAC address, has an address of ours too."""

@@ -23,6 +23,7 @@ from purelb.core.node.configuration import (
 from purelb.core.node.decisions import Decisions, decide_vips
 from purelb.core.node.interfaces import lease_subnets, selected_links
 from purelb.core.node.lost_segments import LostSegments
+from purelb.core.node.mistaken import RemovedVips, own_mistaken
 from purelb.core.node.plan import Plan, plan
 from purelb.core.node.readiness import Readiness
 from purelb.core.node.snapshot import NodeSnapshot, membership_view_of, vips_on
@@ -86,6 +87,7 @@ class Reconciler:
         self._permits = permits
         self._elected: Decisions | None = None
         self._lost = LostSegments()
+        self._removed = RemovedVips()
         self._leaving = False
         # Since when reads have failed; None: the last one did not.
         self._unread_since: float | None = None
@@ -142,7 +144,8 @@ class Reconciler:
         self._metrics.mark_loaded()
         self._interfaces.read_links(now, max_age=RESYNC)
         is_new_config = self._update_config()
-        snapshot = self._with_lost(self._snapshot(now), now, is_new_config=is_new_config)
+        snapshot = self._with_known(self._snapshot(now))
+        snapshot = self._with_lost(snapshot, now, is_new_config=is_new_config)
         subnets = lease_subnets(snapshot.segments)
         self._metrics.election.show_local_subnets(len(subnets))
         self._renewer.set_subnets(subnets, at_once=is_new_config)
@@ -155,6 +158,8 @@ class Reconciler:
         decisions = self._decide(snapshot, now)
         planned = plan(decisions, snapshot, now=now)
         done = self._interfaces.apply(planned)
+        removed = (remove.held.address for remove in planned.removes)
+        self._removed = self._removed.after(removed, now=now)
         self._announce(snapshot, planned, now)
         self._tell(snapshot, now)
         self._recorder.record(decisions)
@@ -166,6 +171,16 @@ class Reconciler:
         held = self._interfaces.held
         self._readiness = self._readiness.after(planned, held, snapshot.addresses, now=now)
         return self._wake_at(snapshot, planned, now, done=done)
+
+    def _with_known(self, snapshot: NodeSnapshot) -> NodeSnapshot:
+        """Add the Nodes' own addresses, without VIPs that another program took for such."""
+        store = self._store
+        listed = store.listed_addresses.get(self._node, frozenset())
+        had = self._removed.until.keys() | {a for node, a in store.mistaken if node == self._node}
+        own = own_mistaken(listed, snapshot, had)
+        self._reporter.report_mistaken(own)
+        self._renewer.say_mistaken(store.say_mistaken(own))
+        return replace(snapshot, known=store.known_addresses)
 
     def _with_lost(
         self, snapshot: NodeSnapshot, now: float, *, is_new_config: bool
@@ -236,7 +251,6 @@ class Reconciler:
             addresses=addresses,
             put=self._interfaces.put,
             keeps_marks=self._interfaces.keeps_marks,
-            known=store.known_addresses,
             config=config.addresses,
             dummy_config=config.dummy_addresses,
         )

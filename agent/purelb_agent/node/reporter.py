@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from purelb.core.election.draining import Drained
-from purelb.core.model import Announcement, PoolType, Service, ServiceKey
+from purelb.core.model import Address, Announcement, PoolType, Service, ServiceKey
 from purelb.core.names import ANNOUNCING_ANNOTATIONS
 from purelb.core.node.annotations import format_announcing, merge_announcing
 from purelb.core.node.configuration import SelectedConfig, SelectorState
@@ -72,6 +72,10 @@ class Reporter:
         decision = self._decisions and self._decisions.by_address.get(conflict.address)
         if decision:
             self._node_events.report_conflict(decision, conflict.mac.hex(":"))
+
+    def report_mistaken(self, addresses: frozenset[Address]) -> None:
+        """Record an event for each VIP that the status of the own Node lists."""
+        self._node_events.report_mistaken(addresses)
 
     async def run(self) -> None:
         """Write events and annotations for each result until cancelled."""

@@ -37,6 +37,7 @@ class RecordedRenewer:
         self.subnets = []
         self.checks = 0
         self.own = []
+        self.mistaken = ()
 
     def set_subnets(self, subnets, *, at_once):
         self.subnets.append((subnets, at_once))
@@ -46,6 +47,9 @@ class RecordedRenewer:
 
     def saw(self, own):
         self.own.append(own)
+
+    def say_mistaken(self, mistaken):
+        self.mistaken = mistaken
 
 
 class RecordedAnnouncer:
@@ -90,6 +94,7 @@ class RecordedReporter:
     def __init__(self):
         self.results = []
         self.choices = []
+        self.mistaken = frozenset()
 
     def report(self, decisions, held, *, done):
         self.results.append((held, done))
@@ -97,13 +102,19 @@ class RecordedReporter:
     def report_choice(self, choice):
         self.choices.append(choice.state)
 
+    def report_mistaken(self, addresses):
+        self.mistaken = addresses
+
 
 class Node:
     """A node on which the loop runs; `held` is what is on its interfaces in addition to its own."""
 
-    def __init__(self):
-        self.kernel = FakeKernel(ETH0)
-        self.kernel.hold(OWN4, OWN6)
+    def __init__(self, kernel=None):
+        """`kernel`: the real one; without it, a fake one with the own addresses."""
+        if kernel is None:
+            kernel = FakeKernel(ETH0)
+            kernel.hold(OWN4, OWN6)
+        self.kernel = kernel
         self.store = NodeStore("n1", classes=claimed(unclassed=True), drains=True)
         self.renewer, self.announcer = RecordedRenewer(), RecordedAnnouncer()
         self.listener, self.reporter = RecordedListener(), RecordedReporter()

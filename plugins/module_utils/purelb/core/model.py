@@ -19,6 +19,8 @@ from .names import LINK_ALIAS
 
 Address = Union[IPv4Address, IPv6Address]
 Network = Union[IPv4Network, IPv6Network]
+# An address in the status of a Node: the name of the Node, the address.
+NodeAddress = Tuple[str, Address]
 
 
 class PoolType(str, Enum):
@@ -89,6 +91,8 @@ class Lease:
     peer_keys: Tuple[str, ...] = ()
     # Addresses that another host has, as its agent found when it put them on an interface.
     duplicates: Tuple[Address, ...] = ()
+    # Addresses in the status of Nodes that are VIPs, as its agent knows; see node.mistaken.
+    mistaken: Tuple[NodeAddress, ...] = ()
     # Entries of the subnets annotation that are not valid CIDRs.
     malformed: Tuple[str, ...] = ()
 

@@ -37,6 +37,9 @@ PEER_KEYS_ANNOTATION = "purelb.io/peer-keys"
 DUPLICATES_ANNOTATION = "purelb.io/duplicates"
 # A host that answers for every address must not use up the pools.
 MAX_DUPLICATES = 64
+# On a node's Lease: addresses that the status of a Node lists and that are VIPs, as `node/address`.
+MISTAKEN_ANNOTATION = "purelb.io/mistaken-addresses"
+MAX_MISTAKEN = 64
 # On a node's Lease: addresses of Services that its agent knows from former pools.
 OUTSIDE_ANNOTATION = "purelb.io/outside-pools"
 # All agents write the same, with each renewal.

@@ -12,7 +12,7 @@ from purelb.core.election.counting import Check
 from purelb_agent.kube.lease_table import LeaseTable
 from purelb_agent.runtime import clock
 from tests.support.agent.kubernetes_objects import lease_object
-from tests.support.core.snapshots import NET4, NET6
+from tests.support.core.snapshots import NET4, NET6, VIP4, VIP6
 
 DURATION = 10.0
 OTHER = {"metadata": {"name": "purelb-allocator", "resourceVersion": "5"}, "spec": {}}
@@ -52,6 +52,12 @@ async def end(table, node="n1"):
 
 
 class TestPut:
+    async def test_what_a_lease_says_of_a_nodes_addresses_is_reported(self, table, changes):
+        said = (("n1", VIP4), ("n1", VIP6))
+        table.put(lease_object("n1", version="11", epoch="e.1", mistaken=said))
+        assert table.mistaken() == {"n1": said}
+        assert len(changes) == 1
+
     async def test_a_new_lease_is_reported(self, table, changes):
         table.put(lease_object("n2"))
         assert live(table) == ["n1", "n2"]

@@ -175,6 +175,38 @@ class TestAddresses:
         store.nodes.put(node_object("n3"))
         assert store.addresses_of("n2") == ()
 
+    async def test_are_kept_while_only_a_vip_is_listed(self, store):
+        said = tuple(("n2", vip) for vip in (VIP4, VIP6))
+        store.leases.put(lease_object("n2", mistaken=said))
+        store.nodes.put(node_object("n2", "10.0.0.2", "fd00::2"))
+        before = store.addresses_of("n2")
+        await is_woken(store)
+        for addresses in (("fd00::2", VIP4), (VIP4, VIP6)):
+            store.nodes.put(node_object("n2", *map(str, addresses)))
+            assert store.known_addresses <= {ip_address("fd00::2")}
+        assert store.addresses_of("n2") == (ip_address("fd00::2"),) != before
+
+
+class TestMistakenAddresses:
+    async def test_a_node_that_is_gone_is_remembered_and_spoken_of(self, store):
+        said = (("n2", VIP4),)
+        store.nodes.put(node_object("n2", "10.0.0.2", str(VIP4)))
+        assert store.known_addresses == {ip_address("10.0.0.2"), VIP4}
+        store.leases.put(lease_object("n2", mistaken=said))
+        assert store.say_mistaken(frozenset()) == ()
+        store.leases.drop(lease_object("n2"))
+        assert store.known_addresses == {ip_address("10.0.0.2")}
+        assert store.say_mistaken(frozenset()) == said
+        store.leases.put(lease_object("n2"))
+        assert store.known_addresses == {ip_address("10.0.0.2"), VIP4}
+
+    async def test_the_own_lease_speaks_until_its_agent_does(self, store):
+        store.nodes.put(node_object("n1", str(VIP4), str(VIP6)))
+        store.leases.replace([lease_object("n1", mistaken=(("n1", VIP4),))], asked_at=1.0)
+        assert store.known_addresses == {VIP6}
+        assert store.say_mistaken(frozenset({VIP6})) == (("n1", VIP6),)
+        assert store.known_addresses == {VIP4}
+
 
 class TestPromises:
     async def test_who_counts_may_be_promised_to_count_for_longer(self, store):

@@ -138,6 +138,18 @@ class TestDuplicates:
             assert len({lease.epoch for _at, lease in node.writes}) == 1
 
 
+class TestMistakenAddresses:
+    async def test_they_are_written_soon(self, node):
+        said = (("n1", VIP4), ("n1", VIP6))
+        async with node.running():
+            await node.until(1)
+            node.renewer.say_mistaken(said)
+            node.renewer.say_mistaken(said)
+            await node.until(2)
+            assert node.written_at == [0.0, 1.51]
+            assert node.lease.mistaken == said
+
+
 class TestOutsidePools:
     async def test_what_no_pool_has_any_more_is_in_the_next_renewal(self, node):
         node.store.groups.put(group_object())

@@ -183,6 +183,15 @@ class TestUnservedAddresses:
         assert events.take() == [("NoEligibleNodes", f"{vip} is announced nowhere: {text}")]
 
     @EACH_VIP
+    def test_a_vip_that_a_node_lists_is_reported_once_with_the_setting(
+        self, node_events, events, vip
+    ):
+        for addresses in ({vip}, {vip}, set(), {vip}):
+            node_events.report_mistaken(frozenset(addresses))
+        assert events.reasons == ["NodeAddressMistaken"] * 2
+        assert all(f"lists {vip}," in text and "--node-ip" in text for _, text in events.take())
+
+    @EACH_VIP
     def test_a_foreign_address_is_reported_by_its_node(self, node_events, events, vip):
         own = on_eth0(vip, lifetime=None, protocol=0)
         made = decided(service(addresses=[vip]), held=[own], all_links=(ETH0,))

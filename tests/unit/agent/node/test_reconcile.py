@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from purelb.core.model import PoolType
+from purelb.core.model import InterfaceAddress, PoolType
 from purelb.core.names import ADDRESS_PROTOCOL, DRAINING_TAINTS
 from purelb.core.node.configuration import SelectorState
 from purelb_agent.node.netlink import NetlinkError, News
@@ -349,6 +349,69 @@ class TestLostSegments:
         await settle()
         assert serving.held == set()
         assert serving.renewer.subnets[-1] == ((), True)
+
+
+class TestMistakenAddresses:
+    """kubelet lists a VIP as an address of the node."""
+
+    OWN = (str(OWN4.address), str(OWN6.address))
+
+    async def lists(self, node, *addresses, name="n1"):
+        node.store.nodes.put(node_object(name, *self.OWN, *map(str, addresses)))
+        await settle()
+
+    @EACH_VIP
+    async def test_it_stays_where_it_is_and_the_lease_says_so(self, serving, vip):
+        await self.lists(serving, vip)
+        assert serving.held == ON_ETH0
+        assert serving.renewer.mistaken == (("n1", vip),)
+        assert serving.reporter.mistaken == {vip}
+        assert serving.store.known_addresses == {OWN4.address, OWN6.address}
+        await self.lists(serving)
+        assert (serving.renewer.mistaken, serving.reporter.mistaken) == ((), frozenset())
+
+    @EACH_VIP
+    async def test_it_is_remembered_when_the_address_has_left(self, serving, vip):
+        await self.lists(serving, vip)
+        serving.store.services.drop(service_object())
+        await settle()
+        assert serving.held == set()
+        assert serving.renewer.mistaken == (("n1", vip),)
+
+    @EACH_VIP
+    async def test_a_status_that_comes_after_the_address_has_left_is_as_wrong(self, serving, vip):
+        serving.store.services.drop(service_object())
+        await settle()
+        await self.lists(serving, vip)
+        assert serving.renewer.mistaken == (("n1", vip),)
+
+    @EACH_VIP
+    async def test_an_address_that_no_agent_put_is_the_nodes(self, node, vip):
+        node.kernel.hold(InterfaceAddress(ETH0.index, vip, 24 if vip.version == 4 else 64))
+        node.list_all()
+        node.renew()
+        await self.lists(node, vip)
+        assert node.store.known_addresses == {OWN4.address, OWN6.address, vip}
+        assert node.renewer.mistaken == ()
+        assert (ETH0.index, vip) in node.kernel.held
+
+    @EACH_VIP
+    async def test_what_another_node_has_is_given_up_unless_its_lease_says_more(self, serving, vip):
+        await self.lists(serving, vip, name="n0")
+        assert serving.held == ON_ETH0 - {(ETH0.index, vip)}
+        serving.store.leases.put(lease_object("n0", subnets=(), mistaken=(("n0", vip),)))
+        await settle()
+        assert serving.held == ON_ETH0
+
+    @EACH_VIP
+    async def test_an_agent_that_starts_knows_it_from_its_lease(self, node, vip):
+        node.list_all()
+        node.store.nodes.put(node_object("n1", *self.OWN, str(vip)))
+        node.store.leases.put(lease_object("n1", mistaken=(("n1", vip),)))
+        node.renew()
+        await settle()
+        assert node.held == ON_ETH0
+        assert node.renewer.mistaken == (("n1", vip),)
 
 
 class TestKernelErrors:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from purelb.core.allocation.outcomes import Assignment, Remainder
 from purelb.core.api import codec
 from purelb.core.model import Lease, Outage, PoolType, ServiceGroup, ServiceKey
-from purelb.core.names import MAX_DUPLICATES
+from purelb.core.names import MAX_DUPLICATES, MAX_MISTAKEN
 from purelb.core.node.annotations import format_announcing, merge_announcing
 from purelb.core.times import format_time, parse_time
 from tests.support import ROOT
@@ -108,6 +108,25 @@ def test_a_list_of_duplicates_that_is_too_long_or_wrong_is_read_as_far_as_possib
     long = ",".join(["nonsense", *(f"172.28.1.{n}" for n in range(1, 101))])
     body["metadata"]["annotations"]["purelb.io/duplicates"] = long
     assert len(codec.lease_of(body).duplicates) == MAX_DUPLICATES - 1
+
+
+def test_addresses_that_are_not_the_nodes_are_in_the_lease():
+    said = (("n1", ip_address("172.28.1.5")), ("n2.example.com", ip_address("fd28::5")))
+    body = codec.lease_body(replace(LEASE, mistaken=said), namespace="x")
+    text = "n1/172.28.1.5,n2.example.com/fd28::5"
+    assert body["metadata"]["annotations"]["purelb.io/mistaken-addresses"] == text
+    assert codec.lease_of(body).mistaken == said
+
+
+def test_a_list_of_mistaken_addresses_that_is_too_long_or_wrong_is_read_as_far_as_possible():
+    body = codec.lease_body(LEASE, namespace="x")
+    assert "purelb.io/mistaken-addresses" not in body["metadata"]["annotations"]
+    entries = ["nonsense", "n1/", "n1/x", *(f"n1/172.28.1.{n}" for n in range(1, 101))]
+    body["metadata"]["annotations"]["purelb.io/mistaken-addresses"] = ",".join(entries)
+    assert len(codec.lease_of(body).mistaken) == MAX_MISTAKEN - 3
+    many = tuple(("n1", ip_address(n)) for n in range(MAX_MISTAKEN + 1))
+    written = codec.lease_body(replace(LEASE, mistaken=many), namespace="x")
+    assert codec.lease_of(written).mistaken == many[:-1]
 
 
 def test_what_an_agent_knew_in_a_pool_is_in_its_lease():

@@ -396,9 +396,10 @@ class TestForeignAddresses:
         assert planned(snapshot(groups=(everything,))).removes == ()
 
     def test_node_address_with_a_lifetime_stays(self):
-        for mark in (0, ADDRESS_PROTOCOL):
-            leased = on_eth0(VIP4, lifetime=60, protocol=mark)
-            made = planned(snapshot(held=[leased], known=frozenset({VIP4})))
+        for keeps_marks in (True, False):
+            leased = on_eth0(VIP4, lifetime=60, protocol=0)
+            known = frozenset({VIP4})
+            made = planned(snapshot(held=[leased], known=known, keeps_marks=keeps_marks))
             assert made.removes == ()
 
     def test_node_address_is_never_a_vip(self):

@@ -21,6 +21,7 @@ from ..model import (
     EndpointSlice,
     Lease,
     Network,
+    NodeAddress,
     Outage,
     PoolType,
     Port,
@@ -66,6 +67,7 @@ def lease_of(body: Json) -> Optional[Lease]:
         outage=_outage_of(annotations.get(names.OUTAGE_ANNOTATION, "")),
         peer_keys=_listed(annotations.get(names.PEER_KEYS_ANNOTATION, "")),
         duplicates=_duplicates_of(annotations.get(names.DUPLICATES_ANNOTATION, "")),
+        mistaken=_mistaken_of(annotations.get(names.MISTAKEN_ANNOTATION, "")),
         malformed=malformed,
     )
 
@@ -91,6 +93,18 @@ def _duplicates_of(text: str) -> Tuple[Address, ...]:
     for entry in _listed(text)[: names.MAX_DUPLICATES]:
         try:
             found.append(parse_address(entry))
+        except ValueError:
+            continue
+    return tuple(found)
+
+
+def _mistaken_of(text: str) -> Tuple[NodeAddress, ...]:
+    """Return the entries `node/address` of a list, at most MAX_MISTAKEN; others are skipped."""
+    found = []
+    for entry in _listed(text)[: names.MAX_MISTAKEN]:
+        node, _slash, address = entry.partition("/")
+        try:
+            found.append((node, parse_address(address)))
         except ValueError:
             continue
     return tuple(found)
@@ -128,6 +142,9 @@ def lease_body(lease: Lease, *, namespace: str) -> Dict[str, Any]:
         annotations[names.PEER_KEYS_ANNOTATION] = ",".join(lease.peer_keys)
     if lease.duplicates:
         annotations[names.DUPLICATES_ANNOTATION] = ",".join(map(str, lease.duplicates))
+    if lease.mistaken:
+        said = lease.mistaken[: names.MAX_MISTAKEN]
+        annotations[names.MISTAKEN_ANNOTATION] = ",".join(f"{n}/{a}" for n, a in said)
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",

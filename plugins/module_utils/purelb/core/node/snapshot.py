@@ -33,7 +33,7 @@ class NodeSnapshot:
     local addresses. `dummy`: the interface for remote addresses; `dummies`: indexes of all
     interfaces that are or were used for them. `all_links`: all interfaces of the node. `addresses`:
     the addresses on them; `put`: those that this process added; `keeps_marks`: whether the kernel
-    says who put them there. `known`: the addresses in the status of Node objects. `lost`: segments
+    says who put them there. `known`: the Nodes' own addresses, by their status. `lost`: segments
     that still count although the last read lacks them.
     """
 
@@ -84,8 +84,8 @@ class NodeSnapshot:
     def is_vip(self, held: InterfaceAddress) -> bool:
         """Whether an agent of ours put an address there; no other is ever removed or refreshed.
 
-        It carries our mark; an address in the status of a Node is never ours. On the dummy
-        interface, every unmarked address from a pool is ours too.
+        It carries our mark. One without a mark is never ours if a Node has it. On the dummy
+        interface, every other unmarked address from a pool is ours.
 
         On a real interface an unmarked one is not ours, even if it has a lifetime and no prefix
         route: so has one of DHCP with NetworkManager. What agents without marks left there ends by
@@ -93,20 +93,26 @@ class NodeSnapshot:
         what this process put, or what has a lifetime, no prefix route and the mask of one address
         or, as agents before gave it, of its pool.
         """
-        if held.address in self.known:
+        if self.is_put(held):
+            return True
+        if held.protocol or held.address in self.known:
             return False
-        if held.protocol:
-            return held.protocol == ADDRESS_PROTOCOL
         if held.link in self.dummies:
-            return self._is_put(held) or any(g.range_of(held.address) for g in self.groups)
+            return any(group.range_of(held.address) for group in self.groups)
         if self.keeps_marks or held.expires_at is None:
             return False
-        return self._is_put(held) or any(self._is_left_of(held, group) for group in self.groups)
+        return any(self._is_left_of(held, group) for group in self.groups)
 
-    def _is_put(self, held: InterfaceAddress) -> bool:
-        """Whether this process put it: the same address with another mask is someone else's."""
-        has_our_mask = held.link in self.dummies or held.prefixlen == held.address.max_prefixlen
-        return has_our_mask and (held.link, held.address) in self.put
+    def is_put(self, held: InterfaceAddress) -> bool:
+        """Whether an agent of ours put an address there for certain.
+
+        By the mark; on a kernel without marks this process put it. There, the same address with
+        another mask or without a lifetime is someone else's.
+        """
+        if held.protocol or self.keeps_marks:
+            return held.protocol == ADDRESS_PROTOCOL
+        is_alone = held.prefixlen == held.address.max_prefixlen and held.expires_at is not None
+        return (held.link in self.dummies or is_alone) and (held.link, held.address) in self.put
 
     def _is_left_of(self, held: InterfaceAddress, group: ServiceGroup) -> bool:
         """Whether an address on a real interface looks like one that an agent left there."""
