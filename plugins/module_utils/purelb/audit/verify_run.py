@@ -15,6 +15,7 @@ from ..core.addresses import parse_address
 from ..core.audit.evidence import Evidence, NeighborReply, format_mac
 from ..core.audit.findings import Severity, finding_dict
 from ..core.audit.lock_findings import lock_findings
+from ..core.audit.node_addresses import own_addresses
 from ..core.audit.report import Report, report_dict
 from ..core.audit.verify import Verification, verify
 from ..core.election.draining import NodeInfo
@@ -49,7 +50,7 @@ def verification(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> 
         groups=seen.groups.valid,
         configs=tuple(configs),
         labels={node.name: node.labels for node in known},
-        known=frozenset().union(*(node.addresses for node in known)),
+        known=own_addresses(seen.nodes, report.leases),
         unread=params["unread"],
         silent=silent_nodes(report, known, params),
         examined=frozenset(params["examine"]),

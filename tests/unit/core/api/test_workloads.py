@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from ipaddress import ip_address
+
 import pytest
 
 from purelb.core.api.nodes import node_view_of
@@ -206,3 +208,17 @@ class TestNodeView:
         assert node_view_of(self.node()).is_ready
         assert not node_view_of(self.node(ready="Unknown")).is_ready
         assert not node_view_of({"metadata": {"name": "n1"}}).is_ready
+
+    def test_addresses_in_annotations_are_known_by_their_names(self):
+        texts = {
+            "projectcalico.org/IPv4Address": "172.28.1.11/24",
+            "k3s.io/internal-ip": "172.28.1.11, fd28::11",
+            "node.alpha.kubernetes.io/ttl": "0",
+            "made": "172.28.1.11,by hand",
+        }
+        made = node_view_of({"metadata": {"name": "n1", "annotations": texts}})
+        own4, own6 = ip_address("172.28.1.11"), ip_address("fd28::11")
+        assert made.annotated == {
+            "projectcalico.org/IPv4Address": (own4,),
+            "k3s.io/internal-ip": (own4, own6),
+        }

@@ -11,6 +11,7 @@ import pytest
 
 from purelb.core.api.workloads import Program, ProgramPod
 from purelb.core.audit.installation import group_records_of
+from purelb.core.audit.node_addresses import own_addresses
 from purelb.core.audit.report import NodeState
 from purelb.core.election.draining import Taint
 from purelb.core.election.election import rank
@@ -308,6 +309,44 @@ def test_an_address_that_an_agent_found_on_another_host_is_found(vip):
     assert cluster.audited() == [("warning", "addressConflict")]
     cluster.leases[node] = replace(cluster.leases[node], duplicates=(ip_address("192.0.2.1"),))
     assert cluster.audited() == []
+
+
+@pytest.mark.parametrize("vip", [VIP4, VIP6], ids=["v4", "v6"])
+class TestNodeAddressMistaken:
+    """Another program took the address of a Service for the node's own."""
+
+    def cluster(self, vip, **more):
+        cluster = AuditedCluster(vip)
+        cluster.nodes["n1"] = node_view("n1", **more)
+        return cluster
+
+    def test_is_found_in_the_status_by_the_word_of_the_nodes_agent(self, vip):
+        cluster = self.cluster(vip, addresses=frozenset({vip}))
+        cluster.leases["n1"] = replace(cluster.leases["n1"], mistaken=(("n1", vip),))
+        assert cluster.audited() == [("warning", "nodeAddressMistaken")]
+        ((node, text),) = texts(cluster, "nodeAddressMistaken")
+        assert node == "node n1"
+        assert text.startswith(f"its status lists {vip}, which its agent announces")
+        report = cluster.audit()
+        assert own_addresses(tuple(cluster.nodes.values()), report.leases) == frozenset()
+
+    def test_is_none_where_its_agent_says_nothing(self, vip):
+        cluster = self.cluster(vip, addresses=frozenset({vip}))
+        assert cluster.audited() == []
+        report = cluster.audit()
+        assert own_addresses(tuple(cluster.nodes.values()), report.leases) == {vip}
+
+    def test_is_found_in_an_annotation(self, vip):
+        cluster = self.cluster(vip)
+        view = replace(cluster.nodes["n1"], annotated={"flannel/public-ip": (vip,)})
+        cluster.nodes["n1"] = view
+        ((node, text),) = texts(cluster, "nodeAddressMistaken")
+        assert node == "node n1"
+        assert text == f"its annotation flannel/public-ip has {vip}, the address of a Service"
+        # It is no mistake where the node has it.
+        own = replace(view.info, addresses=frozenset({vip}))
+        cluster.nodes["n1"] = replace(view, info=own)
+        assert cluster.audited() == []
 
 
 class TestGroupRecords:

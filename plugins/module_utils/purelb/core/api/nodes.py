@@ -8,11 +8,13 @@ Reading is tolerant: a missing optional field never raises an error.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Optional
+from dataclasses import dataclass, field
+from typing import Mapping, Optional, Tuple
 
 from .. import names
+from ..addresses import parse_address
 from ..election.draining import NodeInfo, PreemptEvent, Taint
+from ..model import Address
 from ..times import parse_time
 from .codec import Json, node_addresses
 
@@ -22,12 +24,14 @@ class NodeView:
     """A Node as an audit sees it.
 
     `is_ready`: its kubelet is up. `tainted`: when its taints changed last, in seconds since the
-    epoch; None if the API server does not know.
+    epoch; None if the API server does not know. `annotated`: the addresses in its annotations, by
+    their names; network plugins write there what they take for the node's.
     """
 
     info: NodeInfo
     is_ready: bool = True
     tainted: Optional[float] = None
+    annotated: Mapping[str, Tuple[Address, ...]] = field(default_factory=dict)
 
 
 def node_view_of(body: Json) -> NodeView:
@@ -40,7 +44,18 @@ def node_view_of(body: Json) -> NodeView:
         if "f:taints" in ((entry.get("fieldsV1") or {}).get("f:spec") or {})
     )
     tainted = max((time for time in writes if time is not None), default=None)
-    return NodeView(node_info_of(body), is_ready, tainted)
+    annotations = body["metadata"].get("annotations") or {}
+    found = {name: _addresses_in(value) for name, value in annotations.items()}
+    annotated = {name: addresses for name, addresses in found.items() if addresses}
+    return NodeView(node_info_of(body), is_ready, tainted, annotated)
+
+
+def _addresses_in(text: str) -> Tuple[Address, ...]:
+    """Return the addresses in a list of them, with masks or without; empty for another text."""
+    try:
+        return tuple(parse_address(entry.strip().partition("/")[0]) for entry in text.split(","))
+    except ValueError:
+        return ()
 
 
 def node_info_of(body: Json) -> NodeInfo:

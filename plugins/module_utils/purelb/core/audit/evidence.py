@@ -44,7 +44,7 @@ class NeighborReply:
 class Evidence:
     """All observations, and the objects that are needed to evaluate them.
 
-    `known`: the addresses in the status of Node objects. `labels`: the labels of Nodes. `unread`
+    `known`: the Nodes' own addresses, by their status. `labels`: the labels of Nodes. `unread`
     and `silent` map nodes to the reason why their interfaces or metrics could not be read.
     `examined`: what was to be looked at, of `nodes` and `segment`.
     """

@@ -40,6 +40,7 @@ FindingCode = Literal[
     "noLocalInterface",
     "noService",
     "nodeAddress",
+    "nodeAddressMistaken",
     "nodeNotObserved",
     "nodeUnread",
     "nodeWithoutAgent",

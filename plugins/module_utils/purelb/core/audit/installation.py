@@ -20,6 +20,7 @@ from ..leadership.locks import LockReport, LockState
 from ..model import Lease, Service, ServiceGroup, ServiceKey
 from ..settings import parse_switch
 from .audit import ParallelMap, audit
+from .node_addresses import mistaken_findings
 from .pending import AllocatorView, group_findings, pending_findings
 from .programs import (
     leader_findings,
@@ -96,6 +97,7 @@ def audit_installation(
             *leader_findings(seen.lock, seen.allocator),
             *node_findings(nodes, seen.agents),
             *taint_findings(seen.nodes, nodes, wall_time=wall_time),
+            *mistaken_findings(seen.nodes, report.leases, report.vips),
             *version_findings((seen.agents, seen.allocator)),
             *group_findings(seen.groups.unready),
             *pending_findings(seen.services, view, wall_time=wall_time),
