@@ -14,6 +14,7 @@ from simulation.cluster import Node
 from simulation.crowd import Crowd
 from simulation.explore.fault import Fault
 from simulation.explore.troubles import Down, Troubles
+from simulation.first_address import list_first
 from simulation.manifests import KINDS as OBJECTS
 from simulation.node.netlink import Stop
 from simulation.time.timeline import Action
@@ -217,6 +218,13 @@ def readdress(troubles: Troubles, fault: Fault) -> Action:
     """Give nodes other addresses, for `value` seconds none of their own."""
     for node in _nodes(troubles, fault):
         dhcp.readdress(troubles.cluster, node, gap=fault.value)
+    return _nothing
+
+
+def mistake(troubles: Troubles, fault: Fault) -> Action:
+    """Let the kubelets list the first addresses of their kernels, also those of Services."""
+    for node in _nodes(troubles, fault):
+        list_first(troubles.cluster, node)
     return _nothing
 
 

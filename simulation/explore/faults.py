@@ -157,6 +157,12 @@ KINDS: Mapping[str, Kind] = {
         (0.0, 0.1, 2.5),
         (),
     ),
+    "mistaken": Kind(
+        "the status of {nodes} lists the addresses that its kernel has first",
+        effects.mistake,
+        0,
+        seconds=(),
+    ),
     "late-answer": Kind(
         "an answer of the kernel of {nodes} is 2 s late", effects.late_answer, seconds=()
     ),
@@ -233,7 +239,8 @@ FAMILIES: Mapping[str, tuple[int, tuple[str, ...]]] = {
     "kernels": (
         1,
         _each(
-            "late-answer unreadable torn-dump lost-news leaves unplugged service crowd readdressed"
+            "late-answer unreadable torn-dump lost-news leaves unplugged service crowd readdressed "
+            "mistaken off"
         ),
     ),
     "servers": (1, _each("errors unauthorized too-many lagging restored node-deleted lost joins")),

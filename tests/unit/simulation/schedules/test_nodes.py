@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address
+
 import pytest
 
 from purelb.core.node.rtnetlink import IFA_F_DEPRECATED, RTM_NEWADDR
 from simulation.api.way import Reach
 from simulation.crowd import Crowd
 from simulation.dhcp import readdress
+from simulation.first_address import list_first
 from simulation.node.addresses import ordered
 from simulation.node.netlink import Stop
 from tests.unit.simulation.schedules.story import (
@@ -52,6 +55,46 @@ def test_own_addresses_that_are_replaced_stay_before_those_of_services(name, gap
         must(len(order) > 1, "the addresses of Services are gone")
         must(history.unheld() < ASKED, f"unheld for {history.unheld():.2f} s")
         must(not node.kernel.taken_along, f"lost {node.kernel.taken_along}")
+
+
+def listed(cluster):
+    """The addresses of Services in the status of Nodes."""
+    bodies = [cluster.find("nodes", "", name) for name in cluster.nodes]
+    found = {ip_address(a["address"]) for body in bodies for a in body["status"]["addresses"]}
+    return found & set(cluster.addresses())
+
+
+def test_an_address_that_kubelets_take_for_the_nodes_stays():
+    with at_work() as (cluster, history):
+        for node in cluster.nodes.values():
+            list_first(cluster, node)
+        assert len(listed(cluster)) == len(cluster.nodes)
+        cluster.run(60)
+        must(history.unheld() == 0, f"unheld for {history.unheld():.2f} s")
+
+
+@pytest.mark.parametrize("others", ["run on", "start again"])
+def test_such_an_address_of_a_lost_node_is_taken_over(others):
+    with at_work() as (cluster, history):
+        lost, *rest = cluster.nodes.values()
+        list_first(cluster, lost)
+        (address,) = listed(cluster)
+        assert cluster.holders(address) == [lost.name]
+        cluster.run(1)
+        cluster.stop_agent(lost)
+        cluster.run(5)
+        cluster.power_off(lost)
+        cluster.run(30)
+        assert listed(cluster) == {address}
+        if others == "start again":
+            # One after the other, as in a roll-out.
+            for node in rest:
+                cluster.stop_agent(node)
+                cluster.run(5)
+                cluster.start_agent(node)
+                cluster.run(10)
+        must(len(cluster.holders(address)) == 1, f"{address} is on {cluster.holders(address)}")
+        must(history.unheld() < TAKEOVER, f"unheld for {history.unheld():.1f} s")
 
 
 def test_a_node_whose_clock_is_ahead_takes_nothing_from_healthy_nodes():
