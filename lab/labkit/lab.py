@@ -157,6 +157,10 @@ class Lab:
         """Signal a component, a container or a program in a pod; return its pid."""
         return faults.kill(self.at, self.topology, host, what, signal=signal).pid
 
-    def start(self, host: str, what: str) -> int:
-        """Restart a component that was killed; return its pid."""
-        return daemons.start_again(self.at, self.topology.host(host), what).process.pid
+    def start(self, host: str, what: str, *options: str) -> int:
+        """Restart a component that was killed; return its pid.
+
+        `options` follow its own ones, this time only.
+        """
+        found = self.topology.host(host)
+        return daemons.start_again(self.at, found, what, options).process.pid

@@ -7,6 +7,7 @@ A node's programs join the mount namespace that its holder process made. If the 
 they join that of any other program of the node.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from labkit.cluster import state
@@ -37,14 +38,14 @@ def start(at: Places, host: Host, name: str, argv: list[str], *, in_mounts: bool
     return _start(at, host, name, argv, in_mounts=in_mounts)
 
 
-def start_again(at: Places, host: Host, name: str) -> Daemon:
-    """Restart a component that has ended. Raises Problem if it runs."""
+def start_again(at: Places, host: Host, name: str, options: Sequence[str] = ()) -> Daemon:
+    """Restart a component that has ended, with further options. Raises Problem if it runs."""
     daemon = find(at, host, name)
     if daemon.process.is_alive:
         raise Problem(f"{name} runs on {host.name} already (pid {daemon.process.pid})")
     if name == HOLDER and _find_keeper(at, host):
         raise Problem(f"other programs hold the mounts of {host.name}: start those you need")
-    return _start(at, host, name, daemon.argv, in_mounts=daemon.in_mounts)
+    return _start(at, host, name, daemon.argv, options, in_mounts=daemon.in_mounts)
 
 
 def find(at: Places, host: Host, name: str) -> Daemon:
@@ -55,8 +56,16 @@ def find(at: Places, host: Host, name: str) -> Daemon:
     return known[name]
 
 
-def _start(at: Places, host: Host, name: str, argv: list[str], *, in_mounts: bool) -> Daemon:
-    command = argv
+def _start(
+    at: Places,
+    host: Host,
+    name: str,
+    argv: list[str],
+    options: Sequence[str] = (),
+    *,
+    in_mounts: bool,
+) -> Daemon:
+    command = [*argv, *options]
     if in_mounts:
         command = ["nsenter", f"--mount=/proc/{mount_keeper(at, host)}/ns/mnt", "--", *command]
     log = log_of(at, f"{host.name}.{name}")
