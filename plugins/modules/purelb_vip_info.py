@@ -136,6 +136,12 @@ vips:
       type: str
       returned: success
       sample: up
+proxies:
+  description: The interfaces to which kube-proxy or kube-router adds the addresses of all Services, if there are any.
+  type: list
+  elements: str
+  returned: success
+  sample: [kube-ipvs0]
 interfaces:
   description: The interfaces that were read.
   returned: success
@@ -172,6 +178,18 @@ interfaces:
       type: dict
       returned: success
       sample: {IPv4: 100}
+    arp_ignore:
+      description: Setting of this name in force on it, or null without IPv4; with 0 the node answers ARP for addresses of
+        its other interfaces there.
+      type: int
+      returned: success
+      sample: 0
+    rp_filter:
+      description: Setting of this name in force on it, or null without IPv4; with 1 (strict) the kernel drops what it
+        would not answer through the same interface.
+      type: int
+      returned: success
+      sample: 2
     subnets:
       description: Its subnets, from its addresses other than the requested ones and those that an agent put there.
       type: list

@@ -19,6 +19,7 @@ def _content(lease: Lease) -> tuple[object, ...]:
         lease.subnets,
         lease.duplicates,
         lease.mistaken,
+        lease.macs,
         lease.epoch,
         lease.mail,
         lease.outside,
@@ -105,6 +106,11 @@ class LeaseTable:
         """Return what stands in the Leases of the other nodes that count and have an epoch."""
         counted = self.counting.leases.items()
         return [(n, c.lease.mail) for n, c in counted if c.lease.epoch and c.counts]
+
+    def macs(self) -> dict[bytes, str]:
+        """Return the other nodes by their MAC addresses; also those that are not live."""
+        leases = self.counting.leases.items()
+        return {mac: node for node, counted in leases for mac in counted.lease.macs}
 
     def mistaken(self) -> dict[str, tuple[NodeAddress, ...]]:
         """Return what the Leases of live nodes say of addresses in the status of Nodes."""

@@ -53,6 +53,8 @@ class NodeStore:
         # The addresses in the status of each Node, and those of them that are VIPs.
         self.listed_addresses: dict[str, frozenset[Address]] = {}
         self.mistaken: frozenset[NodeAddress] = frozenset()
+        # The other nodes by their MAC addresses; another mapping whenever it changes.
+        self.macs: Mapping[bytes, str] = {}
         # What this agent says of its own Node; None: nothing yet.
         self._own_mistaken: frozenset[Address] | None = None
         # By node, also of those whose Node is gone while their Lease is not: they can still hold.
@@ -83,6 +85,9 @@ class NodeStore:
     def _leases_changed(self) -> None:
         self._vips.hear(self.leases.outside())
         self._find_own_addresses()
+        macs = self.leases.macs()
+        if macs != self.macs:
+            self.macs = macs
         self.changed.notify()
 
     def _slices_changed(self, keys: set[ServiceKey]) -> None:

@@ -12,6 +12,7 @@ import asyncio
 import math
 import secrets
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from purelb.core.election.peers import FRESHNESS, PATIENCE
 from purelb.core.election.right import HoldDeadline, Right, RightState
@@ -35,6 +36,15 @@ _MIN_PAUSE = 0.5
 SHOWN_AFTER = 1.5
 # A Lease has microseconds.
 _ROUNDED = 0.001
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a node says in its Lease of itself and of others; see the fields of a Lease."""
+
+    macs: tuple[bytes, ...] = ()
+    answering: tuple[str, ...] = ()
+    mistaken: tuple[NodeAddress, ...] = ()
 
 
 class Renewer:
@@ -73,7 +83,7 @@ class Renewer:
         self._reading: asyncio.Task[bool] | None = None
         self._outage: Outage | None = None
         self._duplicates = FoundDuplicates()
-        self._mistaken: tuple[NodeAddress, ...] = ()
+        self._said = Said()
         self._mail = ""
         # The last renewal that the watch has to show, and from when on it is late.
         self._renewed: tuple[float, float] | None = None
@@ -121,10 +131,10 @@ class Renewer:
         self._write_due = min(self._write_due, clock.now() + DUPLICATE_DEBOUNCE)
         self._wakeup.notify()
 
-    def say_mistaken(self, mistaken: tuple[NodeAddress, ...]) -> None:
-        """Say in the Lease which addresses in the status of Nodes are VIPs; written soon."""
-        if mistaken != self._mistaken:
-            self._mistaken = mistaken
+    def say(self, said: Said) -> None:
+        """Say in the Lease what this node knows of itself and others; written soon."""
+        if said != self._said:
+            self._said = said
             self._write_due = min(self._write_due, clock.now() + DUPLICATE_DEBOUNCE)
             self._wakeup.notify()
 
@@ -212,7 +222,9 @@ class Renewer:
             outage=self._outage,
             peer_keys=self._key_ids(),
             duplicates=self._duplicates.at(clock.now()),
-            mistaken=self._mistaken,
+            macs=self._said.macs,
+            answering=self._said.answering,
+            mistaken=self._said.mistaken,
             outside=self._store.outside,
         )
 

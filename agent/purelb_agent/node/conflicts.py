@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from purelb.core.model import Address, Link
 from purelb.core.node.conflicts import ConflictDetector, DuplicateAddress, Place
@@ -45,6 +45,7 @@ class ConflictListener:
         self._detector = ConflictDetector()
         self._held: frozenset[Place] = frozenset()
         self._links: tuple[Link, ...] = ()
+        self._nodes: Mapping[bytes, str] = {}
         self._sockets: dict[int, socket.socket] = {}
         # A socket failed or could not be opened: the next update retries even without a change.
         self._lacks_socket = False
@@ -56,17 +57,32 @@ class ConflictListener:
         """Call back when there is something urgent for `take_settled`."""
         self._on_settled = on_settled
 
+    def answering_nodes(self, now: float) -> tuple[str, ...]:
+        """Return the other nodes that answer for addresses of this one, sorted."""
+        return self._detector.answering_nodes(now)
+
     def take_settled(self) -> dict[Place, bool]:
         """Return, once, what no other host has by a probe, and whether others had claimed it."""
         settled, self._settled = self._settled, {}
         return settled
 
-    def update(self, held: frozenset[Place], links: Iterable[Link], *, now: float) -> None:
-        """Watch these addresses, (link index, address), and no others; `links`: all of the node."""
+    def update(
+        self,
+        held: frozenset[Place],
+        links: Iterable[Link],
+        *,
+        nodes: Mapping[bytes, str],
+        now: float,
+    ) -> None:
+        """Watch these addresses, (link index, address), and no others.
+
+        `links`: all of the node. `nodes`: the other nodes by their MAC addresses.
+        """
         links = tuple(links)
-        if not self._lacks_socket and held == self._held and links == self._links:
+        is_same = held == self._held and links == self._links and nodes is self._nodes
+        if is_same and not self._lacks_socket:
             return
-        self._held, self._links, self._lacks_socket = held, links, False
+        self._held, self._links, self._nodes, self._lacks_socket = held, links, nodes, False
         indexes = {index for index, _address in held}
         wanted = {link.index: link for link in links if link.index in indexes and _can_probe(link)}
         for index in self._sockets.keys() - wanted.keys():
@@ -74,7 +90,8 @@ class ConflictListener:
         for index in wanted.keys() - self._sockets.keys():
             self._open(wanted[index])
         watched = (place for place in held if place[0] in self._sockets)
-        self._detector = self._detector.holding(watched, (link.mac for link in links), now=now)
+        macs = (link.mac for link in links)
+        self._detector = self._detector.holding(watched, macs, nodes=nodes, now=now)
         self._wakeup.notify()
 
     def _open(self, link: Link) -> None:
@@ -122,6 +139,7 @@ class ConflictListener:
                 ip=conflict.address,
                 interface=self._name_of(index),
                 mac=conflict.mac.hex(":"),
+                node=conflict.node,
             )
             self._on_conflict(conflict)
 

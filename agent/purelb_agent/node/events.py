@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from purelb.core.election.draining import Drained
 from purelb.core.model import Address, PoolType, Reason, ServiceKey
 from purelb.core.names import DRAINING_TAINTS, SPOT_TAINT_KEY
+from purelb.core.node.conflicts import DuplicateAddress
 from purelb.core.node.decisions import Decisions, VipDecision
 from purelb_agent.kube.events import EventReason, Events, ObjectReference
 from purelb_agent.kube.store import NodeStore
@@ -35,6 +36,8 @@ _UNSERVED = {
 _OBEYED = ", ".join(key for key in DRAINING_TAINTS if key != SPOT_TAINT_KEY)
 # The name of a Node, with its UID and taint.
 _TaintedNode = tuple[str, Drained]
+# Seconds between two events about other nodes that answer for an address.
+_ANSWERED_EVERY = 30.0
 # An address in the events of one of its Services.
 _ServiceAddress = tuple[ServiceKey, Address]
 
@@ -61,6 +64,8 @@ class NodeEvents:
         self._with_agent: set[str] = set()
         self._live_since: dict[_TaintedNode, float] = {}
         self._silent: set[_TaintedNode] | None = None
+        # When it was reported last that another node answers, by address.
+        self._answered_at: dict[Address, float] = {}
         # The VIPs in the status of the own Node that were reported.
         self._mistaken: frozenset[Address] = frozenset()
 
@@ -221,12 +226,29 @@ class NodeEvents:
             self._events.record(about, "NodeAddressMistaken", message, kind="Warning")
         self._mistaken = addresses
 
-    def report_conflict(self, decision: VipDecision, mac: str) -> None:
-        """Report that another host, with this MAC address, has an address of ours too."""
-        interface = decision.link.name if decision.link else ""
-        message = (
-            f"{decision.vip.address} is in use by another host, too: {mac} answers for it on "
-            f"{interface} of node {self._node}. Find that host, or take the address out of the pool"
-        )
+    def report_conflict(
+        self, decision: VipDecision, conflict: DuplicateAddress, *, now: float
+    ) -> None:
+        """Report that another host has an address of ours too.
+
+        All nodes of the cluster may answer: of each address one is reported in a while.
+        """
+        address, where = decision.vip.address, decision.link.name if decision.link else ""
+        what = f"{conflict.mac.hex(':')} answers for it on {where} of node {self._node}"
+        if conflict.node:
+            known = self._answered_at.items()
+            self._answered_at = {a: at for a, at in known if now < at + _ANSWERED_EVERY}
+            if address in self._answered_at:
+                return
+            self._answered_at[address] = now
+            message = (
+                f"Node {conflict.node} answers for {address}, too ({what}), and it may not be the "
+                "only one. If kube-proxy is in IPVS mode, set strictARP; the Leases name all nodes"
+            )
+        else:
+            message = (
+                f"{address} is in use by another host, too: {what}. Find that host, or take the "
+                "address out of the pool"
+            )
         for key in decision.vip.services:
             self._record(key, "AddressConflict", message, "Warning")

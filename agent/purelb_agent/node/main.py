@@ -204,7 +204,11 @@ class _Agent:
     def _on_conflict(self, conflict: DuplicateAddress) -> None:
         self.metrics.addresses.count_conflict()
         self.reporter.report_conflict(conflict)
-        self.renewer.list_duplicate(conflict.address)
+        if conflict.node:
+            # For the Lease, which names it.
+            self.store.changed.notify()
+        else:
+            self.renewer.list_duplicate(conflict.address)
 
     def _peers(self, settings: AgentSettings, send: Send) -> Peers | None:
         """Return the peers to ask; None if that is switched off."""

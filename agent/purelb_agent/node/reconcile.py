@@ -21,14 +21,14 @@ from purelb.core.node.configuration import (
     choose,
 )
 from purelb.core.node.decisions import Decisions, decide_vips
-from purelb.core.node.interfaces import lease_subnets, selected_links
+from purelb.core.node.interfaces import lease_subnets, segment_macs, selected_links
 from purelb.core.node.lost_segments import LostSegments
 from purelb.core.node.mistaken import RemovedVips, own_mistaken
 from purelb.core.node.plan import Plan, plan
 from purelb.core.node.readiness import Readiness
 from purelb.core.node.snapshot import NodeSnapshot, membership_view_of, vips_on
 from purelb_agent.kube.store import NodeStore
-from purelb_agent.lease.renewer import Renewer
+from purelb_agent.lease.renewer import Renewer, Said
 from purelb_agent.node.announcer import Announcer
 from purelb_agent.node.conflicts import ConflictListener
 from purelb_agent.node.decisions import DecisionRecorder
@@ -144,7 +144,7 @@ class Reconciler:
         self._metrics.mark_loaded()
         self._interfaces.read_links(now, max_age=RESYNC)
         is_new_config = self._update_config()
-        snapshot = self._with_known(self._snapshot(now))
+        snapshot = self._with_known(self._snapshot(now), now)
         snapshot = self._with_lost(snapshot, now, is_new_config=is_new_config)
         subnets = lease_subnets(snapshot.segments)
         self._metrics.election.show_local_subnets(len(subnets))
@@ -172,14 +172,20 @@ class Reconciler:
         self._readiness = self._readiness.after(planned, held, snapshot.addresses, now=now)
         return self._wake_at(snapshot, planned, now, done=done)
 
-    def _with_known(self, snapshot: NodeSnapshot) -> NodeSnapshot:
+    def _with_known(self, snapshot: NodeSnapshot, now: float) -> NodeSnapshot:
         """Add the Nodes' own addresses, without VIPs that another program took for such."""
         store = self._store
         listed = store.listed_addresses.get(self._node, frozenset())
         had = self._removed.until.keys() | {a for node, a in store.mistaken if node == self._node}
         own = own_mistaken(listed, snapshot, had)
         self._reporter.report_mistaken(own)
-        self._renewer.say_mistaken(store.say_mistaken(own))
+        self._renewer.say(
+            Said(
+                segment_macs(snapshot.links, snapshot.all_links, snapshot.addresses),
+                self._conflict_listener.answering_nodes(now),
+                store.say_mistaken(own),
+            )
+        )
         return replace(snapshot, known=store.known_addresses)
 
     def _with_lost(
@@ -272,7 +278,7 @@ class Reconciler:
         # With addresses that failed duplicate address detection, to find the host that has them.
         held = self._interfaces.held
         checked = frozenset(place for place in held if place[0] not in snapshot.dummies)
-        self._conflict_listener.update(checked, links, now=now)
+        self._conflict_listener.update(checked, links, nodes=self._store.macs, now=now)
 
     def _wake_at(self, snapshot: NodeSnapshot, planned: Plan, now: float, *, done: bool) -> float:
         deadlines = [

@@ -71,7 +71,7 @@ class Reporter:
         """Record an event: another host has an address of this node too."""
         decision = self._decisions and self._decisions.by_address.get(conflict.address)
         if decision:
-            self._node_events.report_conflict(decision, conflict.mac.hex(":"))
+            self._node_events.report_conflict(decision, conflict, now=clock.now())
 
     def report_mistaken(self, addresses: frozenset[Address]) -> None:
         """Record an event for each VIP that the status of the own Node lists."""

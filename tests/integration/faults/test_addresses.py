@@ -189,7 +189,10 @@ def test_host_with_our_address_is_reported_and_the_winner_keeps_it(
     figure(f"reported after {time.monotonic() - start:.2f} s")
     assert {event["type"] for event in events} == {"Warning"}
     for vip, event in zip(sorted(vips), sorted(events, key=lambda e: e["message"]), strict=True):
-        assert f"{vip} is in use by another host, too: {mac} answers" in event["message"]
+        text = f"{vip} is in use by another host, too: {mac} answers"
+        if where == "node":
+            text = f"Node {host} answers for {vip}, too ({mac} answers"
+        assert text in event["message"]
         assert event["source"]["host"] == winners[vip]
         assert is_usable(cluster, winners[vip], vip)
     after = {node: metric_of(cluster, node, CONFLICTS) for node in before}

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from purelb.core.election.claims import claimed
 from purelb.core.election.right import HoldDeadline
 from purelb_agent.kube.store import NodeStore
+from purelb_agent.lease.renewer import Said
 from purelb_agent.node.decisions import DecisionRecorder
 from purelb_agent.node.interfaces import Interfaces
 from purelb_agent.node.metrics import NodeMetrics
@@ -37,7 +38,7 @@ class RecordedRenewer:
         self.subnets = []
         self.checks = 0
         self.own = []
-        self.mistaken = ()
+        self.said = Said()
 
     def set_subnets(self, subnets, *, at_once):
         self.subnets.append((subnets, at_once))
@@ -48,8 +49,8 @@ class RecordedRenewer:
     def saw(self, own):
         self.own.append(own)
 
-    def say_mistaken(self, mistaken):
-        self.mistaken = mistaken
+    def say(self, said):
+        self.said = said
 
 
 class RecordedAnnouncer:
@@ -72,6 +73,7 @@ class RecordedListener:
 
     checked = frozenset()
     settled = MappingProxyType({})
+    answering = ()
 
     def subscribe(self, on_settled):
         self._on_settled = on_settled
@@ -84,8 +86,11 @@ class RecordedListener:
         settled, self.settled = self.settled, {}
         return settled
 
-    def update(self, checked, _links, *, now):
-        self.checked = checked
+    def update(self, checked, _links, *, nodes, now):
+        self.checked, self.nodes = checked, nodes
+
+    def answering_nodes(self, _now):
+        return self.answering
 
 
 class RecordedReporter:

@@ -130,7 +130,7 @@ class Node:
         self.update()
 
     def update(self):
-        self.listener.update(self.held, self.kernel.links(), now=clock.now())
+        self.listener.update(self.held, self.kernel.links(), nodes={}, now=clock.now())
 
     async def notices(self, vip, *, seconds, begin=None):
         """Wait for a conflict; return the seconds from `begin`, or from now, until the report."""

@@ -11,7 +11,7 @@ from http.client import OK, HTTPConnection, HTTPException
 from ipaddress import IPv6Address
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-from ..core.addresses import parse_address
+from ..core.addresses import parse_address, parse_mac
 from ..core.audit.evidence import Evidence, NeighborReply, format_mac
 from ..core.audit.findings import Severity, finding_dict
 from ..core.audit.lock_findings import lock_findings
@@ -23,7 +23,7 @@ from ..core.errors import PureLBError
 from ..core.model import Address
 from ..module.kube import Cluster
 from . import cluster_reader
-from .vip_info import mac_of, observation_of
+from .vip_info import observation_of
 
 _METRICS_TIMEOUT = 2
 # Threads, so that the timeouts of silent nodes pass concurrently.
@@ -72,7 +72,7 @@ def answers_of(results: Iterable[Mapping[str, Any]]) -> Tuple[NeighborReply, ...
     try:
         for result in results:
             address = parse_address(result["address"])
-            heard = (*macs.get(address, ()), *map(mac_of, result["macs"]))
+            heard = (*macs.get(address, ()), *map(parse_mac, result["macs"]))
             macs[address] = tuple(sorted(set(heard)))
             own[address] = own.get(address, False) or bool(result["own"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:

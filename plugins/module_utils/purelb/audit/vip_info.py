@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 import time
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Sequence, Tuple
 
-from ..core.addresses import parse_address, parse_ends
-from ..core.audit.evidence import Observation, format_mac
+from ..core.addresses import parse_address, parse_ends, parse_mac
+from ..core.audit.evidence import LinkSettings, Observation, format_mac
 from ..core.errors import PureLBError, SettingError
 from ..core.model import Address, InterfaceAddress, Link
 from ..core.names import ADDRESS_PROTOCOL, FAMILIES, PROXY_INTERFACES, VERSIONS
@@ -19,6 +20,7 @@ from ..core.node.interfaces import lease_subnets, segments
 from ..core.node.rtnetlink import AddressMessage, has_carrier
 from .netlink import Interface, interfaces
 
+_SETTINGS = Path("/proc/sys/net/ipv4/conf")
 IsVip = Callable[[Address], bool]
 
 
@@ -26,7 +28,8 @@ def vip_info(params: Mapping[str, Any]) -> Dict[str, Any]:
     """Return the result of the module purelb_vip_info."""
     is_vip = selection(params["vips"] or (), params["pools"] or ())
     now = time.time()
-    chosen = _chosen(interfaces(), params["interfaces"] or (), is_vip)
+    found = interfaces()
+    chosen = _chosen(found, params["interfaces"] or (), is_vip)
     return {
         "changed": False,
         "hostname": os.uname().nodename,
@@ -38,6 +41,7 @@ def vip_info(params: Mapping[str, Any]) -> Dict[str, Any]:
             if is_vip(held.address)
         ],
         "interfaces": [_interface_dict(interface, is_vip) for interface in chosen],
+        "proxies": [k.name for k in found if k.name in PROXY_INTERFACES],
     }
 
 
@@ -124,9 +128,22 @@ def _interface_dict(interface: Interface, is_vip: IsVip) -> Dict[str, Any]:
         "index": interface.index,
         **_state_dict(interface),
         "default_metrics": {FAMILIES[version]: metric for version, metric in metrics.items()},
+        "arp_ignore": _setting(interface.name, "arp_ignore"),
+        "rp_filter": _setting(interface.name, "rp_filter"),
         "subnets": [str(subnet) for subnet in lease_subnets(found)],
         "addresses": [_address_dict(held) for held in interface.addresses],
     }
+
+
+def _setting(interface: str, name: str) -> Optional[int]:
+    """Return the IPv4 setting in force on an interface; None without IPv4 or such an interface."""
+    values = []
+    for each in ("all", interface):
+        try:
+            values.append(int((_SETTINGS / each / name).read_text()))
+        except (OSError, ValueError):
+            return None
+    return max(values)
 
 
 def observation_of(node: str, result: Mapping[str, Any]) -> Observation:
@@ -134,6 +151,7 @@ def observation_of(node: str, result: Mapping[str, Any]) -> Observation:
     try:
         now = float(result["time"])
         links = tuple(map(_link_of, result["interfaces"]))
+        settings = {k["index"]: _settings_of(k) for k in result["interfaces"]}
         addresses = tuple(
             _address_of(interface["index"], held, now=now)
             for interface in result["interfaces"]
@@ -144,7 +162,7 @@ def observation_of(node: str, result: Mapping[str, Any]) -> Observation:
             f"nodes: the value for {node} is not a result of purelb_vip_info ({error!r}): "
             "register it on that node, and leave out nodes where it failed"
         ) from error
-    return Observation(node, links, addresses)
+    return Observation(node, links, addresses, settings, tuple(result.get("proxies") or ()))
 
 
 def _link_of(interface: Mapping[str, Any]) -> Link:
@@ -152,11 +170,15 @@ def _link_of(interface: Mapping[str, Any]) -> Link:
     return Link(
         index=interface["index"],
         name=interface["name"],
-        mac=mac_of(interface["mac"]),
+        mac=parse_mac(interface["mac"]),
         is_up=interface["up"],
         has_carrier=has_carrier(interface["state"]),
         default_metrics={VERSIONS[family]: metric for family, metric in metrics.items()},
     )
+
+
+def _settings_of(interface: Mapping[str, Any]) -> LinkSettings:
+    return LinkSettings(interface.get("arp_ignore"), interface.get("rp_filter"))
 
 
 def _address_of(index: int, held: Mapping[str, Any], *, now: float) -> InterfaceAddress:
@@ -177,11 +199,3 @@ def _address_of(index: int, held: Mapping[str, Any], *, now: float) -> Interface
 
 def _end(lifetime: Optional[int], now: float) -> Optional[float]:
     return None if lifetime is None else now + lifetime
-
-
-def mac_of(text: str) -> bytes:
-    """Return the bytes of a MAC address in text form; b"" if the interface has none."""
-    try:
-        return bytes.fromhex(text.replace(":", ""))
-    except ValueError:
-        return b""

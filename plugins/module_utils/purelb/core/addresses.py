@@ -9,13 +9,22 @@ import re
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Iterable, Optional, Tuple
 
-from .model import Address, AddressRange, Network
+from .model import MAC_BYTES, Address, AddressRange, Network
 
 # Before a digit of the same dotted part.
 _LEADING_ZEROS = re.compile(r"(?<![0-9a-fA-F])0+(?=[0-9]+(\.|$))")
 _SHORTEST_MASK = 8
 _MAX_PREFIX = {4: 32, 6: 128}
 _EVERYTHING = {4: ip_network("0.0.0.0/0"), 6: ip_network("::/0")}
+
+
+def parse_mac(text: str) -> bytes:
+    """Return the bytes of a MAC address in text form; b"" if the text is none."""
+    try:
+        found = bytes.fromhex(text.replace(":", ""))
+    except ValueError:
+        return b""
+    return found if len(found) == MAC_BYTES else b""
 
 
 def parse_address(text: str) -> Address:

@@ -19,6 +19,7 @@ from .names import LINK_ALIAS
 
 Address = Union[IPv4Address, IPv6Address]
 Network = Union[IPv4Network, IPv6Network]
+MAC_BYTES = 6
 # An address in the status of a Node: the name of the Node, the address.
 NodeAddress = Tuple[str, Address]
 
@@ -91,6 +92,10 @@ class Lease:
     peer_keys: Tuple[str, ...] = ()
     # Addresses that another host has, as its agent found when it put them on an interface.
     duplicates: Tuple[Address, ...] = ()
+    # The MAC addresses with which the node answers on its segments.
+    macs: Tuple[bytes, ...] = ()
+    # The nodes that answer for addresses of this one, too.
+    answering: Tuple[str, ...] = ()
     # Addresses in the status of Nodes that are VIPs, as its agent knows; see node.mistaken.
     mistaken: Tuple[NodeAddress, ...] = ()
     # Entries of the subnets annotation that are not valid CIDRs.
@@ -340,7 +345,7 @@ class Link:
     @property
     def is_ethernet(self) -> bool:
         """Whether its neighbors are found by ARP and NDP over Ethernet: not so on a tunnel."""
-        return len(self.mac) == 6  # noqa: PLR2004 - the bytes of a MAC address
+        return len(self.mac) == MAC_BYTES
 
     @property
     def is_ours(self) -> bool:

@@ -37,6 +37,12 @@ PEER_KEYS_ANNOTATION = "purelb.io/peer-keys"
 DUPLICATES_ANNOTATION = "purelb.io/duplicates"
 # A host that answers for every address must not use up the pools.
 MAX_DUPLICATES = 64
+# On a node's Lease: its MAC addresses, by which other nodes tell it from a host outside.
+MACS_ANNOTATION = "purelb.io/macs"
+MAX_MACS = 16
+# On a node's Lease: the other nodes that answer for its addresses.
+ANSWERING_ANNOTATION = "purelb.io/answering-nodes"
+MAX_ANSWERING = 16
 # On a node's Lease: addresses that the status of a Node lists and that are VIPs, as `node/address`.
 MISTAKEN_ANNOTATION = "purelb.io/mistaken-addresses"
 MAX_MISTAKEN = 64

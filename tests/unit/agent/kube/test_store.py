@@ -187,6 +187,15 @@ class TestAddresses:
         assert store.addresses_of("n2") == (ip_address("fd00::2"),) != before
 
 
+async def test_other_nodes_are_known_by_their_macs(store):
+    mac = b"\2\0\0\0\0\1"
+    store.leases.put(lease_object("n2", macs=(mac,)))
+    before = store.macs
+    assert before == {mac: "n2"}
+    store.leases.put(lease_object("n3"))
+    assert store.macs is before
+
+
 class TestMistakenAddresses:
     async def test_a_node_that_is_gone_is_remembered_and_spoken_of(self, store):
         said = (("n2", VIP4),)

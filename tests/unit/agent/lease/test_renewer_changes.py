@@ -10,6 +10,7 @@ import pytest
 
 from purelb.core.election.right import HoldDeadline, RightState
 from purelb_agent.kube.client import ApiError
+from purelb_agent.lease.renewer import Said
 from purelb_agent.runtime import clock
 from tests.support.agent.kubernetes_objects import group_object, lease_object, service_object
 from tests.support.agent.leased_node import COLLECTION, NETS, PATH, LeasedNode
@@ -143,8 +144,8 @@ class TestMistakenAddresses:
         said = (("n1", VIP4), ("n1", VIP6))
         async with node.running():
             await node.until(1)
-            node.renewer.say_mistaken(said)
-            node.renewer.say_mistaken(said)
+            node.renewer.say(Said(mistaken=said))
+            node.renewer.say(Said(mistaken=said))
             await node.until(2)
             assert node.written_at == [0.0, 1.51]
             assert node.lease.mistaken == said

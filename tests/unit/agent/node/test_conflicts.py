@@ -122,10 +122,11 @@ class Node:
             self.conflicts.append, sender=segments, listen=segments.listen
         )
         self.links = (ETH0, ETH1)
+        self.nodes = {}
         self.began = clock.now()
 
     def hold(self, *places):
-        self.listener.update(frozenset(places), self.links, now=clock.now())
+        self.listener.update(frozenset(places), self.links, nodes=self.nodes, now=clock.now())
 
 
 @pytest.fixture
@@ -209,7 +210,7 @@ class TestClaims:
         await segments.say(claim(vip))
         assert node.conflicts == [DuplicateAddress(vip, 2, THEIRS)]
         assert logged.fields("addressConflict") == [
-            {"ip": str(vip), "interface": "eth0", "mac": "02:00:00:00:00:63"}
+            {"ip": str(vip), "interface": "eth0", "mac": "02:00:00:00:00:63", "node": ""}
         ]
 
     async def test_a_conflict_is_reported_once(self, node, segments, vip):
@@ -341,7 +342,7 @@ class TestSockets:
 
 async def test_cancelled_at_any_await_it_continues_when_it_is_run_again(segments):
     listener = ConflictListener(lambda _conflict: None, sender=segments)
-    listener.update(frozenset({(2, VIP4)}), (ETH0,), now=clock.now())
+    listener.update(frozenset({(2, VIP4)}), (ETH0,), nodes={}, now=clock.now())
 
     async def run():
         try:

@@ -11,6 +11,7 @@ from purelb.core.election.counting import Check, Counting
 from purelb.core.election.draining import Drained
 from purelb.core.model import Lease
 from purelb.core.names import DRAINING_TAINTS, SPOT_TAINT_KEY
+from purelb.core.node.conflicts import DuplicateAddress
 from purelb.core.node.decisions import decide_vips
 from purelb_agent.kube.store import NodeStore
 from purelb_agent.node.events import NodeEvents
@@ -371,5 +372,19 @@ def test_a_duplicate_address_is_reported_to_each_of_its_services(node_events, ev
     shared = [service(name, [vip], sharing_key="k") for name in ("web", "shop")]
     store.services.records.update({made.key: made for made in shared})
     (decision,) = decided(*shared).here
-    node_events.report_conflict(decision, "02:00:00:00:00:63")
+    conflict = DuplicateAddress(vip, ETH0.index, b"\x02\0\0\0\0\x63")
+    node_events.report_conflict(decision, conflict, now=1.0)
     assert [reason for reason, _message in events.take()] == ["AddressConflict"] * 2
+
+
+@EACH_VIP
+def test_of_the_nodes_that_answer_one_is_reported_in_a_while(node_events, events, vip):
+    (decision,) = decided(service(addresses=[vip], uid="uid-web")).here
+    for number, now in enumerate((1.0, 1.1, 31.2)):
+        mac = bytes([2, 0, 0, 0, 0, number])
+        conflict = DuplicateAddress(vip, ETH0.index, mac, f"m{number}")
+        node_events.report_conflict(decision, conflict, now=now)
+    (_, first), (_, second) = events.take()
+    assert first.startswith(f"Node m0 answers for {vip}, too (02:00:00:00:00:00 answers for it on")
+    assert "strictARP" in first
+    assert second.startswith("Node m2 ")

@@ -90,8 +90,11 @@ class Listener:
         self.on_conflict = on_conflict
         return self
 
-    def update(self, _held, _links, *, now):
+    def update(self, _held, _links, *, nodes, now):
         pass
+
+    def answering_nodes(self, _now):
+        return ()
 
     def subscribe(self, _on_settled):
         pass
@@ -234,6 +237,15 @@ class TestRun:
         annotations = cluster.lease["metadata"]["annotations"]
         assert annotations[DUPLICATES_ANNOTATION] == f"{VIP4},{VIP6}"
         assert len(cluster.sent("PUT")) - written <= 2
+        cluster.stop.set()
+        await task
+
+    async def test_addresses_that_another_node_answers_for_are_not(self, cluster):
+        task = await run_for(cluster, 15)
+        for vip in (VIP4, VIP6):
+            cluster.listener.on_conflict(DuplicateAddress(vip, 2, b"\2\0\0\0\0\1", "n2"))
+        await asyncio.sleep(6)
+        assert DUPLICATES_ANNOTATION not in cluster.lease["metadata"]["annotations"]
         cluster.stop.set()
         await task
 

@@ -351,6 +351,21 @@ class TestLostSegments:
         assert serving.renewer.subnets[-1] == ((), True)
 
 
+class TestOtherNodes:
+    async def test_the_lease_says_the_macs_and_who_answers(self, serving):
+        assert serving.renewer.said.macs == (ETH0.mac,)
+        serving.listener.answering = ("n2",)
+        serving.store.changed.notify()
+        await settle()
+        assert serving.renewer.said.answering == ("n2",)
+
+    async def test_who_they_are_is_known_by_their_macs(self, serving):
+        mac = b"\2\0\0\0\0\x63"
+        serving.store.leases.put(lease_object("n0", subnets=(), macs=(mac,)))
+        await settle()
+        assert serving.listener.nodes == {mac: "n0"}
+
+
 class TestMistakenAddresses:
     """kubelet lists a VIP as an address of the node."""
 
@@ -364,11 +379,11 @@ class TestMistakenAddresses:
     async def test_it_stays_where_it_is_and_the_lease_says_so(self, serving, vip):
         await self.lists(serving, vip)
         assert serving.held == ON_ETH0
-        assert serving.renewer.mistaken == (("n1", vip),)
+        assert serving.renewer.said.mistaken == (("n1", vip),)
         assert serving.reporter.mistaken == {vip}
         assert serving.store.known_addresses == {OWN4.address, OWN6.address}
         await self.lists(serving)
-        assert (serving.renewer.mistaken, serving.reporter.mistaken) == ((), frozenset())
+        assert (serving.renewer.said.mistaken, serving.reporter.mistaken) == ((), frozenset())
 
     @EACH_VIP
     async def test_it_is_remembered_when_the_address_has_left(self, serving, vip):
@@ -376,14 +391,14 @@ class TestMistakenAddresses:
         serving.store.services.drop(service_object())
         await settle()
         assert serving.held == set()
-        assert serving.renewer.mistaken == (("n1", vip),)
+        assert serving.renewer.said.mistaken == (("n1", vip),)
 
     @EACH_VIP
     async def test_a_status_that_comes_after_the_address_has_left_is_as_wrong(self, serving, vip):
         serving.store.services.drop(service_object())
         await settle()
         await self.lists(serving, vip)
-        assert serving.renewer.mistaken == (("n1", vip),)
+        assert serving.renewer.said.mistaken == (("n1", vip),)
 
     @EACH_VIP
     async def test_an_address_that_no_agent_put_is_the_nodes(self, node, vip):
@@ -392,7 +407,7 @@ class TestMistakenAddresses:
         node.renew()
         await self.lists(node, vip)
         assert node.store.known_addresses == {OWN4.address, OWN6.address, vip}
-        assert node.renewer.mistaken == ()
+        assert node.renewer.said.mistaken == ()
         assert (ETH0.index, vip) in node.kernel.held
 
     @EACH_VIP
@@ -411,7 +426,7 @@ class TestMistakenAddresses:
         node.renew()
         await settle()
         assert node.held == ON_ETH0
-        assert node.renewer.mistaken == (("n1", vip),)
+        assert node.renewer.said.mistaken == (("n1", vip),)
 
 
 class TestKernelErrors:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from purelb.core.allocation.outcomes import Assignment, Remainder
 from purelb.core.api import codec
 from purelb.core.model import Lease, Outage, PoolType, ServiceGroup, ServiceKey
-from purelb.core.names import MAX_DUPLICATES, MAX_MISTAKEN
+from purelb.core.names import MAX_ANSWERING, MAX_DUPLICATES, MAX_MACS, MAX_MISTAKEN
 from purelb.core.node.annotations import format_announcing, merge_announcing
 from purelb.core.times import format_time, parse_time
 from tests.support import ROOT
@@ -108,6 +108,32 @@ def test_a_list_of_duplicates_that_is_too_long_or_wrong_is_read_as_far_as_possib
     long = ",".join(["nonsense", *(f"172.28.1.{n}" for n in range(1, 101))])
     body["metadata"]["annotations"]["purelb.io/duplicates"] = long
     assert len(codec.lease_of(body).duplicates) == MAX_DUPLICATES - 1
+
+
+def test_the_macs_of_a_node_and_who_answers_for_it_are_in_its_lease():
+    macs = (bytes.fromhex("020000000001"), bytes.fromhex("020000000002"))
+    body = codec.lease_body(replace(LEASE, macs=macs, answering=("n2", "n3")), namespace="x")
+    annotations = body["metadata"]["annotations"]
+    assert annotations["purelb.io/macs"] == "02:00:00:00:00:01,02:00:00:00:00:02"
+    assert annotations["purelb.io/answering-nodes"] == "n2,n3"
+    assert (codec.lease_of(body).macs, codec.lease_of(body).answering) == (macs, ("n2", "n3"))
+    annotations["purelb.io/macs"] = "x,02:00,02:00:00:00:00:01"
+    assert codec.lease_of(body).macs == macs[:1]
+
+
+def test_the_lists_of_macs_and_nodes_have_limits():
+    macs = tuple(bytes([2, 0, 0, 0, 0, n]) for n in range(MAX_MACS + 1))
+    nodes = tuple(f"m{n}" for n in range(MAX_ANSWERING + 1))
+    body = codec.lease_body(replace(LEASE, macs=macs, answering=nodes), namespace="x")
+    assert codec.lease_of(body).macs == macs[:-1]
+    assert codec.lease_of(body).answering == nodes[:-1]
+    long = {"purelb.io/macs": macs, "purelb.io/answering-nodes": nodes}
+    texts = {
+        name: ",".join(m if isinstance(m, str) else m.hex(":") for m in long[name]) for name in long
+    }
+    body["metadata"]["annotations"].update(texts)
+    assert codec.lease_of(body).macs == macs[:-1]
+    assert codec.lease_of(body).answering == nodes[:-1]
 
 
 def test_addresses_that_are_not_the_nodes_are_in_the_lease():

@@ -9,6 +9,7 @@ import pytest
 from purelb.core.names import MAX_DUPLICATES
 from purelb.core.node.conflicts import (
     LISTED_FOR,
+    MOST_ADDRESSES,
     MOST_HOSTS,
     ConflictDetector,
     DuplicateAddress,
@@ -31,18 +32,24 @@ class Segment:
     10 ms after each probe.
     """
 
-    def __init__(self, vip, *, says=(), answering=None, lost_at=None):
+    def __init__(self, vip, *, says=(), answering=None, lost_at=None, nodes=None):
         self.vip = vip
+        self.nodes = nodes or {}
         self.answering = answering or {}
         self.lost_at = lost_at
         self.probes, self.conflicts, self.settled, self.quiet = [], [], [], []
         self.claims = list(says)
-        self.watch = ConflictDetector().holding([(LINK, vip)], [OWN, OWN_TOO], now=0.0)
+        self.watch = ConflictDetector().holding(
+            [(LINK, vip)], [OWN, OWN_TOO], nodes=self.nodes, now=0.0
+        )
 
     def run(self, until):
         while (now := self._next()) is not None and now <= until:
             if now == self.lost_at:
-                self.watch, self.lost_at = self.watch.holding([], [OWN, OWN_TOO], now=now), None
+                self.watch, self.lost_at = (
+                    self.watch.holding([], [OWN, OWN_TOO], nodes={}, now=now),
+                    None,
+                )
             for claim in sorted(c for c in self.claims if c[0] == now):
                 self.claims.remove(claim)
                 self._hear(*claim)
@@ -65,7 +72,7 @@ class Segment:
     def _hear(self, now, mac, link):
         self.watch, conflict = self.watch.heard(link, AddressClaim(mac, self.vip), now=now)
         if conflict is not None:
-            assert conflict == DuplicateAddress(self.vip, LINK, mac)
+            assert conflict == DuplicateAddress(self.vip, LINK, mac, self.nodes.get(mac, ""))
             self.conflicts.append((now, mac))
 
 
@@ -203,18 +210,20 @@ def test_each_probe_that_no_host_answers_settles_quietly(vip):
 @BOTH
 def test_an_address_gained_again_restarts(vip):
     place = (LINK, vip)
-    watch = ConflictDetector().holding([place], [OWN], now=0.0)
+    watch = ConflictDetector().holding([place], [OWN], nodes={}, now=0.0)
     watch, _conflict = watch.heard(LINK, AddressClaim(STRANGER, vip), now=0.5)
-    watch = watch.holding([], [OWN], now=1.0)
+    watch = watch.holding([], [OWN], nodes={}, now=1.0)
     assert watch.next_at is None
-    assert watch.holding([place], [OWN], now=1.2).next_at == pytest.approx(3.2)
+    assert watch.holding([place], [OWN], nodes={}, now=1.2).next_at == pytest.approx(3.2)
 
 
 @BOTH
 def test_an_address_that_stays_keeps_its_times_when_another_comes(vip):
     place, other = (LINK, vip), (OTHER_LINK, vip)
     watch = (
-        ConflictDetector().holding([place], [OWN], now=0.0).holding([place, other], [OWN], now=1.0)
+        ConflictDetector()
+        .holding([place], [OWN], nodes={}, now=0.0)
+        .holding([place, other], [OWN], nodes={}, now=1.0)
     )
     watch, due = watch.due(now=2.0)
     assert (due, watch.next_at) == ([place], 3.0)
@@ -245,7 +254,57 @@ def test_it_is_settled_when_a_probe_finds_no_host_that_had_claimed_it(vip, segme
 
 def many(count):
     addresses = [ip_address(int(base) + n) for base in FIRST for n in range(count // 2)]
-    return ConflictDetector().holding([(LINK, a) for a in addresses], [OWN], now=0.0)
+    return ConflictDetector().holding([(LINK, a) for a in addresses], [OWN], nodes={}, now=0.0)
+
+
+NODES = {STRANGER: "n2", ANOTHER: "n3"}
+
+
+@BOTH
+class TestOtherNodes:
+    """kube-proxy in IPVS mode: every node answers for every address."""
+
+    def test_each_is_reported_once_for_an_address(self, vip):
+        segment = Segment(vip, nodes=NODES, answering=dict.fromkeys(NODES, ALWAYS))
+        assert [mac for _now, mac in segment.run(400).conflicts] == [STRANGER, ANOTHER]
+        assert segment.watch.answering_nodes(400.0) == ("n2", "n3")
+
+    def test_it_is_reported_for_a_few_addresses_only(self, vip):
+        places = [(LINK, vip + n) for n in range(MOST_ADDRESSES + 2)]
+        watch, found = ConflictDetector().holding(places, [OWN], nodes=NODES, now=0.0), []
+        for second in range(2, 100):
+            watch, due = watch.due(now=float(second))
+            for link, address in due:
+                claim = AddressClaim(STRANGER, address)
+                watch, conflict = watch.heard(link, claim, now=second + 0.01)
+                found += [conflict] if conflict else []
+        assert len({conflict.address for conflict in found}) == len(found) == MOST_ADDRESSES
+        assert watch.answering_nodes(100.0) == ("n2",)
+
+    def test_it_is_reported_again_when_it_was_silent_for_long(self, vip):
+        answering = {STRANGER: (0, 40), ANOTHER: (100, 200)}
+        segment = Segment(vip, nodes=NODES, answering=answering).run(90)
+        assert segment.watch.answering_nodes(76.0) == ("n2",)
+        assert segment.watch.answering_nodes(80.0) == ()
+        assert segment.run(200).watch.answering_nodes(200.0) == ("n3",)
+        assert [mac for _now, mac in segment.conflicts] == [STRANGER, ANOTHER]
+
+    def test_a_host_outside_is_found_among_them(self, vip):
+        nodes = {bytes([2, 0, 0, 0, 1, n]): f"m{n}" for n in range(MOST_HOSTS + 2)}
+        answering = dict.fromkeys([*nodes, STRANGER], ALWAYS)
+        segment = Segment(vip, nodes=nodes, answering=answering).run(100)
+        assert {mac for _now, mac in segment.conflicts} == {*nodes, STRANGER}
+
+    def test_it_is_announced_again_after_each_probe_while_they_answer(self, vip):
+        segment = Segment(vip, nodes=NODES, answering={STRANGER: ALWAYS}).run(100)
+        # First as urgent: hosts may look for it at the other node.
+        assert segment.settled == pytest.approx([34.01])
+        assert segment.quiet == pytest.approx([64.01, 94.01])
+
+    def test_a_node_that_is_unknown_by_now_is_not_named(self, vip):
+        segment = Segment(vip, nodes=NODES, answering={STRANGER: ALWAYS}).run(10)
+        watch = segment.watch.holding([(LINK, vip)], [OWN], nodes={}, now=10.0)
+        assert watch.answering_nodes(10.0) == ()
 
 
 FIRST = (ip_address("198.18.0.0"), ip_address("2001:db8::"))

@@ -8,12 +8,13 @@ from ipaddress import ip_address, ip_network
 import pytest
 
 from purelb.core.model import InterfaceAddress, Link
-from purelb.core.names import MAX_SUBNETS
+from purelb.core.names import ADDRESS_PROTOCOL, MAX_MACS, MAX_SUBNETS
 from purelb.core.node.configuration import NodeConfig
 from purelb.core.node.interfaces import (
     default_links,
     lease_subnets,
     place_for,
+    segment_macs,
     segments,
     selected_links,
 )
@@ -105,3 +106,20 @@ def test_an_agent_knows_a_link_that_an_agent_made():
 def test_a_link_without_a_mac_of_six_bytes_is_no_ethernet(mac):
     assert ETH0.is_ethernet
     assert not Link(9, "tun0", mac).is_ethernet
+
+
+def test_the_macs_of_a_node_are_those_of_links_with_addresses_the_selected_ones_first():
+    links = {n: Link(n, f"eth{n}", bytes([2, 0, 0, 0, 0, n])) for n in range(2, 6)}
+    tunnel = Link(6, "tun0")
+    addresses = [
+        InterfaceAddress(3, ip_address("10.0.0.3"), 24),
+        InterfaceAddress(2, ip_address("fd00::2"), 64),
+        InterfaceAddress(4, ip_address("fe80::4"), 64),
+        InterfaceAddress(5, ip_address("10.0.0.9"), 32, protocol=ADDRESS_PROTOCOL),
+        InterfaceAddress(6, ip_address("10.0.1.6"), 24),
+    ]
+    everything = (*links.values(), tunnel)
+    assert segment_macs([links[3]], everything, addresses) == (links[3].mac, links[2].mac)
+    assert segment_macs([], everything, addresses) == (links[2].mac, links[3].mac)
+    many = [Link(n, "x", bytes([2, 0, 0, 0, 1, n])) for n in range(MAX_MACS + 1)]
+    assert segment_macs(many, (), ()) == tuple(link.mac for link in many[:-1])

@@ -9,6 +9,7 @@ import pytest
 
 from purelb.audit import vip_info
 from purelb.audit.netlink import Interface
+from purelb.core.audit.evidence import LinkSettings
 from purelb.core.errors import PureLBError, SettingError
 from purelb.core.node.rtnetlink import (
     IFA_F_NODAD,
@@ -136,6 +137,23 @@ def test_an_error_names_the_malformed_option(kernel, params, words):
         seen(**params)
 
 
+def test_settings_are_the_larger_of_an_interfaces_own_and_that_of_all(
+    kernel, monkeypatch, tmp_path
+):
+    for name, arp_ignore, rp_filter in (("all", 1, 0), ("eth0", 0, 2)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "arp_ignore").write_text(f"{arp_ignore}\n")
+        (tmp_path / name / "rp_filter").write_text(f"{rp_filter}\n")
+    monkeypatch.setattr(vip_info, "_SETTINGS", tmp_path)
+    kernel(interface(2, "eth0", OWN), interface(3, "eth1", OWN), interface(6, "kube-ipvs0", VIP))
+    result = seen(vips=["172.28.1.220"])
+    found = [(i["arp_ignore"], i["rp_filter"]) for i in result["interfaces"]]
+    assert found == [(1, 2), (None, None)]
+    read = vip_info.observation_of("n1", result)
+    assert read.settings == {2: LinkSettings(1, 2), 3: LinkSettings()}
+    assert read.proxies == ("kube-ipvs0",)
+
+
 def test_a_result_is_read_back_unchanged(kernel):
     result = seen(vips=["172.28.1.220"])
     read = vip_info.observation_of("n1", result)
@@ -153,7 +171,3 @@ def test_a_result_is_read_back_unchanged(kernel):
 def test_an_error_names_the_node_whose_result_is_malformed(result):
     with pytest.raises(PureLBError, match="nodes: the value for n1 is not a result"):
         vip_info.observation_of("n1", result)
-
-
-def test_text_that_is_not_a_mac_address_has_no_bytes():
-    assert vip_info.mac_of("no MAC address") == b""

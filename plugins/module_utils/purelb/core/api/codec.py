@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Tuple
 
 from .. import names
-from ..addresses import parse_address, parse_stored_address, parse_subnets
+from ..addresses import parse_address, parse_mac, parse_stored_address, parse_subnets
 from ..allocation.outcomes import Assignment, Remainder
 from ..model import (
     Address,
@@ -67,6 +67,8 @@ def lease_of(body: Json) -> Optional[Lease]:
         outage=_outage_of(annotations.get(names.OUTAGE_ANNOTATION, "")),
         peer_keys=_listed(annotations.get(names.PEER_KEYS_ANNOTATION, "")),
         duplicates=_duplicates_of(annotations.get(names.DUPLICATES_ANNOTATION, "")),
+        macs=_macs_of(annotations.get(names.MACS_ANNOTATION, "")),
+        answering=_listed(annotations.get(names.ANSWERING_ANNOTATION, ""))[: names.MAX_ANSWERING],
         mistaken=_mistaken_of(annotations.get(names.MISTAKEN_ANNOTATION, "")),
         malformed=malformed,
     )
@@ -96,6 +98,13 @@ def _duplicates_of(text: str) -> Tuple[Address, ...]:
         except ValueError:
             continue
     return tuple(found)
+
+
+@lru_cache(maxsize=1024)
+def _macs_of(text: str) -> Tuple[bytes, ...]:
+    """Return the MAC addresses of a list, at most MAX_MACS; what is none is skipped."""
+    found = (parse_mac(entry) for entry in _listed(text)[: names.MAX_MACS])
+    return tuple(mac for mac in found if mac)
 
 
 def _mistaken_of(text: str) -> Tuple[NodeAddress, ...]:
@@ -142,6 +151,12 @@ def lease_body(lease: Lease, *, namespace: str) -> Dict[str, Any]:
         annotations[names.PEER_KEYS_ANNOTATION] = ",".join(lease.peer_keys)
     if lease.duplicates:
         annotations[names.DUPLICATES_ANNOTATION] = ",".join(map(str, lease.duplicates))
+    if lease.macs:
+        annotations[names.MACS_ANNOTATION] = ",".join(
+            mac.hex(":") for mac in lease.macs[: names.MAX_MACS]
+        )
+    if lease.answering:
+        annotations[names.ANSWERING_ANNOTATION] = ",".join(lease.answering[: names.MAX_ANSWERING])
     if lease.mistaken:
         said = lease.mistaken[: names.MAX_MISTAKEN]
         annotations[names.MISTAKEN_ANNOTATION] = ",".join(f"{n}/{a}" for n, a in said)

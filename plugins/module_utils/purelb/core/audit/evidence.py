@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import Dict, FrozenSet, Iterable, List, Mapping, Tuple
+from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Tuple
 
 from ..model import Address, InterfaceAddress, Link, ServiceGroup
 from ..node.configuration import NOWHERE, NodeConfig, choose
@@ -20,12 +20,29 @@ from ..node.snapshot import NodeSnapshot, shows_marks
 
 
 @dataclass(frozen=True)
+class LinkSettings:
+    """The IPv4 settings in force on an interface; None if they are not known.
+
+    They are the larger of its own value and that of all interfaces.
+    """
+
+    arp_ignore: Optional[int] = None
+    rp_filter: Optional[int] = None
+
+
+@dataclass(frozen=True)
 class Observation:
-    """The addresses on a node's interfaces; lifetimes end on that node's wall clock."""
+    """The addresses on a node's interfaces; lifetimes end on that node's wall clock.
+
+    `settings`: by the index of the interface. `proxies`: the interfaces to which a service proxy
+    adds the addresses of all Services.
+    """
 
     node: str
     links: Tuple[Link, ...] = ()
     addresses: Tuple[InterfaceAddress, ...] = ()
+    settings: Mapping[int, LinkSettings] = field(default_factory=dict)
+    proxies: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

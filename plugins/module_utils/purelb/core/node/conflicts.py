@@ -9,6 +9,10 @@ former holder has withdrawn it; a claim that then arrives while it is still held
 Nothing here removes an address: only the election decides who holds it. But the allocator gives no
 Service an address that another host was found to have, see allocation/duplicates.
 
+Another node of the cluster that answers, too, is no reason to set an address aside: on each node it
+would be the same. kube-proxy in IPVS mode has every Service's address on every node, and without
+strictARP their kernels answer for it. Each such node is reported for a few addresses, not for all.
+
 Hosts believe the last claim that they heard. So an address is announced again after each probe of
 it that is not answered: all announcements may have got lost. It is urgent where another host had
 claimed it, as hosts look for it there.
@@ -33,6 +37,10 @@ CONFIRM_AFTER = 1.0
 ANSWER_WITHIN = 1.0
 # A host that was silent for this long is reported again.
 ABSENT_AFTER = 300.0
+# For so many addresses another node is reported; who answers for more may answer for all.
+MOST_ADDRESSES = 4
+# Another node answers as long as it does so after each probe.
+ANSWERING_FOR = PROBE_EVERY + 15.0
 # Probes per batch, and seconds between batches: 100 per second, far below a broadcast storm.
 BATCH, BATCH_EVERY = 25, 0.25
 # Limit of reported hosts per address: more of them are a single fault, or an attack.
@@ -44,11 +52,15 @@ _NEVER = float("inf")
 
 @dataclass(frozen=True)
 class DuplicateAddress:
-    """Another host's MAC address that claims an address held by this node on a link."""
+    """Another host's MAC address that claims an address held by this node on a link.
+
+    `node`: the node of the cluster that it is; empty for a host outside.
+    """
 
     address: Address
     link: int
     mac: bytes
+    node: str = ""
 
 
 @dataclass(frozen=True)
@@ -97,20 +109,43 @@ class AddressProbe:
 
 
 @dataclass(frozen=True)
+class AnsweringNode:
+    """Another node that answers: when it did last, and for which addresses it was reported."""
+
+    at: float
+    addresses: FrozenSet[Address] = frozenset()
+
+    def is_reported_for(self, address: Address) -> bool:
+        """Whether its answers for an address are no news."""
+        return address in self.addresses or len(self.addresses) == MOST_ADDRESSES
+
+
+@dataclass(frozen=True)
 class ConflictDetector:
-    """Probes of all held addresses; `own` are this node's MACs, `batch_at` the next batch."""
+    """Probes of all held addresses; `batch_at`: when the next batch may be sent.
+
+    `own`: this node's MACs. `nodes`: the other nodes by their MACs. `answering`: those of them that
+    answer for addresses of this node.
+    """
 
     probes: Mapping[Place, AddressProbe] = field(default_factory=dict)
     own: FrozenSet[bytes] = frozenset()
+    nodes: Mapping[bytes, str] = field(default_factory=dict)
+    answering: Mapping[bytes, AnsweringNode] = field(default_factory=dict)
     batch_at: float = float("-inf")
 
     def holding(
-        self, places: Iterable[Place], own: Iterable[bytes], *, now: float
+        self,
+        places: Iterable[Place],
+        own: Iterable[bytes],
+        *,
+        nodes: Mapping[bytes, str],
+        now: float,
     ) -> ConflictDetector:
         """Probe exactly these addresses; `own` are the MACs of all links of this node."""
         fresh = AddressProbe(now + FIRST_PROBE)
         probes = {place: self.probes.get(place, fresh) for place in places}
-        return replace(self, probes=probes, own=frozenset(own))
+        return replace(self, probes=probes, own=frozenset(own), nodes=nodes)
 
     def heard(
         self, link: int, claim: AddressClaim, *, now: float
@@ -120,9 +155,30 @@ class ConflictDetector:
         probe = self.probes.get(place)
         if probe is None or claim.mac in self.own:
             return self, None
+        node = self.nodes.get(claim.mac, "")
+        answering = self._answering(now)
+        known = answering.get(claim.mac, AnsweringNode(now))
+        if node and known.is_reported_for(claim.address):
+            return replace(self, answering={**answering, claim.mac: replace(known, at=now)}), None
         after, is_conflict = probe.heard(claim.mac, now=now)
         detector = replace(self, probes={**self.probes, place: after})
-        return detector, DuplicateAddress(claim.address, link, claim.mac) if is_conflict else None
+        if not is_conflict:
+            return detector, None
+        if node:
+            # Its answers say no more; those of a stranger would.
+            probes = {**self.probes, place: replace(after, hosts=probe.hosts)}
+            answering[claim.mac] = AnsweringNode(now, known.addresses | {claim.address})
+            detector = replace(self, probes=probes, answering=answering)
+        return detector, DuplicateAddress(claim.address, link, claim.mac, node)
+
+    def _answering(self, now: float) -> Dict[bytes, AnsweringNode]:
+        known = self.answering.items()
+        return {mac: node for mac, node in known if now < node.at + ANSWERING_FOR}
+
+    def answering_nodes(self, now: float) -> Tuple[str, ...]:
+        """Return the other nodes that answer for addresses of this one, sorted."""
+        found = {self.nodes[mac] for mac in self._answering(now) if mac in self.nodes}
+        return tuple(sorted(found))
 
     def due(self, *, now: float) -> Tuple[ConflictDetector, List[Place]]:
         """Return the state afterwards and what to probe now, suspect addresses first."""

@@ -12,7 +12,7 @@ from typing import Callable, Iterable, Optional, Sequence, Tuple
 
 from ..addresses import subnet_order
 from ..model import Address, InterfaceAddress, Link, Network
-from ..names import MAX_SUBNETS
+from ..names import ADDRESS_PROTOCOL, MAX_MACS, MAX_SUBNETS
 from .configuration import NodeConfig
 
 
@@ -80,6 +80,20 @@ def segments(
 def lease_subnets(found: Iterable[Tuple[Link, Network]]) -> Tuple[Network, ...]:
     """Return the subnets for the Lease of a node in these segments: sorted, at most 256."""
     return tuple(sorted({network for _link, network in found}, key=subnet_order))[:MAX_SUBNETS]
+
+
+def segment_macs(
+    selected: Iterable[Link], links: Iterable[Link], addresses: Iterable[InterfaceAddress]
+) -> Tuple[bytes, ...]:
+    """Return the MACs with which a node answers on segments: of links with addresses; at most 16.
+
+    Those of the selected links come first. Our own addresses say nothing: they are on these.
+    """
+    own = (held for held in addresses if held.protocol != ADDRESS_PROTOCOL)
+    used = {a.link for a in own if not (a.address.is_link_local or a.address.is_loopback)}
+    others = sorted((k for k in links if k.index in used), key=lambda link: link.index)
+    found = (link.mac for link in (*selected, *others) if link.is_ethernet and any(link.mac))
+    return tuple(dict.fromkeys(found))[:MAX_MACS]
 
 
 def place_for(
