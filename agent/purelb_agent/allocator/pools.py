@@ -17,6 +17,7 @@ from purelb.core.allocation.group_status import (
     exhausted,
     outside_pool,
     ready,
+    set_aside_of,
     status_body,
     use_of,
     use_of_external,
@@ -165,7 +166,12 @@ class Pools:
                 continue
             use = use_of(group, allocations)
             problem = self._overlap(overlaps.get(name))
-            conditions = (ready(problem), exhausted(use), outside_pool(self._out_of_pool_of(name)))
+            conditions = (
+                ready(problem),
+                exhausted(use),
+                outside_pool(self._out_of_pool_of(name)),
+                set_aside_of(group, allocations),
+            )
             shown = tuple(map(str, group.ranges))
             self._report(group, use, conditions, shown, moment)
         for name, (item, text) in self._unreadable.items():

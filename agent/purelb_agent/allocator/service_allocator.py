@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Container, Iterable
 from purelb.core.allocation.allocate import decide, origin_of, rebuild
 from purelb.core.allocation.allocations import Allocations
 from purelb.core.allocation.choice import Live
-from purelb.core.allocation.duplicates import NEW_FOR
+from purelb.core.allocation.duplicates import NEW_FOR, set_aside
 from purelb.core.allocation.external_ipam import answered
 from purelb.core.allocation.outcomes import (
     Ask,
@@ -100,11 +100,15 @@ class ServiceAllocator:
 
         Returns the Services that may get other addresses by this.
         """
-        if found == self._duplicates:
+        if not found and not self._duplicates:
             return set()
-        came_back, self._duplicates = self._duplicates.keys() - found.keys(), found
-        concerned = self.refused if came_back else set[ServiceKey]()
-        new = self._taken.set_aside(found)
+        groups = (group for group in self._pools.groups.all.values() if group.source is None)
+        ranges = (pool_range for group in groups for pool_range in group.ranges)
+        aside = set_aside(found, ranges, self._taken, self._duplicates)
+        if aside == self._duplicates:
+            return set()
+        self._duplicates, concerned = aside, set[ServiceKey]()
+        new = self._taken.set_aside(aside)
         for address in new:
             if self._is_new(address, now):
                 self._taken.replace(address)

@@ -312,15 +312,28 @@ class TestDuplicates:
         async with world.running(local_group(version=version)):
             assert world.addresses("web") == [SECOND[version]]
 
-    async def test_a_refused_service_gets_the_address_that_is_listed_no_more(self, version):
-        world = AllocatorWorld()
-        world.leases.append(self.listing(world, FIRST[version]))
-        world.service("web", version=version)
-        async with world.running(local_group(version=version, last=1)):
-            assert world.addresses("web") == []
-            world.controller.leases.put(self.listing(world, lease_version="3"))
-            await world.settle()
-            assert world.addresses("web") == [FIRST[version]]
+    async def test_the_last_free_one_is_given_although_another_host_has_it(self, version):
+        async with AllocatorWorld().running(local_group(version=version, last=2)) as world:
+            world.controller.leases.put(self.listing(world, FIRST[version], SECOND[version]))
+            for name in ("one", "two", "three"):
+                world.add_service(name, version=version)
+                await world.settle()
+            # Of two addresses one is set aside, as long as the other one is free.
+            assert world.addresses("one") == [SECOND[version]]
+            assert world.addresses("two") == [FIRST[version]]
+            assert world.addresses("three") == []
+
+    async def test_hosts_that_answer_for_all_do_not_use_up_the_pool(self, version):
+        async with AllocatorWorld().running(local_group(version=version, last=9)) as world:
+            found = [str(ip_address(FIRST[version]) + n) for n in range(9)]
+            world.controller.leases.put(self.listing(world, *found))
+            names = [f"s{n}" for n in range(9)]
+            for name in names:
+                world.add_service(name, version=version)
+                await world.settle()
+            assert sorted(a for name in names for a in world.addresses(name)) == sorted(found)
+            asides = [e for e in world.events.recorded if e[0] == "AddressSetAside"]
+            assert len(asides) == 2
 
 
 class TestDeletedLeases:

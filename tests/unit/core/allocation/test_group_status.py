@@ -13,6 +13,7 @@ from purelb.core.allocation.group_status import (
     merge_patch,
     outside_pool,
     ready,
+    set_aside_of,
     status_body,
     use_of,
     use_of_external,
@@ -106,3 +107,21 @@ def test_use_of_an_external_pool(source, name):
     assert (status["allocatedIPv4"], status["availableIPv4"]) == (3, 0)
     assert (status["allocatedIPv6"], "availableIPv6" in status) == (0, False)
     assert "All IPv4 addresses" in exhausted(use).message
+
+
+class TestSetAside:
+    def test_is_false_without_any(self):
+        condition = set_aside_of(GROUP, held(VIP4))
+        assert (condition.is_true, condition.reason) == (False, "NoDuplicates")
+
+    def test_says_how_many_and_names_the_first_of_this_group(self):
+        allocations = held(VIP4)
+        found = [VIP6, VIP4, *(VIP4 + n for n in range(1, 9)), VIP4 - 100]
+        allocations.set_aside(found)
+        condition = set_aside_of(GROUP, allocations)
+        assert (condition.is_true, condition.reason) == (True, "OtherHostsAnswer")
+        named = ", ".join(str(VIP4 + n) for n in range(5))
+        assert condition.message.startswith("10 addresses are given only to a Service")
+        assert f"have them: {named} and 5 more. Take" in condition.message
+        allocations.set_aside([VIP6])
+        assert f"have them: {VIP6}. Take" in set_aside_of(GROUP, allocations).message

@@ -251,6 +251,19 @@ class Allocations:
             numbers, int(pool_range.first)
         )
 
+    def spare(self, pool_range: AddressRange) -> int:
+        """Return how many addresses of the range no Service and no Node has."""
+        aside = sum(a in pool_range and not self.is_in_use(a) for a in self._duplicates)
+        return pool_range.size - self.in_use(pool_range) + aside
+
+    def is_in_use(self, address: Address) -> bool:
+        """Whether a Service or a Node has the address."""
+        return address in self._claims or address in self._of_nodes
+
+    def aside(self, pool_range: AddressRange) -> Tuple[Address, ...]:
+        """Return the addresses of the range that are set aside, in their order."""
+        return tuple(sorted((a for a in self._duplicates if a in pool_range), key=int))
+
     def lowest_free(self, pool_range: AddressRange) -> Optional[Address]:
         """Return the lowest free address of the range, or None.
 

@@ -21,9 +21,18 @@ _NAMED = 5
 # The reasons of a group that allocates no addresses, and all reasons of conditions.
 Problem = Literal["InvalidSpec", "PoolOverlaps", "Unreachable"]
 ConditionReason = Union[
-    Problem, Literal["Accepted", "AddressesFree", "AllInPool", "KeptByServices", "NoAddressFree"]
+    Problem,
+    Literal[
+        "Accepted",
+        "AddressesFree",
+        "AllInPool",
+        "KeptByServices",
+        "NoAddressFree",
+        "NoDuplicates",
+        "OtherHostsAnswer",
+    ],
 ]
-ConditionType = Literal["AddressesOutsidePool", "Exhausted", "Ready"]
+ConditionType = Literal["AddressesOutsidePool", "AddressesSetAside", "Exhausted", "Ready"]
 
 
 @dataclass(frozen=True)
@@ -106,6 +115,23 @@ def outside_pool(out_of_pool_addresses: Mapping[ServiceKey, Tuple[Address, ...]]
         "KeptByServices",
         f"Services keep addresses that no range holds any more: {', '.join(shown)}{more}. Put the "
         "range back, or set the annotation purelb.io/re-evaluate on each Service to move it.",
+    )
+
+
+def set_aside_of(group: ServiceGroup, allocations: Allocations) -> Condition:
+    """Return the condition AddressesSetAside: other hosts have addresses of the pool."""
+    found = [address for pool_range in group.ranges for address in allocations.aside(pool_range)]
+    if not found:
+        text = "No other host was found to have an address of the pool."
+        return Condition("AddressesSetAside", False, "NoDuplicates", text)
+    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    return Condition(
+        "AddressesSetAside",
+        True,
+        "OtherHostsAnswer",
+        f"{len(found)} addresses are given only to a Service that requests them, as other hosts "
+        f"have them: {', '.join(map(str, found[:_NAMED]))}{more}. Take them from these hosts, or "
+        "out of the pool.",
     )
 
 
