@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from labkit.inventory import inventory
+from labkit.net.namespaces import ip_batch
 from tests.support.lab.cluster_queries import (
     LEASES,
     address_info,
@@ -148,6 +149,23 @@ def test_address_on_a_second_node_is_found_by_all_three_modules(
 def holder_but(lab, vip, other):
     (node,) = lab.holders(vip) - {other}
     return node
+
+
+def test_two_interfaces_in_one_subnet_are_found(cluster, make_service, verify):
+    """Both answer ARP for an address on one of them; of IPv6 only the one that has it."""
+    vip4, vip6 = addresses_of(cluster, make_service())
+    node = holder(cluster, vip4)
+    namespace = cluster.nodes[node].netns
+    begin = ["link add eth1 link eth0 type macvlan mode bridge", "link set eth1 up"]
+    ip_batch([*begin, "addr add 172.28.1.77/24 dev eth1"], namespace=namespace)
+    try:
+        shown = verify(succeeds=False)
+    finally:
+        ip_batch(["link del eth1"], namespace=namespace)
+    assert f"warning twoInterfacesAnswer: node {node}: eth0 and eth1 are both in" in shown
+    (line,) = [line for line in shown.splitlines() if f'"error answeredTwice: {vip4} ' in line]
+    assert f"set net.ipv4.conf.all.arp_ignore to 1 on {node}" in line
+    assert f"answeredTwice: {vip6} " not in shown
 
 
 @pytest.mark.thorough

@@ -291,15 +291,6 @@ class TestServicePending:
         cluster.ask()
         assert "exhausted" in texts(cluster, "servicePending")[0][1]
 
-    def test_an_address_of_another_host_is_not_given(self):
-        cluster = AuditedCluster()
-        first = GROUP.ranges[0].first
-        only = replace(GROUP, ranges=(replace(GROUP.ranges[0], last=first),))
-        cluster.evidence = replace(cluster.evidence, groups=(only,))
-        cluster.leases["n1"] = replace(cluster.leases["n1"], duplicates=(first,))
-        cluster.ask()
-        assert "exhausted" in texts(cluster, "servicePending")[0][1]
-
 
 @pytest.mark.parametrize("vip", [VIP4, VIP6], ids=["v4", "v6"])
 def test_an_address_that_an_agent_found_on_another_host_is_found(vip):

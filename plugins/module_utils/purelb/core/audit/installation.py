@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ..allocation.choice import Live
-from ..allocation.duplicates import listed_duplicates
 from ..api.custom_resources import service_group_of
 from ..api.nodes import NodeView
 from ..api.workloads import Program
@@ -19,6 +18,7 @@ from ..errors import ObjectError, SettingError
 from ..leadership.locks import LockReport, LockState
 from ..model import Lease, Service, ServiceGroup, ServiceKey
 from ..settings import parse_switch
+from .arp import answering_findings
 from .audit import ParallelMap, audit
 from .node_addresses import mistaken_findings
 from .pending import AllocatorView, group_findings, pending_findings
@@ -97,6 +97,7 @@ def audit_installation(
             *leader_findings(seen.lock, seen.allocator),
             *node_findings(nodes, seen.agents),
             *taint_findings(seen.nodes, nodes, wall_time=wall_time),
+            *answering_findings(report.leases),
             *mistaken_findings(seen.nodes, report.leases, report.vips),
             *version_findings((seen.agents, seen.allocator)),
             *group_findings(seen.groups.unready),
@@ -113,7 +114,6 @@ def _allocator_view(seen: Installation, leases: Sequence[LeaseReport]) -> Alloca
         seen.groups.unready,
         Live(subnets, has_nodes=bool(live)),
         frozenset().union(*(node.info.addresses for node in seen.nodes)),
-        frozenset(listed_duplicates(live)),
         _classes(seen.allocator),
         seen.lock.state is LockState.HELD,
     )

@@ -30,16 +30,14 @@ _UNSERVED = 30.0
 class AllocatorView:
     """What the allocator decides by, except the Services.
 
-    `classes` are those that it serves; `leads`: whether one leads. `of_nodes` and `set_aside` are
-    addresses that it gives to no Service, or only to who asks. `unready` maps each ServiceGroup
-    that is not Ready to the reason.
+    `classes` are those that it serves; `leads`: whether one leads. `of_nodes`: addresses that it
+    gives to no Service. `unready` maps each ServiceGroup that is not Ready to the reason.
     """
 
     groups: Sequence[ServiceGroup] = ()
     unready: Mapping[str, str] = field(default_factory=dict)
     live: Live = field(default_factory=Live)
     of_nodes: FrozenSet[Address] = frozenset()
-    set_aside: FrozenSet[Address] = frozenset()
     classes: Classes = ALL_CLASSES
     leads: bool = True
 
@@ -94,7 +92,6 @@ def _lacks(service: Service, classes: Classes) -> str:
 def _ledger(services: Iterable[Service], view: AllocatorView) -> Allocations:
     ledger = rebuild(services, Groups(view.groups))
     ledger.exclude_nodes(view.of_nodes)
-    ledger.set_aside(view.set_aside)
     return ledger
 
 

@@ -17,6 +17,7 @@ from ..model import Address, InterfaceAddress, Network, PoolType, Reason
 from ..names import lease_name
 from ..node.interfaces import lease_subnets, place_for
 from ..node.snapshot import NodeSnapshot
+from .arp import arp_findings
 from .evidence import Evidence, Holding, holdings_of, snapshot_of
 from .findings import Finding, FindingCode, Severity, in_order, node_title
 from .report import LeaseReport, Report, VipReport
@@ -52,7 +53,9 @@ def verify(report: Report, evidence: Evidence) -> Verification:
         else:
             findings += _local_findings(vip, held, snapshots, leases)
     findings += _unused_findings(holdings, snapshots, {vip.vip.address for vip in report.vips})
-    findings += segment_findings(report.vips, evidence, holdings)
+    held_vips = [h for vip in report.vips for h in holdings.get(vip.vip.address, ())]
+    findings += arp_findings(evidence.observations, snapshots, held_vips)
+    findings += segment_findings(report, evidence, holdings)
     findings += [_silent(node, cause) for node, cause in evidence.silent.items()]
     return Verification(holdings, in_order(findings))
 
