@@ -117,6 +117,8 @@ class Segment:
 
     def __init__(self, timeline: Timeline, delay: Delay, *, seed: int = 0) -> None:
         self.hosts: list[Host] = []
+        # The addresses for which all nodes answer, as with kube-proxy in IPVS mode.
+        self.is_everywhere: Callable[[Address], bool] = lambda _address: False
         self.paths = Paths(seed, "frames")
         self._timeline = timeline
         self._delay = delay
@@ -209,8 +211,9 @@ class Segment:
             if frame.claims is not None:
                 for listening in port.listening:
                     listening.put(data)
-            if frame.asks is not None and port.has(frame.asks):
-                self._answer(port, sender, frame.asks)
+            asked = frame.asks
+            if asked is not None and (port.has(asked) or self.is_everywhere(asked)):
+                self._answer(port, sender, asked)
 
     def _answer(self, port: _Port, asker: _Port, address: Address) -> None:
         if not self.paths.passes(port.name, asker.name):

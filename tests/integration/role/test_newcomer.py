@@ -137,6 +137,27 @@ def test_an_image_that_the_nodes_lack_stops_it_before_the_first_write(
     assert versions(cluster) == before
 
 
+@pytest.mark.parametrize("strict", ["false", "true"])
+def test_kube_proxy_that_lets_all_nodes_answer_is_named_before_the_first_write(
+    newcomer: Newcomer, cluster: Lab, strict: str
+):
+    maps = "/api/v1/namespaces/kube-system/configmaps"
+    text = f"kind: KubeProxyConfiguration\nmode: ipvs\nipvs:\n  strictARP: {strict}\n"
+    cluster.api.create(
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "kube-proxy", "namespace": "kube-system"},
+            "data": {"config.conf": text},
+        }
+    )
+    try:
+        said = install(newcomer, "--check", "--tags", "workloads")
+    finally:
+        cluster.api.delete(f"{maps}/kube-proxy")
+    assert ("without strictARP: every node will answer ARP" in said) == (strict == "false")
+
+
 def versions(lab: Lab) -> dict[str, str]:
     found = lab.api.get(DEFINITIONS)["items"] + [lab.api.get(BINDING)]
     return {obj["metadata"]["name"]: obj["metadata"]["resourceVersion"] for obj in found}

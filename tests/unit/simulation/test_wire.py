@@ -11,7 +11,7 @@ import pytest
 
 from purelb.core.election.peer_keys import PeerKeys
 from purelb.core.election.peers import PeerAnswer
-from purelb.core.names import DUPLICATES_ANNOTATION
+from purelb.core.names import ANSWERING_ANNOTATION, DUPLICATES_ANNOTATION
 from purelb.core.node.packets import build_announcement, build_probe
 from purelb.core.settings import LeaseTiming
 from purelb_agent.lease.peer_http import PATH
@@ -89,6 +89,28 @@ def test_an_agent_hears_another_host_with_its_address_and_lists_it(version):
         cluster.run(60)
         lease = cluster.find("leases", "purelb-system", f"purelb-node-{holder}")
         assert lease["metadata"]["annotations"].get(DUPLICATES_ANNOTATION) == str(vip)
+
+
+def test_nodes_that_answer_for_all_addresses_move_no_service():
+    with simulated(3) as cluster:
+        cluster.segment.is_everywhere = lambda address: address in cluster.addresses()
+        cluster.start()
+        cluster.run(25)
+        before = {}
+        for number in range(5):
+            cluster.add_service(f"web-{number}")
+            cluster.run(20)
+            found = cluster.addresses()
+            assert before.items() <= found.items()
+            before = found
+        assert len(before) == 10
+        leases = [
+            cluster.find("leases", "purelb-system", f"purelb-node-{n}") for n in cluster.nodes
+        ]
+        notes = [lease["metadata"]["annotations"] for lease in leases]
+        assert all(DUPLICATES_ANNOTATION not in note for note in notes)
+        named = {node for note in notes for node in note[ANSWERING_ANNOTATION].split(",")}
+        assert named == set(cluster.nodes)
 
 
 @BOTH

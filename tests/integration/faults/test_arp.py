@@ -1,0 +1,99 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""All nodes answer ARP for the addresses of Services, as with kube-proxy in IPVS mode.
+
+The stand-in is as kube-proxy makes it: an interface that is down on each node, with the address of
+each Service, which kube-proxy adds when the Service has it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+
+import pytest
+
+from labkit.net.namespaces import ip_batch
+from tests.support.lab.cluster_queries import LEASES, answers, eventually, lease_info
+from tests.support.lab.faults import events_of
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.safety]
+GROUPS = "/apis/purelb.io/v2/namespaces/purelb-system/servicegroups"
+SERVICES = "/api/v1/namespaces/default/services"
+# Twice as many seconds as until each new Service had another address, before.
+LONG = 8.0
+
+
+@pytest.fixture
+def ipvs(cluster):
+    """All nodes have all IPv4 addresses of Services on kube-ipvs0."""
+    for node in cluster.nodes.values():
+        # A bridge, which does as well as a dummy interface while it is down.
+        ip_batch(
+            ["link add kube-ipvs0 type bridge", "link set kube-ipvs0 arp off"],
+            namespace=node.netns,
+        )
+    ends, seen = threading.Event(), set()
+
+    def proxy():
+        while not ends.wait(0.1):
+            with contextlib.suppress(Exception):
+                found = {
+                    entry["ip"]
+                    for service in cluster.api.items(SERVICES)
+                    for entry in service["status"]["loadBalancer"].get("ingress", ())
+                    if ":" not in entry["ip"]
+                }
+                for node in cluster.nodes.values() if found - seen else ():
+                    commands = [f"addr add {ip}/32 dev kube-ipvs0" for ip in found - seen]
+                    ip_batch(commands, namespace=node.netns)
+                seen.update(found)
+
+    thread = threading.Thread(target=proxy)
+    thread.start()
+    yield
+    ends.set()
+    thread.join()
+    for node in cluster.nodes.values():
+        ip_batch(["link del kube-ipvs0"], namespace=node.netns)
+
+
+def condition(lab):
+    status = lab.api.get(f"{GROUPS}/default")["status"]
+    return {c["type"]: c for c in status["conditions"]}["AddressesSetAside"]["status"]
+
+
+def test_services_keep_their_addresses_and_the_nodes_are_named(cluster, ipvs, make_service, figure):
+    path = make_service()
+    vip4, vip6 = eventually(lambda: given(cluster, path), "addresses")
+    uid = cluster.api.get(path)["metadata"]["uid"]
+    (found,) = eventually(lambda: events_of(cluster, uid, "AddressConflict"), "event", seconds=LONG)
+    assert f"answers for {vip4}, too" in found["message"]
+    assert "strictARP" in found["message"]
+    named = eventually(lambda: answering(cluster), "nodes in a Lease", seconds=LONG)
+    assert set(named.split(",")) < set(cluster.nodes)
+    findings = eventually(
+        lambda: [
+            f for f in lease_info(cluster.kubeconfig)["findings"] if f["code"] == "nodeAnswers"
+        ],
+        "finding",
+    )
+    assert all("strictARP" in f["remediation"] for f in findings)
+    eventually(lambda: answers(cluster, vip4), "answer over IPv4")
+    assert given(cluster, path) == [vip4, vip6]
+    assert condition(cluster) == "False"
+    figure(f"{vip4} stayed; named {named}")
+
+
+def given(lab, path):
+    """The addresses of a Service, which all nodes have here."""
+    status = lab.api.get(path)["status"]["loadBalancer"]
+    return [entry["ip"] for entry in status.get("ingress", ())]
+
+
+def answering(lab):
+    """What a Lease says of nodes that answer for another one."""
+    notes = [lease["metadata"].get("annotations", {}) for lease in lab.api.items(LEASES)]
+    return next(
+        (n["purelb.io/answering-nodes"] for n in notes if "purelb.io/answering-nodes" in n), ""
+    )
