@@ -150,7 +150,12 @@ def test_unused_group_has_a_status(cluster, make_group):
     path = f"{GROUPS}/{group}"
     status = eventually(lambda: cluster.api.get(path).get("status"), "status")
     conditions = {c["type"]: c["status"] for c in status.pop("conditions")}
-    assert conditions == {"Ready": "True", "Exhausted": "False", "AddressesOutsidePool": "False"}
+    assert conditions == {
+        "Ready": "True",
+        "Exhausted": "False",
+        "AddressesOutsidePool": "False",
+        "AddressesSetAside": "False",
+    }
     assert status == {
         "announce": "Local",
         "ipam": "Cluster",
