@@ -191,11 +191,18 @@ interfaces:
       returned: success
       sample: 2
     subnets:
-      description: Its subnets, from its addresses other than the requested ones and those that an agent put there.
+      description: Its subnets, from its addresses other than the requested ones and those that an agent put there, and from
+        RV(interfaces[].on_link) where such an address has the mask of one host.
       type: list
       elements: str
       returned: success
       sample: [192.168.1.0/24]
+    on_link:
+      description: Subnets whose hosts are neighbors on it, by its routes without a gateway.
+      type: list
+      elements: str
+      returned: success
+      sample: [192.0.2.0/26]
     addresses:
       description: All its addresses.
       type: list

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from purelb.core.model import Address
-from purelb.core.node.default_routes import RT_TABLE_MAIN, RTA_GATEWAY, RTA_OIF, RTA_PRIORITY
+from purelb.core.node.routes import RT_TABLE_MAIN, RTA_GATEWAY, RTA_OIF, RTA_PRIORITY
 from purelb.core.node.rtnetlink import (
     AF_INET,
     AF_INET6,

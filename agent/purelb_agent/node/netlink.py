@@ -14,11 +14,11 @@ import errno
 import os
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from purelb.core.model import Address, InterfaceAddress, Link
+from purelb.core.model import InterfaceAddress, Link
 from purelb.core.names import LINK_ALIAS
-from purelb.core.node import default_routes, rtnetlink
+from purelb.core.node import routes, rtnetlink
 from purelb.core.node.plan import Put
 from purelb.core.node.rtnetlink import LinkMessage, Message, Reply
 from purelb_agent.node.resumes import Resumes
@@ -126,7 +126,7 @@ class Kernel:
     @staticmethod
     def _news_of(message: Message) -> News:
         if message.kind == rtnetlink.RTM_NEWLINK:
-            return News(link=_link(rtnetlink.parse_link(message), {}, frozenset()))
+            return News(link=_link(rtnetlink.parse_link(message)))
         if message.kind not in (rtnetlink.RTM_NEWADDR, rtnetlink.RTM_DELADDR):
             return News()
         address = rtnetlink.interface_address(message, clock.now())
@@ -162,12 +162,19 @@ class Kernel:
         return tuple(address for address in found if address is not None)
 
     def links(self) -> tuple[Link, ...]:
-        """Return all interfaces, each with the metrics and gateways of its default routes."""
-        routes = default_routes.default_routes(self._dump(rtnetlink.RTM_GETROUTE))
-        metrics, gateways = default_routes.default_metrics(routes), default_routes.gateways(routes)
-        found = map(rtnetlink.parse_link, self._dump(rtnetlink.RTM_GETLINK))
+        """Return all interfaces, each with what its default routes and on-link routes say."""
+        dump = self._dump(rtnetlink.RTM_GETROUTE)
+        default = routes.default_routes(dump)
+        metrics, gateways = routes.default_metrics(default), routes.gateways(default)
+        on_link = routes.on_link_routes(dump)
+        found = map(_link, map(rtnetlink.parse_link, self._dump(rtnetlink.RTM_GETLINK)))
         return tuple(
-            _link(link, metrics.get(link.index, {}), gateways.get(link.index, frozenset()))
+            replace(
+                link,
+                default_metrics=metrics.get(link.index, {}),
+                gateways=gateways.get(link.index, frozenset()),
+                on_link=on_link.get(link.index, frozenset()),
+            )
             for link in found
         )
 
@@ -229,9 +236,8 @@ class Kernel:
                 raise
 
 
-def _link(
-    found: LinkMessage, default_metrics: dict[int, int], gateways: frozenset[Address]
-) -> Link:
+def _link(found: LinkMessage) -> Link:
+    """Return a link without what routes say of it."""
     return Link(
         index=found.index,
         name=found.name,
@@ -239,12 +245,11 @@ def _link(
         is_up=found.is_up,
         has_carrier=rtnetlink.has_carrier(found.state),
         alias=found.alias,
-        default_metrics=default_metrics,
-        gateways=gateways,
     )
 
 
 def _is_other_route(message: Message) -> bool:
-    """Whether this is about a route that selects no interface; each address brings some."""
+    """Whether this is about a route that changes no link; each address brings some."""
     is_route = message.kind in (rtnetlink.RTM_NEWROUTE, rtnetlink.RTM_DELROUTE)
-    return is_route and default_routes.parse_default_route(message) is None
+    parsers = (routes.parse_default_route, routes.parse_on_link_route)
+    return is_route and all(parse(message) is None for parse in parsers)

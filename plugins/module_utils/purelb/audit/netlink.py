@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reads the interfaces, addresses and default routes of this host from its kernel.
+"""Reads the interfaces, addresses and routes of its subnets of this host from its kernel.
 
 Changes nothing. Netlink instead of the command `ip`: it needs neither privileges nor iproute2,
 which small systems lack or have without JSON output. The kernel flags a dump that a change
@@ -13,11 +13,12 @@ from __future__ import annotations
 import os
 import socket
 from dataclasses import dataclass
-from typing import Callable, Dict, Iterable, List, Mapping, Optional, Tuple
+from typing import Callable, Dict, FrozenSet, Iterable, List, Mapping, Optional, Tuple
 
 from ..core.errors import PureLBError
-from ..core.node import default_routes, rtnetlink
-from ..core.node.rtnetlink import AddressMessage, LinkMessage, Message
+from ..core.model import Network
+from ..core.node import routes, rtnetlink
+from ..core.node.rtnetlink import AddressMessage, Message
 
 _BUFFER = 1 << 18
 _ATTEMPTS = 5
@@ -26,7 +27,11 @@ _TIMEOUT = 10.0
 
 @dataclass(frozen=True)
 class Interface:
-    """An interface and its addresses. `default_metrics`: by IP version, of its default routes."""
+    """An interface and its addresses.
+
+    `default_metrics`: by IP version, of its default routes. `on_link`: subnets of its neighbors, by
+    its routes.
+    """
 
     index: int
     name: str
@@ -35,6 +40,7 @@ class Interface:
     state: str
     default_metrics: Mapping[int, int]
     addresses: Tuple[AddressMessage, ...]
+    on_link: FrozenSet[Network] = frozenset()
 
 
 def interfaces() -> List[Interface]:
@@ -43,10 +49,25 @@ def interfaces() -> List[Interface]:
         link.settimeout(_TIMEOUT)
         link.bind((0, 0))
         addresses = addresses_by_link(_dump(link, rtnetlink.RTM_GETADDR))
-        routes = _dump(link, rtnetlink.RTM_GETROUTE, keep=default_routes.is_default_route)
+        kept = _dump(link, rtnetlink.RTM_GETROUTE, keep=routes.is_of_interest)
         links = _dump(link, rtnetlink.RTM_GETLINK)
-    metrics = default_routes.default_metrics(default_routes.default_routes(routes))
-    found = (_interface(rtnetlink.parse_link(link), addresses, metrics) for link in links)
+    metrics, on_link = (
+        routes.default_metrics(routes.default_routes(kept)),
+        routes.on_link_routes(kept),
+    )
+    found = (
+        Interface(
+            index=link.index,
+            name=link.name,
+            mac=link.mac,
+            is_up=link.is_up,
+            state=link.state,
+            default_metrics=metrics.get(link.index, {}),
+            addresses=addresses.get(link.index, ()),
+            on_link=on_link.get(link.index, frozenset()),
+        )
+        for link in map(rtnetlink.parse_link, links)
+    )
     return sorted(found, key=lambda interface: interface.index)
 
 
@@ -75,19 +96,3 @@ def addresses_by_link(messages: Iterable[Message]) -> Dict[int, Tuple[AddressMes
         if address is not None:
             found.setdefault(address.link, []).append(address)
     return {index: tuple(addresses) for index, addresses in found.items()}
-
-
-def _interface(
-    link: LinkMessage,
-    addresses: Mapping[int, Tuple[AddressMessage, ...]],
-    metrics: Mapping[int, Mapping[int, int]],
-) -> Interface:
-    return Interface(
-        index=link.index,
-        name=link.name,
-        mac=link.mac,
-        is_up=link.is_up,
-        state=link.state,
-        default_metrics=metrics.get(link.index, {}),
-        addresses=addresses.get(link.index, ()),
-    )

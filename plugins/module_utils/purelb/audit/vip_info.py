@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 import time
 from fnmatch import fnmatchcase
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Sequence, Tuple
 
-from ..core.addresses import parse_address, parse_ends, parse_mac
+from ..core.addresses import parse_address, parse_ends, parse_mac, subnet_order
 from ..core.audit.evidence import LinkSettings, Observation, format_mac
 from ..core.errors import PureLBError, SettingError
 from ..core.model import Address, InterfaceAddress, Link
@@ -115,7 +116,7 @@ def _address_dict(held: AddressMessage) -> Dict[str, Any]:
 
 def _interface_dict(interface: Interface, is_vip: IsVip) -> Dict[str, Any]:
     found = segments(
-        (Link(interface.index, interface.name),),
+        (Link(interface.index, interface.name, interface.mac, on_link=interface.on_link),),
         [held.received_at(0.0) for held in interface.addresses],
         is_vip=lambda held: (
             held.protocol == ADDRESS_PROTOCOL
@@ -131,6 +132,7 @@ def _interface_dict(interface: Interface, is_vip: IsVip) -> Dict[str, Any]:
         "arp_ignore": _setting(interface.name, "arp_ignore"),
         "rp_filter": _setting(interface.name, "rp_filter"),
         "subnets": [str(subnet) for subnet in lease_subnets(found)],
+        "on_link": [str(subnet) for subnet in sorted(interface.on_link, key=subnet_order)],
         "addresses": [_address_dict(held) for held in interface.addresses],
     }
 
@@ -174,6 +176,7 @@ def _link_of(interface: Mapping[str, Any]) -> Link:
         is_up=interface["up"],
         has_carrier=has_carrier(interface["state"]),
         default_metrics={VERSIONS[family]: metric for family, metric in metrics.items()},
+        on_link=frozenset(map(ip_network, interface.get("on_link", ()))),
     )
 
 

@@ -341,6 +341,8 @@ class Link:
     default_metrics: Mapping[int, int] = field(default_factory=dict, hash=False)
     # Of the default routes through it.
     gateways: FrozenSet[Address] = frozenset()
+    # Subnets whose hosts are neighbors on it, by its routes.
+    on_link: FrozenSet[Network] = frozenset()
 
     @property
     def is_ethernet(self) -> bool:

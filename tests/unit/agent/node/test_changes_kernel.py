@@ -172,3 +172,22 @@ async def test_a_change_that_lasts_gives_the_addresses_up(node):
     await asyncio.sleep(1.0)
     assert node.on() == {VIP4: [], VIP6: []}
     assert node.lease[-1] == ()
+
+
+async def test_an_address_with_the_mask_of_one_host_is_in_the_subnet_of_its_route(node):
+    """As hosters configure a node, and DHCPv6 with a router advertisement."""
+    node.ip(
+        "addr flush dev eth0 scope global",
+        f"addr add {OWN4.address}/32 dev eth0",
+        f"addr add {OWN6.address}/128 dev eth0 nodad",
+        f"route add {NET4} dev eth0",
+        f"route add {NET6} dev eth0 proto ra",
+        *DEFAULTS,
+    )
+    assert await node.until_on("eth0") < SOON
+    await asyncio.sleep(0.2)
+    assert set(node.lease[-1]) >= {NET4, NET6}
+    node.ip(f"route del {NET4} dev eth0", f"route del {NET6} dev eth0")
+    await asyncio.sleep(3.5)
+    assert node.on() == {VIP4: [], VIP6: []}
+    assert not {NET4, NET6} & {*node.lease[-1]}

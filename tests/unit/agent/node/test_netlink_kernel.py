@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
@@ -132,6 +133,36 @@ async def test_links_have_name_mac_state_and_default_metrics(kernel, namespace):
     assert (links["eth0"].is_up, len(links["eth0"].mac)) == (True, 6)
     assert not links["lo"].is_up
     assert (links["eth0"].is_ours, links["eth1"].is_ours) == (False, True)
+
+
+async def test_links_have_the_subnets_of_their_on_link_routes(kernel, eth0, namespace):
+    news = asyncio.Queue()
+    kernel.subscribe(news.put_nowait)
+    ip_batch(
+        [
+            "addr add 192.0.2.7/32 dev eth0",
+            "addr add 2001:db8:1::7/128 dev eth0 nodad",
+            "addr add 198.18.0.1/24 dev eth0",
+            "addr add 224.0.0.5/32 dev eth0 autojoin",
+            "route add 192.0.2.0/26 dev eth0",
+            "route add 2001:db8:1::/64 dev eth0 proto ra",
+            "route add 203.0.113.0/24 via 198.18.0.254",
+            "route add 10.1.0.0/16 dev eth0 proto bird",
+            "route add 169.254.0.0/16 dev eth0 metric 1000",
+            "route add 169.254.169.254 dev eth0",
+            "route add 10.2.0.0/16 dev eth0 table 100",
+        ],
+        namespace=namespace,
+    )
+    near = {ip_network("192.0.2.0/26"), ip_network("2001:db8:1::/64")}
+    links = {link.name: link for link in kernel.links()}
+    assert links["eth0"].on_link == near
+    assert not links["lo"].on_link
+    ip_batch(["route del 192.0.2.0/26 dev eth0"], namespace=namespace)
+    while not news.empty():
+        news.get_nowait()
+    ip_batch(["route add 192.0.2.0/25 dev eth0"], namespace=namespace)
+    await asyncio.wait_for(news.get(), 5)
 
 
 async def test_a_link_is_removed_once_and_a_link_of_its_name_is_kept(kernel, eth0):

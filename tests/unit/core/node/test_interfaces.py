@@ -81,6 +81,44 @@ class TestSubnets:
         assert len(subnets(many)) == MAX_SUBNETS
 
 
+class TestOnLinkRoutes:
+    NEAR = frozenset(map(ip_network, ("192.0.2.0/26", "2001:db8:1::/64")))
+    LINK = replace(ETH0, on_link=NEAR)
+    HOST4 = InterfaceAddress(2, ip_address("192.0.2.7"), 32)
+    HOST6 = InterfaceAddress(2, ip_address("2001:db8:1::7"), 128)
+
+    def subnets(self, *addresses, link=LINK, is_vip=never):
+        return [str(n) for n in lease_subnets(segments([link], addresses, is_vip=is_vip))]
+
+    def test_show_the_subnet_of_an_address_with_the_mask_of_one_host(self):
+        assert self.subnets(self.HOST4) == ["192.0.2.0/26", "192.0.2.7/32"]
+        assert self.subnets(self.HOST6) == ["2001:db8:1::/64", "2001:db8:1::7/128"]
+        both = self.subnets(self.HOST4, self.HOST6)
+        assert both == ["192.0.2.0/26", "192.0.2.7/32", "2001:db8:1::/64", "2001:db8:1::7/128"]
+
+    def test_count_though_a_private_prefix_is_there_too(self):
+        private = InterfaceAddress(2, ip_address("fd00::7"), 64)
+        found = self.subnets(self.HOST6, private)
+        assert found == ["2001:db8:1::/64", "2001:db8:1::7/128", "fd00::/64"]
+
+    def test_need_not_contain_the_only_address(self):
+        elsewhere = InterfaceAddress(2, ip_address("198.51.100.7"), 32)
+        assert self.subnets(elsewhere) == ["192.0.2.0/26", "198.51.100.7/32"]
+
+    def test_do_not_count_where_addresses_show_their_subnets(self):
+        assert self.subnets(OWN4, OWN6) == ["172.28.1.0/24", "fd28::/64"]
+        other = InterfaceAddress(2, ip_address("172.28.1.99"), 32)
+        assert self.subnets(OWN4, OWN6, other) == ["172.28.1.0/24", "172.28.1.99/32", "fd28::/64"]
+
+    def test_do_not_count_without_an_own_address(self):
+        assert self.subnets() == []
+        vip = on_eth0(ip_address("192.0.2.9"), prefixlen=32)
+        assert self.subnets(vip, is_vip=ends) == []
+
+    def test_do_not_count_where_hosts_have_no_ethernet_addresses(self):
+        assert self.subnets(self.HOST4, link=replace(self.LINK, mac=b"")) == ["192.0.2.7/32"]
+
+
 class TestPlace:
     def test_is_the_first_interface_whose_subnet_holds_the_address(self):
         same = InterfaceAddress(3, ip_address("172.28.1.12"), 24)

@@ -8,7 +8,7 @@ Both come from one selection, so a node never advertises a subnet in which it wo
 
 from __future__ import annotations
 
-from typing import Callable, Iterable, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 from ..addresses import subnet_order
 from ..model import Address, InterfaceAddress, Link, Network
@@ -57,6 +57,21 @@ def _defines_segment(held: InterfaceAddress) -> bool:
     )
 
 
+def _on_link(link: Link, own: Sequence[InterfaceAddress]) -> Iterator[Network]:
+    """Yield the on-link routes that show the segment of addresses with the mask of one host.
+
+    Providers give a node such an address, by DHCPv6 or point-to-point, and a route to its
+    neighbors. Other on-link routes do not count: with its own mask an address shows its subnet.
+    """
+    hosts = [a.address for a in own if a.prefixlen == a.address.max_prefixlen]
+    alone = {a.version for a in hosts} - {
+        a.address.version for a in own if a.prefixlen < a.address.max_prefixlen
+    }
+    for network in link.on_link if link.is_ethernet else ():
+        if network.version in alone or any(host in network for host in hosts):
+            yield network
+
+
 def segments(
     links: Sequence[Link],
     addresses: Iterable[InterfaceAddress],
@@ -68,11 +83,13 @@ def segments(
     An interface without a carrier is on no segment, with any addresses.
     """
     order = {link.index: position for position, link in enumerate(links) if link.has_carrier}
-    found = {
-        (order[held.link], held.network)
-        for held in addresses
-        if held.link in order and not is_vip(held) and _defines_segment(held)
-    }
+    own: Dict[int, List[InterfaceAddress]] = {position: [] for position in order.values()}
+    for held in addresses:
+        if held.link in order and not is_vip(held) and _defines_segment(held):
+            own[order[held.link]].append(held)
+    found = {(position, held.network) for position, held_here in own.items() for held in held_here}
+    for position, held_here in own.items():
+        found.update((position, network) for network in _on_link(links[position], held_here))
     ordered = sorted(found, key=lambda item: (item[0], subnet_order(item[1])))
     return tuple((links[position], network) for position, network in ordered)
 

@@ -1,21 +1,20 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Default routes as pyroute2 encodes them; by hand what it cannot."""
+"""Routes as pyroute2 encodes them; by hand what it cannot."""
 
 from __future__ import annotations
 
 import struct
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 
 import pytest
 
 pytest.importorskip("pyroute2")
 from pyroute2.netlink.rtnl.rtmsg import rtmsg
 
-from purelb.core.node import default_routes as routes
-from purelb.core.node import rtnetlink
-from purelb.core.node.default_routes import DefaultRoute
+from purelb.core.node import routes, rtnetlink
+from purelb.core.node.routes import DefaultRoute
 from tests.support.core.netlink_messages import attribute, encoded
 
 FIRST = {4: ip_address("192.0.2.1"), 6: ip_address("fe80::1")}
@@ -130,3 +129,70 @@ def test_a_multipath_route_encoded_by_pyroute2_is_parsed():
         [("RTA_MULTIPATH", [{"oif": 3}, {"oif": 5}])],
     )
     assert routes.parse_default_route(message).hops == ((3, None), (5, None))
+
+
+class TestOnLinkRoutes:
+    def route(self, network, *attributes, **head):
+        wanted = ip_network(network)
+        is_v4 = wanted.version == 4
+        fields = {
+            "family": 2 if is_v4 else 10,
+            "dst_len": wanted.prefixlen,
+            "table": 254,
+            "proto": routes.RTPROT_STATIC,
+            "scope": routes.RT_SCOPE_LINK if is_v4 else routes.RT_SCOPE_UNIVERSE,
+            "type": routes.RTN_UNICAST,
+            **head,
+        }
+        known = [("RTA_DST", str(wanted.network_address)), ("RTA_OIF", 3), *attributes]
+        return encoded(rtmsg, rtnetlink.RTM_NEWROUTE, fields, known)
+
+    @pytest.mark.parametrize("network", ["192.0.2.0/26", "2001:db8:1::/64"])
+    @pytest.mark.parametrize("protocol", [3, 4, 9, 16], ids=["boot", "static", "ra", "dhcp"])
+    def test_show_an_interface_and_its_subnet(self, network, protocol):
+        message = self.route(network, proto=protocol)
+        assert routes.is_of_interest(message)
+        assert routes.parse_on_link_route(message) == (3, ip_network(network))
+        found = routes.on_link_routes([message, self.route(network), self.route("10.1.0.0/16")])
+        assert found == {3: {ip_network(network), ip_network("10.1.0.0/16")}}
+
+    def test_the_kernel_adds_them_for_router_advertisements_only(self):
+        kernel = {"proto": routes.RTPROT_KERNEL}
+        assert routes.parse_on_link_route(self.route("2001:db8:1::/64", **kernel))
+        assert routes.parse_on_link_route(self.route("192.0.2.0/26", **kernel)) is None
+
+    @pytest.mark.parametrize(
+        "network",
+        [
+            "0.0.0.0/0",
+            "::/0",
+            "192.0.2.1/32",
+            "2001:db8::1/128",
+            "169.254.0.0/16",
+            "fe80::/64",
+            "224.0.0.0/4",
+            "ff00::/8",
+        ],
+    )
+    def test_other_destinations_are_no_subnets(self, network):
+        assert routes.parse_on_link_route(self.route(network)) is None
+
+    @pytest.mark.parametrize("network", ["192.0.2.0/26", "2001:db8:1::/64"])
+    def test_other_routes_are_none(self, network):
+        gateway = ("RTA_GATEWAY", str(ip_network(network)[1]))
+        others = [
+            self.route(network, gateway),
+            self.route(network, table=100),
+            self.route(network, ("RTA_TABLE", 1000)),
+            self.route(network, ("RTA_MULTIPATH", [{"oif": 5}])),
+            # bird, zebra, a CNI
+            *(self.route(network, proto=protocol) for protocol in (12, 11, 80)),
+            # unreachable, blackhole, multicast
+            *(self.route(network, type=kind) for kind in (7, 6, 5)),
+        ]
+        assert [routes.parse_on_link_route(other) for other in others] == [None] * len(others)
+
+    def test_a_wide_scope_means_that_they_lead_further(self):
+        wide = self.route("192.0.2.0/26", scope=routes.RT_SCOPE_UNIVERSE)
+        assert routes.parse_on_link_route(wide) is None
+        assert not routes.is_of_interest(wide)
