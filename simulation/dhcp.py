@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a DHCP client does to the own addresses of a node."""
+"""What a DHCP client, or a router advertisement, does to the own addresses of a node."""
 
 from __future__ import annotations
 
@@ -34,3 +34,9 @@ def readdress(cluster: Cluster, node: Node, *, gap: float = 0.0) -> None:
     cluster.network.move(dict(zip(before, node.addresses, strict=True)))
     if cluster.find("nodes", "", node.name) is not None:
         cluster.register(node)
+
+
+def deprecate(node: Node) -> None:
+    """Let a node's own addresses be valid, but no longer preferred: the network replaces them."""
+    for address in node.addresses:
+        node.kernel.deprecate((ETH0, address))

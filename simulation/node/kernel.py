@@ -110,6 +110,13 @@ class Kernel:
         flags = IFA_F_PERMANENT | IFA_F_NODAD
         self._put(HeldAddress((link, address), prefixlen, head, flags, None, None))
 
+    def deprecate(self, place: Place) -> None:
+        """End the preferred lifetime of an address."""
+        held = self.held[place]
+        held.flags |= IFA_F_DEPRECATED
+        held.preferred_until = self.machine.monotonic.read()
+        self._tell_address(held, rtnetlink.RTM_NEWADDR)
+
     def remove_address(self, place: Place) -> list[Address]:
         """Remove an address, and what goes with it, which it returns."""
         held = self.held.pop(place)
@@ -311,8 +318,7 @@ class Kernel:
 
     def _deprecate(self, held: HeldAddress) -> None:
         if self.held.get(held.place) is held:
-            held.flags |= IFA_F_DEPRECATED
-            self._tell_address(held, rtnetlink.RTM_NEWADDR)
+            self.deprecate(held.place)
 
     def _end_detection(self, place: Place) -> None:
         held = self.held.get(place)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from purelb.core.allocation.choice import live_of
 from purelb.core.allocation.duplicates import listed_duplicates
 from purelb.core.allocation.outcomes import Ask, Outcome
 from purelb.core.api import codec
@@ -140,8 +141,9 @@ class AllocatorController:
 
     def _take_leases(self, now: float) -> None:
         counting = self.leases.counting = self.leases.counting.without_deleted(now)
-        self._allocator.set_members(counting.members({}, renewed_at=now))
-        found = listed_duplicates(counting.with_duplicates(now))
+        live = tuple(counting.renewed(now))
+        self._allocator.set_live(live_of(live))
+        found = listed_duplicates(live)
         for key in sorted(self._allocator.set_duplicates(found, now=now), key=str):
             self._queue.add(key)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from purelb.core.allocation.allocations import Allocations
+from purelb.core.allocation.choice import Live
 from purelb.core.allocation.group_status import (
     Condition,
     Problem,
@@ -25,7 +26,8 @@ from purelb.core.allocation.group_status import (
 from purelb.core.allocation.groups import Groups, Overlap
 from purelb.core.allocation.outcomes import Assignment
 from purelb.core.errors import ObjectError
-from purelb.core.model import Address, Service, ServiceGroup, ServiceKey
+from purelb.core.model import Address, AddressRange, Service, ServiceGroup, ServiceKey
+from purelb.core.names import REEVALUATE_ANNOTATION
 from purelb.core.times import format_time
 from purelb_agent.allocator.group_status import GroupStatus
 from purelb_agent.allocator.metrics import PoolMetrics
@@ -66,6 +68,8 @@ class Pools:
         self._wrong: dict[str, str] = {}
         self._wrong_before: dict[str, str] = {}
         self._out_of_pool: dict[ServiceKey, tuple[str, tuple[Address, ...]]] = {}
+        # Ranges in subnets that the network replaces, by group, as reported.
+        self._replaced: set[tuple[str, AddressRange]] = set()
 
     @property
     def listed(self) -> bool:
@@ -146,6 +150,26 @@ class Pools:
                     f"another host in the subnet of node {node} has it. Take it from that host or "
                     f"out of the pool. To use it sooner, restart the agent on {node}",
                 )
+
+    def report_replaced(self, live: Live) -> None:
+        """Report the ranges in subnets that the network replaces, each once until it does not."""
+        found = {
+            (group.name, pool_range)
+            for group in self.groups.all.values()
+            for pool_range in (group.ranges if live.deprecated and group.source is None else ())
+            if live.replaces(pool_range, group.pool_type)
+        }
+        for name, pool_range in sorted(found - self._replaced, key=str):
+            log.warning("subnetDeprecated", group=name, range=pool_range)
+            self._event(
+                self.groups.all[name],
+                "SubnetDeprecated",
+                f"The network replaces the subnet of {pool_range}: the nodes' own addresses there "
+                "are deprecated. Services keep their addresses until the nodes' own ones end, and "
+                "no Service gets a new one. Add a range of the new subnet, and set the annotation "
+                f"{REEVALUATE_ANNOTATION} on each Service to move it",
+            )
+        self._replaced = found
 
     def forget(self, key: ServiceKey) -> None:
         """Forget a deleted Service."""

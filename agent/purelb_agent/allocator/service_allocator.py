@@ -9,7 +9,7 @@ Request, and its result is passed to `succeeded`, `answered` or `not_answered`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable
+from collections.abc import Callable, Container, Iterable
 
 from purelb.core.allocation.allocate import decide, origin_of, rebuild
 from purelb.core.allocation.allocations import Allocations
@@ -27,7 +27,6 @@ from purelb.core.allocation.outcomes import (
 )
 from purelb.core.allocation.refusals import RefusalReason
 from purelb.core.election.claims import Classes
-from purelb.core.election.election import Member
 from purelb.core.model import Address, Service, ServiceGroup, ServiceKey
 from purelb_agent.allocator.events import ServiceEvents
 from purelb_agent.allocator.ipam_releases import IpamReleases
@@ -116,10 +115,9 @@ class ServiceAllocator:
         self._pools.report_set_aside({address: found[address] for address in new})
         return concerned
 
-    def set_members(self, members: Collection[Member]) -> None:
-        """Set the nodes with a live Lease, which serve the subnets in it."""
-        subnets = frozenset(subnet for member in members for subnet in member.subnets)
-        self._live = Live(subnets, has_nodes=bool(members))
+    def set_live(self, live: Live) -> None:
+        """Set where addresses can be announced."""
+        self._live = live
 
     def settle(self, service: Service) -> Request | None:
         """Decide for one Service; returns what is to be sent, None if nothing is."""
@@ -210,6 +208,7 @@ class ServiceAllocator:
     def report(self) -> None:
         """Report the state of the groups."""
         self._pools.report(self._taken)
+        self._pools.report_replaced(self._live)
         self._metrics.retain_refusals(self._pools.groups.all)
 
     def _note_multi(self, service: Service, group: ServiceGroup | None) -> None:

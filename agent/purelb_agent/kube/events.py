@@ -53,6 +53,7 @@ EventReason = Literal[
     "NodeDrainingFailed",
     "OutageHeld",
     "PoolOverlaps",
+    "SubnetDeprecated",
     "Unreachable",
     "Withdrawn",
 ]

@@ -17,6 +17,7 @@ from purelb_agent.runtime.wakeup import Wakeup
 def _content(lease: Lease) -> tuple[object, ...]:
     return (
         lease.subnets,
+        lease.deprecated,
         lease.duplicates,
         lease.mistaken,
         lease.macs,

@@ -45,6 +45,7 @@ class Said:
     macs: tuple[bytes, ...] = ()
     answering: tuple[str, ...] = ()
     mistaken: tuple[NodeAddress, ...] = ()
+    deprecated: tuple[Network, ...] = ()
 
 
 class Renewer:
@@ -225,6 +226,7 @@ class Renewer:
             macs=self._said.macs,
             answering=self._said.answering,
             mistaken=self._said.mistaken,
+            deprecated=self._said.deprecated,
             outside=self._store.outside,
         )
 

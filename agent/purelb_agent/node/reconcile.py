@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from purelb.core.model import Reason
+from purelb.core.model import Network, NodeAddress, Reason
 from purelb.core.node.configuration import (
     NOWHERE,
     NodeConfig,
@@ -88,6 +88,7 @@ class Reconciler:
         self._elected: Decisions | None = None
         self._lost = LostSegments()
         self._removed = RemovedVips()
+        self._deprecated: frozenset[Network] = frozenset()
         self._leaving = False
         # Since when reads have failed; None: the last one did not.
         self._unread_since: float | None = None
@@ -144,8 +145,9 @@ class Reconciler:
         self._metrics.mark_loaded()
         self._interfaces.read_links(now, max_age=RESYNC)
         is_new_config = self._update_config()
-        snapshot = self._with_known(self._snapshot(now), now)
+        snapshot, mistaken = self._with_known(self._snapshot(now))
         snapshot = self._with_lost(snapshot, now, is_new_config=is_new_config)
+        self._say(snapshot, mistaken, now)
         subnets = lease_subnets(snapshot.segments)
         self._metrics.election.show_local_subnets(len(subnets))
         self._renewer.set_subnets(subnets, at_once=is_new_config)
@@ -172,21 +174,18 @@ class Reconciler:
         self._readiness = self._readiness.after(planned, held, snapshot.addresses, now=now)
         return self._wake_at(snapshot, planned, now, done=done)
 
-    def _with_known(self, snapshot: NodeSnapshot, now: float) -> NodeSnapshot:
-        """Add the Nodes' own addresses, without VIPs that another program took for such."""
+    def _with_known(self, snapshot: NodeSnapshot) -> tuple[NodeSnapshot, tuple[NodeAddress, ...]]:
+        """Add the Nodes' own addresses, without VIPs that another program took for such.
+
+        Returns what to say of these, too.
+        """
         store = self._store
         listed = store.listed_addresses.get(self._node, frozenset())
         had = self._removed.until.keys() | {a for node, a in store.mistaken if node == self._node}
         own = own_mistaken(listed, snapshot, had)
         self._reporter.report_mistaken(own)
-        self._renewer.say(
-            Said(
-                segment_macs(snapshot.links, snapshot.all_links, snapshot.addresses),
-                self._conflict_listener.answering_nodes(now),
-                store.say_mistaken(own),
-            )
-        )
-        return replace(snapshot, known=store.known_addresses)
+        said = store.say_mistaken(own)
+        return replace(snapshot, known=store.known_addresses), said
 
     def _with_lost(
         self, snapshot: NodeSnapshot, now: float, *, is_new_config: bool
@@ -195,6 +194,21 @@ class Reconciler:
         before = LostSegments() if is_new_config else self._lost
         self._lost = before.seen(snapshot.segments, snapshot.all_links, now=now)
         return replace(snapshot, lost=self._lost.kept(snapshot.all_links))
+
+    def _say(self, snapshot: NodeSnapshot, mistaken: tuple[NodeAddress, ...], now: float) -> None:
+        """Say in the Lease what this node knows of itself and of others."""
+        # A subnet that is lost stays what it was.
+        self._deprecated = snapshot.deprecated | self._deprecated.intersection(
+            network for _link, network in snapshot.lost
+        )
+        self._renewer.say(
+            Said(
+                segment_macs(snapshot.links, snapshot.all_links, snapshot.addresses),
+                self._conflict_listener.answering_nodes(now),
+                mistaken,
+                tuple(n for n in lease_subnets(snapshot.segments) if n in self._deprecated),
+            )
+        )
 
     def _decide(self, snapshot: NodeSnapshot, now: float) -> Decisions:
         self._elected = decide_vips(snapshot, self._elected)

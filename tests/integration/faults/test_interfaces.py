@@ -14,7 +14,6 @@ from datetime import datetime
 
 import pytest
 
-from labkit.net.namespaces import ip_batch
 from labkit.net.network import pod_routes
 from labkit.probe.prober import Prober
 from labkit.topology import v4_of, v6_of
@@ -32,10 +31,10 @@ from tests.support.lab.faults import (
     longest_of,
     node_with_both_families,
     serve_addresses,
-    wait_for_candidates,
     wait_until_moved,
     wait_until_returned,
 )
+from tests.support.lab.lan_9 import lan_9, plug
 
 pytestmark = [pytest.mark.timeout(90), pytest.mark.safety]
 SETTLED = 3.0
@@ -144,48 +143,8 @@ def test_node_without_a_default_route_loses_its_addresses_until_it_returns(clust
 
 @pytest.fixture
 def lan9(cluster):
-    """A second segment on an interface eth9 of each node, with its own pool."""
-    group = {
-        "apiVersion": "purelb.io/v2",
-        "kind": "ServiceGroup",
-        "metadata": {"name": "lan9", "namespace": "purelb-system"},
-        "spec": {
-            "local": {
-                "v4pool": {"pool": "172.28.9.220-172.28.9.250", "subnet": "172.28.9.0/24"},
-                "v6pool": {"pool": "fd28:0:0:9::220-fd28:0:0:9::2ff", "subnet": "fd28:0:0:9::/64"},
-            }
-        },
-    }
-    agent = {
-        "apiVersion": "purelb.io/v2",
-        "kind": "LBNodeAgent",
-        "metadata": {"name": "lan9", "namespace": "purelb-system"},
-        "spec": {"local": {"interfaces": ["eth9"]}},
-    }
-    for host in (*cluster.nodes, "client"):
-        plug(cluster, host)
-    cluster.api.apply(agent)
-    cluster.api.apply(group)
-    # Until all have written their Leases, an address goes to one of those that have, then moves.
-    wait_for_candidates(cluster, "172.28.9.0/24", "fd28:0:0:9::/64")
-    yield {"purelb.io/service-group": "lan9"}
-    for thing in (group, agent):
-        cluster.api.delete(cluster.api.path_of(thing))
-    for host in (*cluster.nodes, "client"):
-        # A failed test may have removed it already.
-        ip_batch(["link del eth9"], namespace=cluster.hosts[host].netns, force=True)
-
-
-def plug(lab, host):
-    number = lab.hosts[host].v4.rpartition(".")[2]
-    ip(
-        lab,
-        host,
-        "link add link eth0 name eth9 type macvlan mode bridge",
-        f"addr add 172.28.9.{number}/24 dev eth9",
-        f"addr add fd28:0:0:9::{number}/64 dev eth9 nodad",
-        "link set eth9 up",
-    )
+    with lan_9(cluster) as annotations:
+        yield annotations
 
 
 @pytest.mark.thorough

@@ -29,7 +29,7 @@ from tests.support.lab.cluster_queries import (
     metric,
 )
 
-EVENTS = "/api/v1/namespaces/default/events"
+EVENTS = "/api/v1/namespaces/{}/events"
 Json = dict[str, Any]
 
 
@@ -127,10 +127,10 @@ def metric_of(lab: Lab, node: str, name: str) -> float:
     return metric(fetch(lab, lab.nodes[node].v4, path="/metrics", port=7472), name)
 
 
-def events_of(lab: Lab, uid: str, reason: str) -> list[Json]:
+def events_of(lab: Lab, uid: str, reason: str, *, namespace: str = "default") -> list[Json]:
     """Return the events with this reason about an object."""
     about = f"involvedObject.uid={uid},reason={reason}"
-    return lab.api.items(EVENTS, fieldSelector=about)
+    return lab.api.items(EVENTS.format(namespace), fieldSelector=about)
 
 
 def is_ready(pod: Json) -> bool:

@@ -324,6 +324,7 @@ REFUSALS = {
         lambda _vip: replace(GROUP, balance_pools=True),
     ),
     "multipool_pool_mismatch": ({"explicit": (2, 3), "multi_pool": True}, None),
+    "subnet_deprecated": ({}, None),
 }
 
 
@@ -338,6 +339,9 @@ def test_the_audit_finds_each_refusal(reason, vip):
         made = groups(vip)
         made = made if isinstance(made, tuple) else (made,)
         cluster.evidence = replace(cluster.evidence, groups=made)
+    if reason == "subnet_deprecated":
+        leases = cluster.leases.items()
+        cluster.leases = {n: replace(lease, deprecated=lease.subnets) for n, lease in leases}
     offsets = asks.get("explicit", ())
     offsets = offsets if isinstance(offsets, tuple) else (offsets,)
     explicit = tuple(vip + offset for offset in offsets)

@@ -94,6 +94,8 @@ class Lease:
     duplicates: Tuple[Address, ...] = ()
     # The MAC addresses with which the node answers on its segments.
     macs: Tuple[bytes, ...] = ()
+    # Those of its subnets in which the node has deprecated addresses only.
+    deprecated: Tuple[Network, ...] = ()
     # The nodes that answer for addresses of this one, too.
     answering: Tuple[str, ...] = ()
     # Addresses in the status of Nodes that are VIPs, as its agent knows; see node.mistaken.

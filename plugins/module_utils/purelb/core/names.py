@@ -40,6 +40,8 @@ MAX_DUPLICATES = 64
 # On a node's Lease: its MAC addresses, by which other nodes tell it from a host outside.
 MACS_ANNOTATION = "purelb.io/macs"
 MAX_MACS = 16
+# On a node's Lease: those of its subnets that the network replaces.
+DEPRECATED_ANNOTATION = "purelb.io/deprecated-subnets"
 # On a node's Lease: the other nodes that answer for its addresses.
 ANSWERING_ANNOTATION = "purelb.io/answering-nodes"
 MAX_ANSWERING = 16

@@ -336,6 +336,36 @@ class TestDuplicates:
             assert len(asides) == 2
 
 
+@FAMILIES
+class TestDeprecatedSubnets:
+    """Subnets that a node's Lease says the network replaces."""
+
+    def listing(self, version, *, lease_version, replaced):
+        (_field, _pool, subnet) = ALL_POOLS[version]
+        nets = (ip_network(subnet),)
+        found = nets if replaced else ()
+        return lease_object("n1", version=lease_version, subnets=nets, deprecated=found)
+
+    async def test_the_group_is_told_once_and_no_service_gets_a_new_one(self, version):
+        async with AllocatorWorld().running(local_group(version=version)) as world:
+            leases = world.controller.leases
+            world.add_service("web", version=version)
+            await world.settle()
+            leases.put(self.listing(version, lease_version="2", replaced=True))
+            await world.settle()
+            world.add_service("new", version=version)
+            await world.settle()
+            assert (world.addresses("web"), world.addresses("new")) == ([FIRST[version]], [])
+            (event,) = (e for e in world.events.recorded if e[0] == "SubnetDeprecated")
+            assert event[1] == "default"
+            leases.put(self.listing(version, lease_version="3", replaced=False))
+            await world.settle()
+            assert world.addresses("new") == [SECOND[version]]
+            leases.put(self.listing(version, lease_version="4", replaced=True))
+            await world.settle()
+            assert world.events.reasons.count("SubnetDeprecated") == 2
+
+
 class TestDeletedLeases:
     async def test_one_is_forgotten_when_it_was_not_renewed_in_time(self):
         async with AllocatorWorld().running(local_group()) as world:

@@ -191,3 +191,33 @@ async def test_an_address_with_the_mask_of_one_host_is_in_the_subnet_of_its_rout
     await asyncio.sleep(3.5)
     assert node.on() == {VIP4: [], VIP6: []}
     assert not {NET4, NET6} & {*node.lease[-1]}
+
+
+async def test_addresses_stay_in_a_prefix_that_is_replaced_until_the_own_address_ends(node):
+    """As router advertisements and DHCP do that announce another prefix: preferred lifetime 0."""
+    node.ip(
+        f"addr change {OWN4.address}/24 dev eth0 preferred_lft 0 valid_lft 3600",
+        f"addr change {OWN6.address}/64 dev eth0 preferred_lft 0 valid_lft 3600",
+        "addr add 10.9.0.1/24 dev eth0",
+        "addr add 2001:db8:9::1/64 dev eth0 nodad",
+    )
+    await asyncio.sleep(3.5)
+    assert node.on() == {VIP4: ["eth0"], VIP6: ["eth0"]}
+    assert {NET4, NET6} < {*node.lease[-1]}
+    assert node.renewer.said.deprecated == (NET4, NET6)
+    node.ip(f"addr del {OWN4.address}/24 dev eth0", f"addr del {OWN6.address}/64 dev eth0")
+    await asyncio.sleep(0.5)
+    # Lost for a moment is lost as it was: the allocator must not take it for a lasting one.
+    assert node.renewer.said.deprecated == (NET4, NET6)
+    await asyncio.sleep(3.0)
+    assert node.on() == {VIP4: [], VIP6: []}
+    assert not {NET4, NET6} & {*node.lease[-1]}
+    assert node.renewer.said.deprecated == ()
+
+
+async def test_a_prefix_with_another_preferred_address_is_not_replaced(node):
+    """As with temporary addresses: the older ones are deprecated every day."""
+    node.ip(f"addr add {OWN6.address + 9}/64 dev eth0 nodad preferred_lft 0 valid_lft 3600")
+    await asyncio.sleep(0.3)
+    assert node.renewer.said.deprecated == ()
+    assert set(node.lease) == {(NET4, NET6)}

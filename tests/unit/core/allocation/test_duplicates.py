@@ -26,7 +26,7 @@ class TestListedDuplicates:
         return counting
 
     def listed(self, counting, now):
-        return listed_duplicates(counting.with_duplicates(now))
+        return listed_duplicates(counting.renewed(now))
 
     def lease(self, node, net, *addresses):
         return Lease(node, (net,), holder=node, epoch="e", duration=10.0, duplicates=addresses)

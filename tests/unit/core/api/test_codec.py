@@ -112,13 +112,25 @@ def test_a_list_of_duplicates_that_is_too_long_or_wrong_is_read_as_far_as_possib
 
 def test_the_macs_of_a_node_and_who_answers_for_it_are_in_its_lease():
     macs = (bytes.fromhex("020000000001"), bytes.fromhex("020000000002"))
-    body = codec.lease_body(replace(LEASE, macs=macs, answering=("n2", "n3")), namespace="x")
+    said = replace(LEASE, macs=macs, answering=("n2", "n3"))
+    body = codec.lease_body(said, namespace="x")
     annotations = body["metadata"]["annotations"]
     assert annotations["purelb.io/macs"] == "02:00:00:00:00:01,02:00:00:00:00:02"
     assert annotations["purelb.io/answering-nodes"] == "n2,n3"
     assert (codec.lease_of(body).macs, codec.lease_of(body).answering) == (macs, ("n2", "n3"))
     annotations["purelb.io/macs"] = "x,02:00,02:00:00:00:00:01"
     assert codec.lease_of(body).macs == macs[:1]
+
+
+def test_a_lease_says_which_of_its_subnets_the_network_replaces():
+    assert "purelb.io/deprecated-subnets" not in codec.lease_body(LEASE, namespace="x")["metadata"]
+    replaced = LEASE.subnets[:1]
+    body = codec.lease_body(replace(LEASE, deprecated=replaced), namespace="x")
+    annotations = body["metadata"]["annotations"]
+    assert annotations["purelb.io/deprecated-subnets"] == str(replaced[0])
+    assert codec.lease_of(body).deprecated == replaced
+    annotations["purelb.io/deprecated-subnets"] = "x,,"
+    assert codec.lease_of(body).deprecated == ()
 
 
 def test_the_lists_of_macs_and_nodes_have_limits():

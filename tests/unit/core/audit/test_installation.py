@@ -26,7 +26,7 @@ from tests.support.core.audited_cluster import (
     AuditedCluster,
     node_view,
 )
-from tests.support.core.snapshots import GROUP, VIP4, VIP6
+from tests.support.core.snapshots import GROUP, NET4, VIP4, VIP6
 
 HOUR = 3600.0
 
@@ -390,3 +390,14 @@ def test_the_segment_need_not_be_asked_without_a_local_address():
     cluster = AuditedCluster()
     cluster.evidence = replace(cluster.evidence, examined=frozenset({"segment"}))
     assert cluster.found() == []
+
+
+def test_a_range_of_a_subnet_that_the_network_replaces_is_found():
+    cluster = AuditedCluster(VIP4)
+    cluster.leases = {n: replace(x, deprecated=(NET4,)) for n, x in cluster.leases.items()}
+    assert cluster.audited() == [("warning", "subnetDeprecated")]
+    ((where, text),) = texts(cluster, "subnetDeprecated")
+    assert where == "ServiceGroup default"
+    assert "the network replaces the subnet of 172.28.1." in text
+    cluster.leases["n1"] = replace(cluster.leases["n1"], deprecated=())
+    assert cluster.audited() == []

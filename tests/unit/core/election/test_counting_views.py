@@ -65,9 +65,12 @@ class TestMembers:
 
     def test_who_does_not_check_ends_goes_by_time(self, counting):
         counting = counting.observe(lease("b", 2.0), now=5.0)
-        assert [m.node for m in counting.members({}, renewed_at=9.9)] == ["b", "c"]
-        assert [m.node for m in counting.members({}, renewed_at=10.0)] == ["b"]
-        assert counting.members({}, renewed_at=15.0) == ()
+        assert [found.node for found in counting.renewed(9.9)] == ["b", "c"]
+        assert [found.node for found in counting.renewed(10.0)] == ["b"]
+        assert list(counting.renewed(15.0)) == []
+
+    def test_one_that_does_not_count_is_not_renewed(self):
+        assert list(seen(lease()).resigned("b", "b.1").renewed(1.0)) == []
 
 
 class TestNextAt:
@@ -83,19 +86,6 @@ class TestNextAt:
 
     def test_one_that_does_not_count_is_not_waited_for(self):
         assert seen(lease()).resigned("b", "b.1").next_at(0.0) is None
-
-
-class TestDuplicates:
-    def test_leases_that_list_some_are_yielded(self):
-        found = lease("b", duplicates=FOUND)
-        assert list(seen(found, lease("c")).with_duplicates(9.9)) == [found]
-
-    def test_one_that_was_not_renewed_in_time_is_not(self):
-        assert list(seen(lease(duplicates=FOUND)).with_duplicates(10.0)) == []
-
-    def test_one_that_does_not_count_is_not(self):
-        counting = seen(lease(duplicates=FOUND)).resigned("b", "b.1")
-        assert list(counting.with_duplicates(1.0)) == []
 
 
 class TestIsLive:

@@ -63,9 +63,14 @@ class TestSubnets:
             InterfaceAddress(2, ip_address("169.254.1.1"), 16),
             InterfaceAddress(2, ip_address("fd01::1"), 64, tentative=True),
             InterfaceAddress(2, ip_address("fd02::1"), 64, dad_failed=True),
-            InterfaceAddress(2, ip_address("fd03::1"), 64, deprecated=True),
         ]
         assert subnets(odd) == ()
+
+    def test_a_deprecated_address_still_shows_its_subnet(self):
+        assert subnets([replace(OWN4, deprecated=True), replace(OWN6, deprecated=True)]) == (
+            OWN4.network,
+            OWN6.network,
+        )
 
     def test_an_interface_without_a_carrier_is_on_no_segment(self):
         unplugged = replace(ETH0, has_carrier=False)

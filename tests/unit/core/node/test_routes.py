@@ -153,7 +153,8 @@ class TestOnLinkRoutes:
         message = self.route(network, proto=protocol)
         assert routes.is_of_interest(message)
         assert routes.parse_on_link_route(message) == (3, ip_network(network))
-        found = routes.on_link_routes([message, self.route(network), self.route("10.1.0.0/16")])
+        more = self.route("10.1.0.0/16"), self.route("0.0.0.0/0")
+        found = routes.on_link_routes([message, self.route(network), *more])
         assert found == {3: {ip_network(network), ip_network("10.1.0.0/16")}}
 
     def test_the_kernel_adds_them_for_router_advertisements_only(self):

@@ -11,7 +11,7 @@ import pytest
 from purelb.core.node.rtnetlink import IFA_F_DEPRECATED, RTM_NEWADDR
 from simulation.api.way import Reach
 from simulation.crowd import Crowd
-from simulation.dhcp import readdress
+from simulation.dhcp import deprecate, readdress
 from simulation.first_address import list_first
 from simulation.node.addresses import ordered
 from simulation.node.netlink import Stop
@@ -55,6 +55,20 @@ def test_own_addresses_that_are_replaced_stay_before_those_of_services(name, gap
         must(len(order) > 1, "the addresses of Services are gone")
         must(history.unheld() < ASKED, f"unheld for {history.unheld():.2f} s")
         must(not node.kernel.taken_along, f"lost {node.kernel.taken_along}")
+
+
+def test_addresses_stay_in_subnets_that_the_network_replaces_and_move_in_them():
+    with at_work() as (cluster, history):
+        for node in cluster.nodes.values():
+            deprecate(node)
+        cluster.run(60)
+        must(history.unheld() == 0, f"unheld for {history.unheld():.2f} s")
+        held = {name: won_by(cluster, name, THREE) for name in cluster.nodes}
+        loser = max(held, key=lambda name: len(held[name]))
+        cluster.power_off(cluster.nodes[loser])
+        cluster.run(TAKEOVER)
+        lost = [a for a in cluster.addresses() if not cluster.holders(a)]
+        must(not lost, f"{lost} are on no node")
 
 
 def listed(cluster):

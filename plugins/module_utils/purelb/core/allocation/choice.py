@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import FrozenSet, List, Optional
+from typing import FrozenSet, Iterable, List, Optional
 
-from ..model import Address, AddressRange, Network, PoolType, Service, ServiceGroup
+from ..model import Address, AddressRange, Lease, Network, PoolType, Service, ServiceGroup
 from ..names import FAMILIES, MULTI_POOL_ANNOTATION
 from .allocations import AllocationConflict, Allocations, HeldAddresses
 from .outcomes import Assignment, Keep, Outcome, assignment_of, is_done
@@ -19,23 +19,44 @@ from .refusals import (
     conflicting,
     no_such_family,
     none_free,
+    subnet_replaced,
 )
 
 
 @dataclass(frozen=True)
 class Live:
-    """Where addresses can be announced now: the subnets of live Leases, and whether any exist."""
+    """Where addresses can be announced now: the subnets of live Leases, and whether any exist.
+
+    `deprecated`: those that the network replaces, on each node that is in them.
+    """
 
     subnets: FrozenSet[Network] = frozenset()
     has_nodes: bool = False
+    deprecated: FrozenSet[Network] = frozenset()
 
     def serves(self, pool_range: AddressRange, pool_type: PoolType) -> bool:
         """Whether a node can announce addresses of the range."""
-        if pool_type is PoolType.REMOTE:
-            return self.has_nodes
-        return any(
-            pool_range.first in subnet or pool_range.last in subnet for subnet in self.subnets
+        return (
+            self.has_nodes if pool_type is PoolType.REMOTE else _touches(pool_range, self.subnets)
         )
+
+    def replaces(self, pool_range: AddressRange, pool_type: PoolType) -> bool:
+        """Whether the network replaces the range's subnet: its addresses work for a while only."""
+        if pool_type is PoolType.REMOTE or not _touches(pool_range, self.deprecated):
+            return False
+        return not _touches(pool_range, self.subnets - self.deprecated)
+
+
+def live_of(leases: Iterable[Lease]) -> Live:
+    """Return where addresses can be announced, by the live Leases."""
+    known = tuple(leases)
+    lasting = {n for lease in known for n in lease.subnets if n not in lease.deprecated}
+    subnets = frozenset(network for lease in known for network in lease.subnets)
+    return Live(subnets, bool(known), subnets - lasting)
+
+
+def _touches(pool_range: AddressRange, subnets: Iterable[Network]) -> bool:
+    return any(pool_range.first in subnet or pool_range.last in subnet for subnet in subnets)
 
 
 class AddressSelector:
@@ -88,15 +109,22 @@ class AddressSelector:
     def _may_stay(self, address: Address) -> bool:
         """Whether the Service may keep an address, even if its range no longer exists.
 
-        Also if it is a Node's or another host's by now, until it is evaluated again: the agents say
-        so on the Service.
+        Also if it is a Node's or another host's by now, or if the network replaces its subnet,
+        until it is evaluated again: the agents and the group say so.
         """
-        if self._service.asks_reevaluation and self._allocations.is_excluded(address):
+        if self._service.asks_reevaluation and (
+            self._allocations.is_excluded(address) or self._is_replaced(address)
+        ):
             return False
         if self._allocations.is_replaced(self._service.key, address):
             return address in self._service.explicit
         in_pool = self._group.range_of(address) is not None
         return address.version in self._service.families and (in_pool or self._is_of_group)
+
+    def _is_replaced(self, address: Address) -> bool:
+        """Whether the network replaces the address's subnet."""
+        pool_range = self._group.range_of(address)
+        return pool_range is not None and self._live.replaces(pool_range, self._group.pool_type)
 
     def _ranges(self, version: int) -> List[AddressRange]:
         return [r for r in self._group.ranges if r.first.version == version]
@@ -122,6 +150,8 @@ class AddressSelector:
                 RefusalReason.UNKNOWN_POOL,
                 f"has no range with {address}: request an address of its pool, or add a range",
             )
+        if is_new and self._is_replaced(address) and not self._allocations.is_in_use(address):
+            raise subnet_replaced(self._group, [address.version])
         conflict = self._allocations.conflict(
             address, self._service, across_namespaces=self._group.shares_across_namespaces
         )
@@ -157,8 +187,10 @@ class AddressSelector:
         """Take an address of each range that a node can announce and that has none yet."""
         for version in self._service.families:
             for pool_range in self._ranges(version):
-                is_served = self._live.serves(pool_range, self._group.pool_type)
-                if not is_served or any(a in pool_range for a in self._chosen):
+                kind = self._group.pool_type
+                is_served = self._live.serves(pool_range, kind)
+                is_lasting = is_served and not self._live.replaces(pool_range, kind)
+                if not is_lasting or any(a in pool_range for a in self._chosen):
                     continue
                 free = self._free([pool_range])
                 if free is None:
@@ -176,6 +208,7 @@ class AddressSelector:
     def _free(self, ranges: List[AddressRange]) -> Optional[Address]:
         """Return a shareable address, else the lowest free one of the first or emptiest range.
 
+        No new one where the network replaces the subnet.
         Raises AllocationRefusedError if others with the Service's sharing key have its ports.
         """
         across = self._group.shares_across_namespaces
@@ -191,7 +224,9 @@ class AddressSelector:
                 raise conflicting(self._group, None, clash)
         if self._group.balance_pools:
             ranges = sorted(ranges, key=self._allocations.in_use)
-        free = (self._allocations.lowest_free(pool_range) for pool_range in ranges)
+        kind = self._group.pool_type
+        lasting = (r for r in ranges if not self._live.replaces(r, kind))
+        free = map(self._allocations.lowest_free, lasting)
         return next((address for address in free if address is not None), None)
 
     def _check_families(self) -> None:
@@ -202,6 +237,10 @@ class AddressSelector:
         if not all(self._ranges(version) for version in missing):
             text = " and ".join(FAMILIES[version] for version in missing)
             raise none_free(self._group, missing, f"add a pool for {text}")
+        if any(
+            self._live.replaces(r, self._group.pool_type) for v in missing for r in self._ranges(v)
+        ):
+            raise subnet_replaced(self._group, missing)
         if self._multi and not self._partial:
             raise self._refused(
                 RefusalReason.MULTIPOOL_REFUSED,

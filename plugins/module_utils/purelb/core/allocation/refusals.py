@@ -27,6 +27,7 @@ class RefusalReason(str, Enum):
     MULTIPOOL_REFUSED = "multipool_refused"
     MULTIPOOL_POOL_MISMATCH = "multipool_pool_mismatch"
     IPAM_FAILED = "ipam_failed"
+    SUBNET_DEPRECATED = "subnet_deprecated"
 
 
 class AllocationRefusedError(Exception):
@@ -100,4 +101,15 @@ def none_free(
         RefusalReason.EXHAUSTED,
         group.name,
         f"ServiceGroup {group.name} has no free {text} address: {remediation}",
+    )
+
+
+def subnet_replaced(group: ServiceGroup, versions: Iterable[int]) -> AllocationRefusedError:
+    """Return the error for families whose ranges with free addresses are in deprecated subnets."""
+    text = " and ".join(FAMILIES[version] for version in versions)
+    return AllocationRefusedError(
+        RefusalReason.SUBNET_DEPRECATED,
+        group.name,
+        f"ServiceGroup {group.name} gives no new {text} address: the network replaces the subnet, "
+        "and the nodes' own addresses there are deprecated; add a range of the new subnet",
     )

@@ -68,6 +68,7 @@ def lease_of(body: Json) -> Optional[Lease]:
         peer_keys=_listed(annotations.get(names.PEER_KEYS_ANNOTATION, "")),
         duplicates=_duplicates_of(annotations.get(names.DUPLICATES_ANNOTATION, "")),
         macs=_macs_of(annotations.get(names.MACS_ANNOTATION, "")),
+        deprecated=_subnets_of(annotations.get(names.DEPRECATED_ANNOTATION, ""))[0],
         answering=_listed(annotations.get(names.ANSWERING_ANNOTATION, ""))[: names.MAX_ANSWERING],
         mistaken=_mistaken_of(annotations.get(names.MISTAKEN_ANNOTATION, "")),
         malformed=malformed,
@@ -127,6 +128,12 @@ def _outage_of(text: str) -> Optional[Outage]:
     return Outage(begin_time, end_time)
 
 
+def _outage_text(outage: Optional[Outage]) -> str:
+    if outage is None:
+        return ""
+    return "/".join(map(format_time, (outage.begin_time, outage.end_time)))
+
+
 def _owning_node(meta: Json) -> str:
     owners = meta.get("ownerReferences") or ()
     return next((owner.get("uid", "") for owner in owners if owner.get("kind") == "Node"), "")
@@ -138,28 +145,21 @@ def lease_body(lease: Lease, *, namespace: str) -> Dict[str, Any]:
         names.SUBNETS_ANNOTATION: ",".join(str(subnet) for subnet in lease.subnets),
         names.INSTANCE_ANNOTATION: lease.instance,
     }
-    if lease.epoch:
-        annotations[names.EPOCH_ANNOTATION] = lease.epoch
-    if lease.mail:
-        annotations[names.MAIL_ANNOTATION] = lease.mail
-    if lease.outside:
-        annotations[names.OUTSIDE_ANNOTATION] = lease.outside
-    if lease.outage is not None:
-        times = (lease.outage.begin_time, lease.outage.end_time)
-        annotations[names.OUTAGE_ANNOTATION] = "/".join(map(format_time, times))
-    if lease.peer_keys:
-        annotations[names.PEER_KEYS_ANNOTATION] = ",".join(lease.peer_keys)
-    if lease.duplicates:
-        annotations[names.DUPLICATES_ANNOTATION] = ",".join(map(str, lease.duplicates))
-    if lease.macs:
-        annotations[names.MACS_ANNOTATION] = ",".join(
-            mac.hex(":") for mac in lease.macs[: names.MAX_MACS]
-        )
-    if lease.answering:
-        annotations[names.ANSWERING_ANNOTATION] = ",".join(lease.answering[: names.MAX_ANSWERING])
-    if lease.mistaken:
-        said = lease.mistaken[: names.MAX_MISTAKEN]
-        annotations[names.MISTAKEN_ANNOTATION] = ",".join(f"{n}/{a}" for n, a in said)
+    optional = {
+        names.EPOCH_ANNOTATION: lease.epoch,
+        names.MAIL_ANNOTATION: lease.mail,
+        names.OUTSIDE_ANNOTATION: lease.outside,
+        names.OUTAGE_ANNOTATION: _outage_text(lease.outage),
+        names.PEER_KEYS_ANNOTATION: ",".join(lease.peer_keys),
+        names.DUPLICATES_ANNOTATION: ",".join(map(str, lease.duplicates)),
+        names.MACS_ANNOTATION: ",".join(mac.hex(":") for mac in lease.macs[: names.MAX_MACS]),
+        names.DEPRECATED_ANNOTATION: ",".join(map(str, lease.deprecated)),
+        names.ANSWERING_ANNOTATION: ",".join(lease.answering[: names.MAX_ANSWERING]),
+        names.MISTAKEN_ANNOTATION: ",".join(
+            f"{node}/{address}" for node, address in lease.mistaken[: names.MAX_MISTAKEN]
+        ),
+    }
+    annotations.update({name: text for name, text in optional.items() if text})
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",

@@ -54,6 +54,7 @@ FindingCode = Literal[
     "segmentNotExamined",
     "servicePending",
     "staleAnnouncer",
+    "subnetDeprecated",
     "subnetsDiffer",
     "tentative",
     "twoInterfacesAnswer",

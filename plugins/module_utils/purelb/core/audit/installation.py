@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-from ..allocation.choice import Live
+from ..allocation.choice import live_of
 from ..api.custom_resources import service_group_of
 from ..api.nodes import NodeView
 from ..api.workloads import Program
@@ -100,19 +100,17 @@ def audit_installation(
             *answering_findings(report.leases),
             *mistaken_findings(seen.nodes, report.leases, report.vips),
             *version_findings((seen.agents, seen.allocator)),
-            *group_findings(seen.groups.unready),
+            *group_findings(view),
             *pending_findings(seen.services, view, wall_time=wall_time),
         ]
     )
 
 
 def _allocator_view(seen: Installation, leases: Sequence[LeaseReport]) -> AllocatorView:
-    live = [report.lease for report in leases if report.is_live]
-    subnets = frozenset(subnet for lease in live for subnet in lease.subnets)
     return AllocatorView(
         seen.groups.valid,
         seen.groups.unready,
-        Live(subnets, has_nodes=bool(live)),
+        live_of(report.lease for report in leases if report.is_live),
         frozenset().union(*(node.info.addresses for node in seen.nodes)),
         _classes(seen.allocator),
         seen.lock.state is LockState.HELD,

@@ -18,7 +18,7 @@ from ..allocation.groups import Groups
 from ..allocation.outcomes import Ask, Assignment, Refusal
 from ..election.claims import ALL_CLASSES, Classes, asks_us
 from ..model import Address, Service, ServiceGroup
-from ..names import FAMILIES
+from ..names import FAMILIES, REEVALUATE_ANNOTATION
 from ..times import parse_time
 from .findings import Finding, Severity, group_title
 
@@ -42,9 +42,21 @@ class AllocatorView:
     leads: bool = True
 
 
-def group_findings(unready: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield findings about ServiceGroups that are not Ready."""
-    for name, reason in sorted(unready.items()):
+def group_findings(view: AllocatorView) -> Iterator[Finding]:
+    """Yield findings about ServiceGroups that are not Ready, or of a subnet that is replaced."""
+    for group in view.groups:
+        for pool_range in () if group.source else group.ranges:
+            if view.live.replaces(pool_range, group.pool_type):
+                yield Finding(
+                    Severity.WARNING,
+                    "subnetDeprecated",
+                    group_title(group.name),
+                    f"the network replaces the subnet of {pool_range}: its addresses end with the "
+                    "nodes' own ones there, and no Service gets a new one",
+                    "add a range of the new subnet, and set the annotation "
+                    f"{REEVALUATE_ANNOTATION} on each Service to move it",
+                )
+    for name, reason in sorted(view.unready.items()):
         yield Finding(
             Severity.WARNING,
             "groupNotReady",

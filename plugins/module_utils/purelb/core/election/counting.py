@@ -288,24 +288,18 @@ class Counting:
         counted = self.leases.get(node)
         return counted is not None and counted.counts
 
-    def members(
-        self, drained: Mapping[str, Drained], *, renewed_at: Optional[float] = None
-    ) -> Tuple[Member, ...]:
-        """Return the nodes that count, sorted by name; `drained`: the draining Nodes by name.
-
-        `renewed_at`: only those whose Lease lasts until then; for who does not check ends.
-        """
+    def members(self, drained: Mapping[str, Drained]) -> Tuple[Member, ...]:
+        """Return the nodes that count, sorted by name; `drained`: the draining Nodes by name."""
         return tuple(
             Member(node, counted.lease.subnets, taint=taint_of(counted.lease, drained))
             for node, counted in sorted(self.leases.items())
-            if counted.counts and (renewed_at is None or renewed_at < counted.until)
+            if counted.counts
         )
 
-    def with_duplicates(self, now: float) -> Iterator[Lease]:
-        """Yield the Leases that list addresses of other hosts and were renewed in time."""
-        for counted in self.leases.values():
-            # In this order: hardly any Lease lists one, and this is asked whenever one changes.
-            if counted.lease.duplicates and counted.counts and now < counted.until:
+    def renewed(self, now: float) -> Iterator[Lease]:
+        """Yield the Leases that were renewed in time, by name; for who does not check ends."""
+        for _node, counted in sorted(self.leases.items()):
+            if counted.counts and now < counted.until:
                 yield counted.lease
 
     def epochs(self) -> Dict[str, str]:

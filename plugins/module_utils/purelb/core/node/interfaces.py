@@ -47,13 +47,9 @@ def selected_links(links: Iterable[Link], config: NodeConfig) -> Tuple[Link, ...
 
 
 def _defines_segment(held: InterfaceAddress) -> bool:
-    """Whether an address shows which segment its interface is on."""
+    """Whether an address shows which segment its interface is on; a deprecated one still does."""
     return not (
-        held.address.is_link_local
-        or held.address.is_loopback
-        or held.deprecated
-        or held.tentative
-        or held.dad_failed
+        held.address.is_link_local or held.address.is_loopback or held.tentative or held.dad_failed
     )
 
 

@@ -18,7 +18,7 @@ from ..election.vips import Vip
 from ..model import Address, InterfaceAddress, Link, Network, ServiceGroup, ServiceKey
 from ..names import ADDRESS_PROTOCOL, PROXY_INTERFACES
 from ..settings import ON_DUMMY, AddressConfig
-from .interfaces import segments
+from .interfaces import lease_subnets, segments
 
 # An address on an interface: index of the link, address.
 Place = Tuple[int, Address]
@@ -63,6 +63,20 @@ class NodeSnapshot:
     def segments(self) -> Tuple[Tuple[Link, Network], ...]:
         """Subnets in which this node can announce, and which it therefore writes into its Lease."""
         return segments(self.links, self.addresses, is_vip=self.is_vip) + self.lost
+
+    @cached_property
+    def deprecated(self) -> FrozenSet[Network]:
+        """Subnets in which this node has deprecated addresses only.
+
+        The network replaces them: their hosts begin no new connections from these addresses, and
+        they end with their valid lifetime (RFC 4862, section 5.5.4).
+        """
+        if not any(held.deprecated and not self.is_vip(held) for held in self.addresses):
+            return frozenset()
+        preferred = [held for held in self.addresses if not held.deprecated]
+        lasting = segments(self.links, preferred, is_vip=self.is_vip)
+        present = segments(self.links, self.addresses, is_vip=self.is_vip)
+        return frozenset(lease_subnets(present)) - frozenset(lease_subnets(lasting))
 
     @cached_property
     def gateways(self) -> FrozenSet[Address]:
