@@ -68,6 +68,9 @@ options:
         description:
           - The interfaces for local addresses. V(default) is the one with the default route of the lowest metric, V(none)
             means only those in O(local.interfaces), any other value is a regular expression on interface names.
+          - The expression matches anywhere in a name, as in the Go implementation of PureLB. V(eth0) also matches C(eth0.100),
+            C(eth01) and C(veth0a1b2c3d); V(^eth0$) matches only C(eth0). An expression that probably matches more than it
+            should causes a warning.
         type: str
       interfaces:
         description:
@@ -166,7 +169,7 @@ EXAMPLES = r"""
       match_labels:
         rack: a
     local:
-      local_interface: "bond[0-9]+"
+      local_interface: "^bond[0-9]+$"
       interfaces: [eth3]
 
 - name: Remove the exception

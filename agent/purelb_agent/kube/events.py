@@ -39,6 +39,7 @@ EventReason = Literal[
     "AddressesNotDrained",
     "AddressesRestored",
     "AllocationFailed",
+    "AmbiguousInterface",
     "AmbiguousNamespaceDefault",
     "AnnouncingLocal",
     "AnnouncingNonLocal",

@@ -21,7 +21,12 @@ from purelb.core.node.configuration import (
     choose,
 )
 from purelb.core.node.decisions import Decisions, decide_vips
-from purelb.core.node.interfaces import lease_subnets, segment_macs, selected_links
+from purelb.core.node.interfaces import (
+    lease_subnets,
+    segment_macs,
+    selected_by_part,
+    selected_links,
+)
 from purelb.core.node.lost_segments import LostSegments
 from purelb.core.node.mistaken import RemovedVips, own_mistaken
 from purelb.core.node.plan import Plan, plan
@@ -145,6 +150,8 @@ class Reconciler:
         self._metrics.mark_loaded()
         self._interfaces.read_links(now, max_age=RESYNC)
         is_new_config = self._update_config()
+        chosen = selected_by_part(self._interfaces.links, self._config)
+        self._reporter.report_selected(self._choice, chosen)
         snapshot, mistaken = self._with_known(self._snapshot(now))
         snapshot = self._with_lost(snapshot, now, is_new_config=is_new_config)
         self._say(snapshot, mistaken, now)

@@ -28,6 +28,8 @@ from purelb_agent.runtime import clock, log
 from purelb_agent.runtime.wakeup import Wakeup
 
 _RETRY = 1.0
+# An event names at most this many interfaces.
+_NAMED = 5
 Claims = dict[ServiceKey, list[Announcement]]
 
 
@@ -44,6 +46,8 @@ class Reporter:
         self._held: frozenset[Place] = frozenset()
         self._done = False
         self._drained: Mapping[str, Drained] = {}
+        # The configuration of which it was reported that it selects too much.
+        self._ambiguous: SelectedConfig | None = None
         self._failing = False
         self._wakeup = Wakeup()
 
@@ -66,6 +70,21 @@ class Reporter:
                 f"Node {self._node} announces nothing: {config.problem}",
                 kind="Warning",
             )
+
+    def report_selected(self, choice: SelectedConfig, names: Sequence[str]) -> None:
+        """Record an event, once for a configuration, if it selects interfaces hardly on purpose."""
+        config = choice.config
+        if not names or config is None or choice == self._ambiguous:
+            return
+        self._ambiguous = choice
+        shown = ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
+        self._events.record(
+            ObjectReference("LBNodeAgent", config.name, config.namespace, config.uid),
+            "AmbiguousInterface",
+            f"Node {self._node} uses {shown}: {config.local_interface!r} matches anywhere in a "
+            "name. Begin it with ^ and end it with $ to match whole names",
+            kind="Warning",
+        )
 
     def report_conflict(self, conflict: DuplicateAddress) -> None:
         """Record an event: another host has an address of this node too."""

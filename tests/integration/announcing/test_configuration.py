@@ -17,6 +17,7 @@ from tests.support.lab.cluster_queries import (
     holder,
     timed,
 )
+from tests.support.lab.faults import ip
 
 pytestmark = pytest.mark.timeout(90)
 PATH = "/apis/purelb.io/v2/namespaces/purelb-system/lbnodeagents"
@@ -100,6 +101,22 @@ def test_invalid_expression_is_reported_until_corrected(cluster, make_service, c
     configure(localInterface="eth")
     seconds = timed(lambda: are_announced(cluster, vips), "return")
     figure(f"announced again after {seconds:.2f} s")
+
+
+def test_expression_that_matches_a_part_of_a_name_is_reported(cluster, configure):
+    lan100 = "link add link eth0 name eth0.100 type macvlan mode bridge"
+    ip(cluster, "n2", lan100, "link set eth0.100 up", "addr add 172.28.100.12/24 dev eth0.100")
+    try:
+        configure(localInterface="eth0")
+        uid = cluster.api.get(f"{PATH}/test")["metadata"]["uid"]
+        about = f"involvedObject.uid={uid},reason=AmbiguousInterface"
+        (event,) = eventually(lambda: cluster.api.items(EVENTS, fieldSelector=about), "event")
+        assert event["message"].startswith("Node n2 uses eth0, eth0.100: 'eth0' matches anywhere")
+        assert "172.28.100.0/24" in subnets(cluster, "n2")
+        configure(localInterface="^eth0$")
+        eventually(lambda: "172.28.100.0/24" not in subnets(cluster, "n2"), "whole names alone")
+    finally:
+        ip(cluster, "n2", "link del eth0.100")
 
 
 def test_only_selected_nodes_announce(cluster, make_service, configure, figure):

@@ -99,6 +99,7 @@ class RecordedReporter:
     def __init__(self):
         self.results = []
         self.choices = []
+        self.selected = ()
         self.mistaken = frozenset()
 
     def report(self, decisions, held, *, done):
@@ -106,6 +107,9 @@ class RecordedReporter:
 
     def report_choice(self, choice):
         self.choices.append(choice.state)
+
+    def report_selected(self, _choice, names):
+        self.selected = names
 
     def report_mistaken(self, addresses):
         self.mistaken = addresses

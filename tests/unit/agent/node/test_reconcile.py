@@ -350,6 +350,17 @@ class TestLostSegments:
         assert serving.held == set()
         assert serving.renewer.subnets[-1] == ((), True)
 
+    async def test_an_expression_that_matches_more_than_meant_is_reported(self, serving):
+        serving.kernel.present[8] = replace(ETH0, index=8, name="eth0.100")
+        serving.kernel.notify(News())
+        serving.store.configs.replace([config_object(localInterface="eth0")], asked_at=clock.now())
+        await settle()
+        assert serving.reporter.selected == ("eth0", "eth0.100")
+        whole = config_object(localInterface="^eth0$")
+        serving.store.configs.replace([whole], asked_at=clock.now())
+        await settle()
+        assert serving.reporter.selected == ()
+
 
 class TestOtherNodes:
     async def test_the_lease_says_the_macs_and_who_answers(self, serving):

@@ -302,6 +302,24 @@ class TestEvents:
         text = "Node n1 announces nothing: spec.local.localInterface: no"
         assert events.take() == [("InvalidConfiguration", text)]
 
+    def test_an_expression_that_selects_too_much_is_reported_once(self, reporter, events):
+        config = NodeConfig("lan", "purelb-system", local_interface="eth0")
+        choice = SelectedConfig(SelectorState.CONFIGURED, config)
+        reporter.report_selected(choice, ())
+        assert events.records == []
+        for more in range(9):
+            pods = [f"veth0{n}" for n in range(more)]
+            reporter.report_selected(choice, ("eth0", "eth0.100", *pods))
+        text = (
+            "Node n1 uses eth0, eth0.100: 'eth0' matches anywhere in a name. Begin it with ^ and "
+            "end it with $ to match whole names"
+        )
+        assert events.take() == [("AmbiguousInterface", text)]
+        other = SelectedConfig(SelectorState.CONFIGURED, NodeConfig(local_interface="eth"))
+        reporter.report_selected(other, tuple(f"veth{n}" for n in range(7)))
+        ((_reason, text),) = events.take()
+        assert text.startswith("Node n1 uses veth0, veth1, veth2, veth3, veth4, …: 'eth' ")
+
     @pytest.mark.parametrize("state", [SelectorState.DEFAULT, SelectorState.CONFIGURED])
     def test_a_valid_configuration_is_not_reported(self, reporter, events, state):
         reporter.report_choice(SelectedConfig(state, NodeConfig()))

@@ -296,6 +296,35 @@ def test_object_without_local_is_no_second_object_for_the_same_nodes():
     assert doubts(empty, agent("b")) == []
 
 
+@pytest.mark.parametrize(
+    ("expression", "other"),
+    [
+        ("eth0", "eth0.100"),
+        ("^eth0", "eth0.100"),
+        ("eth0$", "veth0"),
+        ("eth", "veth"),
+        ("lan", "vlan"),
+        ("bond[0-9]+", "bond0.100"),
+        (r"ens\d+f0", "ens0f0.100"),
+        ("enp.*", "venp0"),
+        ("eth0|eth1", "eth0.100"),
+        (r"eth0\.7", "eth0.7.100"),
+    ],
+)
+def test_expression_that_probably_matches_more_than_meant_is_doubted(expression, other):
+    (text,) = doubts(agent(localInterface=expression))
+    assert f"selects each interface with {expression!r} anywhere in its name" in text
+    assert f"of the name {other}:" in text
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["^eth0$", "^bond[0-9]+$", "^eth", "^(eth0|eth1)$", r"^ens\d+$", ".*", "^e.*", "default"],
+)
+def test_expression_for_whole_names_or_a_beginning_is_not_doubted(expression):
+    assert doubts(agent(localInterface=expression)) == []
+
+
 def test_no_interface_at_all_is_a_warning():
     (text,) = doubts(agent(localInterface="none"))
     assert "announce none of them" in text

@@ -16,6 +16,7 @@ from purelb.core.node.interfaces import (
     place_for,
     segment_macs,
     segments,
+    selected_by_part,
     selected_links,
 )
 from tests.support.core.snapshots import ETH0, OWN4, OWN6, VIP4, on_eth0
@@ -138,6 +139,28 @@ def test_the_interface_for_remote_addresses_is_none_for_local_ones():
     dummy = Link(9, "kube-lb0")
     config = NodeConfig(local_interface=".*", interfaces=("kube-lb0",))
     assert selected_links([ETH0, dummy], config) == (ETH0,)
+
+
+@pytest.mark.parametrize(
+    ("expression", "names", "found"),
+    [
+        ("eth0", ["eth0", "eth0.100", "lo"], ["eth0", "eth0.100"]),
+        ("eth0", ["eth0", "veth0a1b"], ["eth0", "veth0a1b"]),
+        ("eth", ["eth0", "veth0a1b"], ["eth0", "veth0a1b"]),
+        ("eth", ["veth0a1b"], ["veth0a1b"]),
+        ("eth0", ["eth0"], []),
+        ("eth", ["eth0", "eth1"], []),
+        ("^eth0$", ["eth0", "eth0.100"], []),
+        ("^bond[0-9]+$", ["bond0", "bond1"], []),
+        ("eth0", ["eth0", "kube-eth0"], []),
+        ("none", ["none", "none1"], []),
+    ],
+)
+def test_an_expression_that_matches_parts_of_names_is_ambiguous(expression, names, found):
+    config = NodeConfig(local_interface=expression, dummy_interface="kube-eth0")
+    links = [Link(index, name) for index, name in enumerate(names, 2)]
+    links.append(Link(99, "eth0.down", is_up=False))
+    assert list(selected_by_part(links, config)) == found
 
 
 def test_an_agent_knows_a_link_that_an_agent_made():

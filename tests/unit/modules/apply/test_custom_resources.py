@@ -105,6 +105,12 @@ def test_settings_for_the_same_nodes_are_a_warning(cluster: Any):
     assert "one and other select the same nodes" in warning
 
 
+def test_an_expression_that_matches_anywhere_in_a_name_is_a_warning(cluster: Any):
+    (warning,) = agent(cluster, local={"local_interface": "eth0"})["warnings"]
+    assert "also one of the name eth0.100" in warning
+    assert agent(cluster, local={"local_interface": "^eth0$"})["warnings"] == []
+
+
 @pytest.mark.parametrize("manage", [group, agent])
 def test_removal_needs_only_a_name(cluster: Any, manage: Any):
     given = {"local": {"v4pool": V4}} if manage is group else {}

@@ -17,7 +17,7 @@ from ..allocation.groups import Groups
 from ..errors import ObjectError
 from ..model import AddressRange, NetBoxSource, PoolType, ServiceGroup
 from ..names import DEFAULT_GROUP
-from ..node.configuration import NodeConfig
+from ..node.configuration import NodeConfig, also_matches
 from ..settings import AddressConfig
 from .custom_resources import node_config_of, service_group_of
 
@@ -223,6 +223,13 @@ def agent_warnings(config: NodeConfig, others: Iterable[NodeConfig]) -> Iterator
                 f"LBNodeAgents {first} and {second} select the same nodes, and only the first by "
                 f"name takes effect: give {second} another node selector, or delete it"
             )
+    unmeant = also_matches(config.local_interface) if config.pattern else ""
+    if unmeant:
+        yield (
+            f"LBNodeAgent {config.name} selects each interface with {config.local_interface!r} "
+            f"anywhere in its name, so also one of the name {unmeant}: begin the expression with ^ "
+            "and end it with $ to match whole names"
+        )
     if config.local_interface == "none" and not config.interfaces:
         yield (
             f"LBNodeAgent {config.name} names no interface for local addresses, so its nodes "

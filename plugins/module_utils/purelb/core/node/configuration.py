@@ -18,6 +18,12 @@ from typing import Iterable, Mapping, Optional, Pattern, Tuple
 from ..names import DUMMY_INTERFACE
 from ..settings import ON_DUMMY, AddressConfig, AnnounceConfig
 
+# Parts of expressions, and what they match in a name; all others are left out.
+_PLACEHOLDERS = re.compile(r"\\.|\[0-9\]|[.^$+*?]")
+_PLAIN = {r"\.": ".", r"\d": "0", "[0-9]": "0", ".": "0"}
+# Names of interfaces as drivers, systemd and administrators give them.
+_USUAL_NAMES = ("eth0", "ens3", "eno1", "enp1s0", "bond0", "team0", "br0", "lan0", "vlan0")
+
 
 class SelectorState(str, Enum):
     """How the configuration of a node was selected, as metric label and in the log."""
@@ -70,6 +76,33 @@ class NodeConfig:
         if self.local_interface in ("default", "none"):
             return None
         return re.compile(self.local_interface)
+
+
+def matches_a_part(pattern: Pattern[str], names: Iterable[str]) -> bool:
+    """Whether an expression matches a part of one of these names, hardly on purpose.
+
+    It is searched in names, as in the Go implementation: `eth0` selects eth0.100 and veth0a1b, too.
+    A beginning such as `^eth` is on purpose, unless it is the whole of another name.
+    """
+    found = list(filter(None, map(pattern.search, names)))
+    parts = [match.start() for match in found if match.group() != match.string]
+    return any(parts) or 0 < len(parts) < len(found)
+
+
+def also_matches(expression: str) -> str:
+    """Return a name that an expression probably matches against the intention; "" if none.
+
+    It is made from a name that the expression matches as a whole.
+    """
+    pattern = re.compile(expression)
+    plain = _PLACEHOLDERS.sub(lambda found: _PLAIN.get(found.group(), ""), expression)
+    for name in (plain, *_USUAL_NAMES):
+        if pattern.fullmatch(name):
+            others = [f"{name}.100", f"{name}1"] if name[-1:].isdigit() else []
+            for other in [*others, f"v{name}"]:
+                if matches_a_part(pattern, (name, other)):
+                    return other
+    return ""
 
 
 # The settings of a node without a valid configuration.

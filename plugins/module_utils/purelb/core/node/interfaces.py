@@ -13,7 +13,7 @@ from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence,
 from ..addresses import subnet_order
 from ..model import Address, InterfaceAddress, Link, Network
 from ..names import ADDRESS_PROTOCOL, MAX_MACS, MAX_SUBNETS
-from .configuration import NodeConfig
+from .configuration import NodeConfig, matches_a_part
 
 
 def default_links(links: Iterable[Link]) -> Tuple[Link, ...]:
@@ -44,6 +44,19 @@ def selected_links(links: Iterable[Link], config: NodeConfig) -> Tuple[Link, ...
     by_name = {link.name: link for link in known}
     extra = [by_name[name] for name in config.interfaces if name in by_name]
     return tuple(dict.fromkeys((*chosen, *extra)))
+
+
+def selected_by_part(links: Iterable[Link], config: NodeConfig) -> Tuple[str, ...]:
+    """Return the names that the expression selects if some of them are hardly meant, else none."""
+    pattern = config.pattern
+    if pattern is None:
+        return ()
+    names = tuple(
+        link.name
+        for link in links
+        if link.is_up and link.name != config.dummy_interface and pattern.search(link.name)
+    )
+    return names if matches_a_part(pattern, names) else ()
 
 
 def _defines_segment(held: InterfaceAddress) -> bool:
