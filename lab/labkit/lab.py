@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from labkit.api import Api
-from labkit.cluster import containers, daemons, faults, node_images, routing, state
+from labkit.cluster import cables, containers, daemons, faults, node_images, routing, state
 from labkit.cluster.containers import Container
 from labkit.errors import Problem
 from labkit.host import cgroups
 from labkit.host.places import Places, places
 from labkit.net.namespaces import inside, ip_json
-from labkit.topology import Host, Topology
+from labkit.topology import Host, Interface, Topology
 
 
 class Lab:
@@ -109,13 +109,25 @@ class Lab:
         """Run the client of a node's containerd; return its output."""
         return node_images.ctr(self.at, self.topology.node(node), *arguments)
 
-    def cut(self, node: str) -> None:
-        """Set the switch ports of a host down."""
-        faults.set_ports(self.topology, node, up=False)
+    def connect(self, node: str, lan: str) -> Interface:
+        """Give a node one more interface, in this lan; router and client are connected, too.
 
-    def mend(self, node: str) -> None:
-        """Set the switch ports of a host up."""
-        faults.set_ports(self.topology, node, up=True)
+        Other objects of this class do not know it until they are loaded again.
+        """
+        self.topology, interface = cables.connect(self.at, node, lan)
+        return interface
+
+    def disconnect(self, node: str, lan: str) -> None:
+        """Remove the interface that `connect` gave a node in this lan."""
+        self.topology = cables.disconnect(self.at, node, lan)
+
+    def cut(self, node: str, interface: str | None = None) -> None:
+        """Set the switch ports of a host down, or only that of one interface."""
+        faults.set_ports(self.topology, node, up=False, interface=interface)
+
+    def mend(self, node: str, interface: str | None = None) -> None:
+        """Set the switch ports of a host up, or only that of one interface."""
+        faults.set_ports(self.topology, node, up=True, interface=interface)
 
     def partition(self, node: str) -> None:
         """Drop all packets between a node and the API server, also of open connections."""

@@ -9,13 +9,15 @@ exist in the machine's own namespace, and in the addresses of the one link there
 """
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from labkit.errors import Problem
 
 MAX_NODES = 200  # hosts .11 to .210; the rest of the /24 is for VIP pools
+MAX_IN_LAN = 2  # interfaces of a node
+SECOND = 100  # what a node's second interface in the same lan adds to its number
 MAX_LABS = 16  # on one machine at the same time
 FIRST_NODE = 10
 API_PORT = 6443
@@ -24,11 +26,15 @@ POD_V4, POD_V6 = "10.244.0.0/16", "fd00:244::/48"
 SERVICE_V4, SERVICE_V6 = "10.96.0.0/16", "fd00:96::/112"
 
 _PLACE = re.compile(r"(?P<node>n[1-9]\d*)=(?P<lans>lan[1-9](?:,lan[1-9])*)")
+_LAN = re.compile(r"lan[1-9]")
 
 
 @dataclass(frozen=True)
 class Interface:
-    """An interface of a host; `port` is the other end of its cable, at the switch."""
+    """An interface of a host; `port` is the other end of its cable, at the switch.
+
+    `added` is true if it was not there after `up`, but was connected later.
+    """
 
     name: str
     lan: str
@@ -36,6 +42,7 @@ class Interface:
     v6: str
     mac: str
     port: str
+    added: bool = False
 
 
 @dataclass(frozen=True)
@@ -143,6 +150,58 @@ class Topology:
         known = ", ".join(n.name for n in self.nodes)
         raise Problem(f"there is no node {name!r} in this lab: use one of {known}")
 
+    @property
+    def planned(self) -> "Topology":
+        """The topology without the interfaces that were connected after `up`."""
+        return self._with(
+            replace(h, interfaces=tuple(i for i in h.interfaces if not i.added)) for h in self.hosts
+        )
+
+    def _with(self, hosts: Iterable[Host]) -> "Topology":
+        """Return the topology with these hosts, and the lans that they are on."""
+        kept = tuple(hosts)
+        lans = {i.lan for h in kept for i in h.interfaces}
+        return replace(self, hosts=kept, lans=tuple(sorted(lans)))
+
+    def connected(self, name: str, lan: str) -> "Topology":
+        """Return the topology with a further interface of a node, and router and client there."""
+        node = self.node(name)
+        if not _LAN.fullmatch(lan):
+            raise Problem(f"there is no lan {lan!r}: use one of lan1 to lan9")
+        check_lans(name, (*(i.lan for i in node.interfaces), lan), nodes=len(self.nodes))
+
+        def further(host: Host) -> Host:
+            is_there = host.on(lan) is not None
+            if host == node or (host.name in ("router", "client") and not is_there):
+                return replace(host, interfaces=(*host.interfaces, _further(host, lan)))
+            return host
+
+        return self._with(map(further, self.hosts))
+
+    def disconnected(self, name: str, lan: str) -> "Topology":
+        """Return the topology without the interface that `connected` gave a node."""
+        added = [i for i in self.node(name).interfaces if i.added and i.lan == lan]
+        if not added:
+            raise Problem(f"{name} was not connected to {lan} after 'lab up'")
+        left = {
+            i
+            for h in self.nodes
+            for i in h.interfaces
+            if i.added and i.lan == lan and i != added[-1]
+        }
+        return self._with(
+            replace(
+                h,
+                interfaces=tuple(
+                    i
+                    for i in h.interfaces
+                    # The router and the client stay as long as a node needs them.
+                    if i.lan != lan or not i.added or (i in left if h.is_node else left)
+                ),
+            )
+            for h in self.hosts
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Return the topology as JSON data for the state file."""
         return asdict(self)
@@ -178,7 +237,10 @@ def v6_of(lan: str, number: int) -> str:
 
 
 def parse_placements(texts: Iterable[str], *, nodes: int) -> dict[str, tuple[str, ...]]:
-    """Parse `n3=lan2` or `n2=lan1,lan2` into {node: lans}; the first lan has the default route."""
+    """Parse `n3=lan2` or `n2=lan1,lan2` into {node: lans}; the first lan has the default route.
+
+    A lan that is named twice means two interfaces there.
+    """
     placed: dict[str, tuple[str, ...]] = {}
     for text in texts:
         match = _PLACE.fullmatch(text)
@@ -187,10 +249,20 @@ def parse_placements(texts: Iterable[str], *, nodes: int) -> dict[str, tuple[str
         node, lans = match["node"], tuple(match["lans"].split(","))
         if int(node[1:]) > nodes:
             raise Problem(f"--place {text!r}: the lab would have nodes n1 to n{nodes} only")
-        if node in placed or len(set(lans)) != len(lans):
-            raise Problem(f"--place {text!r}: name each node once, and each of its lans once")
+        if node in placed:
+            raise Problem(f"--place {text!r}: name each node once")
+        check_lans(node, lans, nodes=nodes)
         placed[node] = lans
     return placed
+
+
+def check_lans(node: str, lans: Sequence[str], *, nodes: int) -> None:
+    """Refuse more interfaces in one lan than there are addresses for."""
+    counts = [lans.count(lan) for lan in lans]
+    if max(counts) > MAX_IN_LAN:
+        raise Problem(f"{node} would have {max(counts)} interfaces in one lan: use two at most")
+    if max(counts) > 1 and nodes > SECOND:
+        raise Problem(f"two interfaces of {node} in one lan: use {SECOND} nodes at most")
 
 
 def plan(*, nodes: int, number: int = 0, placements: Iterable[str] = ()) -> Topology:
@@ -201,7 +273,10 @@ def plan(*, nodes: int, number: int = 0, placements: Iterable[str] = ()) -> Topo
     lans = tuple(sorted({"lan1", *(lan for lans in placed.values() for lan in lans)}))
 
     def host(name: str, address: int, on: tuple[str, ...], node: int = 0) -> Host:
-        cables = tuple(_interface(name, i, lan, address) for i, lan in enumerate(on))
+        cables = tuple(
+            _interface(name, i, lan, address + SECOND * on[:i].count(lan))
+            for i, lan in enumerate(on)
+        )
         netns = f"{prefix_of(number)}{name}"
         return Host(name=name, netns=netns, interfaces=cables, number=node)
 
@@ -211,6 +286,15 @@ def plan(*, nodes: int, number: int = 0, placements: Iterable[str] = ()) -> Topo
         for i in range(1, nodes + 1)
     ]
     return Topology(number=number, lans=lans, hosts=tuple(hosts))
+
+
+def _further(host: Host, lan: str) -> Interface:
+    """Return one more interface of a host, with the first free name."""
+    names = {i.name for i in host.interfaces}
+    index = next(n for n in range(len(names) + 1) if f"eth{n}" not in names)
+    first = host.interfaces[0]
+    own = int(first.v4.rpartition(".")[2])
+    return replace(_interface(host.name, index, lan, own + SECOND * bool(host.on(lan))), added=True)
 
 
 def _interface(host: str, index: int, lan: str, number: int) -> Interface:

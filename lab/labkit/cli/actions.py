@@ -110,6 +110,13 @@ def _words(argv: list[str]) -> list[str]:
     return argv[1:] if argv[:1] == ["--"] else argv
 
 
+def connect(args: argparse.Namespace) -> int:
+    """Run `lab connect`."""
+    cable = Lab.load().connect(args.node, args.lan)
+    print(f"{args.node} has {cable.name} in {cable.lan} with {cable.v4} and {cable.v6}")
+    return 0
+
+
 def load(args: argparse.Namespace) -> int:
     """Run `lab load`."""
     lab = Lab.load()

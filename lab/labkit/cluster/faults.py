@@ -22,10 +22,17 @@ _TABLE = "inet lab_partition"
 _GONE = 30.0  # seconds until a killed program must have ended; long, as the machine may be busy
 
 
-def set_ports(topology: Topology, host: str, *, up: bool) -> None:
-    """Set the switch's end of a host's cables up or down; the host's interfaces lose carrier."""
+def set_ports(topology: Topology, host: str, *, up: bool, interface: str | None = None) -> None:
+    """Set the switch's end of a host's cables up or down; the host's interfaces lose carrier.
+
+    With the name of an interface, only the end of its cable.
+    """
     word = "up" if up else "down"
-    ports = [i.port for i in topology.host(host).interfaces]
+    cables = topology.host(host).interfaces
+    ports = [i.port for i in cables if interface in (None, i.name)]
+    if not ports:
+        known = ", ".join(i.name for i in cables)
+        raise Problem(f"{host} has no interface {interface!r}: use one of {known}")
     ip_batch([f"link set {port} {word}" for port in ports], namespace=topology.switch)
 
 

@@ -15,7 +15,7 @@ from types import FrameType
 
 from labkit import topology
 from labkit.api import Api
-from labkit.cluster import down, preflight, remnants, state
+from labkit.cluster import cables, down, preflight, remnants, state
 from labkit.cluster.up import bring_up, ready_nodes
 from labkit.errors import LabError, Problem
 from labkit.host.places import Places
@@ -52,8 +52,11 @@ def up(at: Places, *, nodes: int, placements: Sequence[str]) -> None:
 def _is_up(at: Places, wanted: Topology) -> bool:
     if not state.is_ready(at):
         return False
-    if state.load_topology(at) != wanted:
+    topology = state.load_topology(at)
+    if topology is None or topology.planned != wanted:
         raise Problem("a lab with another topology is up: take it down first with 'lab down'")
+    if cables.restore(at):
+        print("removed the interfaces that 'lab connect' had added")
     return True
 
 

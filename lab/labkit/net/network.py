@@ -70,21 +70,49 @@ def uplink_commands(topology: Topology, owner: Path) -> list[str]:
 
 
 def switch_commands(topology: Topology) -> list[str]:
-    """Return the commands for bridges and cables; without STP and multicast snooping."""
-    commands = []
-    for lan in topology.lans:
-        commands += [
-            f"link add {lan} type bridge stp_state 0 forward_delay 0 mcast_snooping 0",
-            f"link set {lan} up addrgenmode none",
-        ]
+    """Return the commands for bridges and cables."""
+    commands = [command for lan in topology.lans for command in _bridge(lan)]
     for host in topology.hosts:
-        for i in host.interfaces:
-            peer = f"name {i.name} address {i.mac} netns {host.netns}"
-            commands += [
-                f"link add {i.port} type veth peer {peer}",
-                f"link set {i.port} master {i.lan} up addrgenmode none",
-            ]
+        commands += [command for i in host.interfaces for command in _cable(host, i)]
     return commands
+
+
+def _bridge(lan: str) -> list[str]:
+    """Return the commands for a lan; without STP and multicast snooping."""
+    return [
+        f"link add {lan} type bridge stp_state 0 forward_delay 0 mcast_snooping 0",
+        f"link set {lan} up addrgenmode none",
+    ]
+
+
+def _cable(host: Host, i: Interface) -> list[str]:
+    return [
+        f"link add {i.port} type veth peer name {i.name} address {i.mac} netns {host.netns}",
+        f"link set {i.port} master {i.lan} up addrgenmode none",
+    ]
+
+
+def change(before: Topology, after: Topology) -> None:
+    """Remove the lans and cables that are only in `before`; create those only in `after`.
+
+    What should be removed and does not exist is no error.
+    """
+    gone = [f"link del {i.port}" for _host, i in _cables_only_in(before, other=after)]
+    gone += [f"link del {lan}" for lan in before.lans if lan not in after.lans]
+    if gone:
+        ip_batch(gone, namespace=before.switch, force=True)
+    more = [c for lan in after.lans if lan not in before.lans for c in _bridge(lan)]
+    cables = _cables_only_in(after, other=before)
+    more += [command for host, i in cables for command in _cable(host, i)]
+    if more:
+        ip_batch(more, namespace=after.switch)
+    for host, i in cables:
+        ip_batch(_addresses(i), namespace=host.netns)
+
+
+def _cables_only_in(topology: Topology, *, other: Topology) -> list[tuple[Host, Interface]]:
+    others = {i for h in other.hosts for i in h.interfaces}
+    return [(h, i) for h in topology.hosts for i in h.interfaces if i not in others]
 
 
 def sysctls(host: Host) -> dict[str, str]:
@@ -101,11 +129,7 @@ def host_commands(topology: Topology, host: Host) -> list[str]:
     """Return the commands for addresses, routes and, on a node, the substitute for a dummy link."""
     commands = []
     for i in host.interfaces:
-        commands += [
-            f"addr add {i.v4}/24 dev {i.name}",
-            f"addr add {i.v6}/64 dev {i.name} nodad",
-            f"link set {i.name} up",
-        ]
+        commands += _addresses(i)
     if host.name != "router":
         lan = host.interfaces[0].lan
         commands += [
@@ -117,6 +141,14 @@ def host_commands(topology: Topology, host: Host) -> list[str]:
     if host.name != "client":
         commands += pod_routes(topology, host)
     return commands
+
+
+def _addresses(i: Interface) -> list[str]:
+    return [
+        f"addr add {i.v4}/24 dev {i.name}",
+        f"addr add {i.v6}/64 dev {i.name} nodad",
+        f"link set {i.name} up",
+    ]
 
 
 def dummy_commands() -> list[str]:

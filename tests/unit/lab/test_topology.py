@@ -3,6 +3,7 @@
 
 import ipaddress
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -20,8 +21,58 @@ def test_addresses_contain_the_numbers_of_lan_and_host():
     ]
 
 
+def test_second_interface_in_a_lan_has_an_address_of_no_node():
+    lab = plan(nodes=100, placements=["n2=lan1,lan1"])
+    first, second = lab.node("n2").interfaces
+    assert (second.name, second.lan) == ("eth1", first.lan)
+    assert (second.v4, second.v6) == ("172.28.1.112", "fd28:0:0:1::112")
+    with pytest.raises(Problem, match="100 nodes at most"):
+        plan(nodes=101, placements=["n2=lan1,lan1"])
+
+
+@pytest.mark.parametrize("lan", ["lan2", "lan1"])
+def test_connected_node_has_the_interface_that_a_placement_gives(lan: str):
+    lab = plan(nodes=3).connected("n2", lan)
+    placed = plan(nodes=3, placements=[f"n2=lan1,{lan}"])
+    assert lab.lans == placed.lans
+    for name in ("n2", "router"):
+        shown = [replace(i, added=False) for i in lab.host(name).interfaces]
+        assert shown == [*placed.host(name).interfaces]
+    client = lab.host("client").on(lan)
+    assert client
+    assert client.v4.endswith(".3")
+
+
+def test_disconnecting_undoes_connecting_in_any_order():
+    before = plan(nodes=3, placements=["n3=lan2"])
+    lab = before.connected("n2", "lan2").connected("n2", "lan3").connected("n1", "lan2")
+    assert lab.planned == before
+    lab = lab.disconnected("n2", "lan2")
+    assert [i.name for i in lab.node("n2").interfaces] == ["eth0", "eth2"]
+    assert lab.host("client").on("lan2")
+    lab = lab.connected("n2", "lan1")
+    assert [i.name for i in lab.node("n2").interfaces] == ["eth0", "eth2", "eth1"]
+    for node, lan in (("n1", "lan2"), ("n2", "lan1"), ("n2", "lan3")):
+        lab = lab.disconnected(node, lan)
+    assert lab == before
+
+
+@pytest.mark.parametrize(
+    ("node", "lan", "message"),
+    [("n2", "lan10", "lan1 to lan9"), ("router", "lan2", "no node"), ("n1", "lan2", "two at most")],
+)
+def test_impossible_connection_is_refused(node: str, lan: str, message: str):
+    with pytest.raises(Problem, match=message):
+        plan(nodes=2, placements=["n1=lan2,lan2"]).connected(node, lan)
+
+
+def test_interface_of_the_placement_is_not_disconnected():
+    with pytest.raises(Problem, match="not connected to lan2 after"):
+        plan(nodes=2, placements=["n2=lan1,lan2"]).disconnected("n2", "lan2")
+
+
 def test_addresses_and_port_names_of_interfaces_are_unique():
-    lab = plan(nodes=200, placements=["n7=lan2,lan9"])
+    lab = plan(nodes=200, placements=["n7=lan2,lan9"]).connected("n8", "lan2")
     cables = [i for h in lab.hosts for i in h.interfaces]
     for field in ("v4", "v6", "mac", "port"):
         values = [getattr(i, field) for i in cables]
@@ -74,7 +125,7 @@ def test_labs_of_different_numbers_have_the_same_interfaces():
 
 
 def test_saved_topology_loads_unchanged():
-    lab = plan(number=7, nodes=2, placements=["n2=lan1,lan2"])
+    lab = plan(number=7, nodes=2, placements=["n2=lan1,lan2"]).connected("n1", "lan2")
     assert Topology.from_json(json.loads(json.dumps(lab.to_json()))) == lab
 
 
@@ -92,9 +143,9 @@ def test_malformed_placement_is_refused_with_an_example(text: str):
     [
         (["n4=lan2"], "n1 to n3 only"),
         (["n1=lan2", "n1=lan1"], "each node once"),
-        (["n1=lan2,lan2"], "each of its lans once"),
+        (["n1=lan2,lan2,lan2"], "two at most"),
     ],
-    ids=["no-such-node", "node-twice", "lan-twice"],
+    ids=["no-such-node", "node-twice", "three-in-one-lan"],
 )
 def test_impossible_placement_is_refused(texts: list[str], message: str):
     with pytest.raises(Problem, match=message):
