@@ -31,6 +31,8 @@ VERSION = next(
 )
 IMAGE = f"localhost/purelb/purelb:{VERSION}"
 VIPS_V4, VIPS_V6 = "172.28.1.220-172.28.1.250", "fd28:0:0:1::220-fd28:0:0:1::2ff"
+# The same in lan2, for tests that connect nodes to it.
+LAN2_V4, LAN2_V6 = "172.28.2.220-172.28.2.250", "fd28:0:0:2::220-fd28:0:0:2::2ff"
 AGENTS = "/api/v1/namespaces/purelb-system/pods"
 DAEMON_SET = "/apis/apps/v1/namespaces/purelb-system/daemonsets/lbnodeagent"
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
@@ -161,7 +163,7 @@ def leftovers(lab: Lab) -> set[str]:
         # With a lifetime; a node's own addresses have none.
         if info.get("dynamic") and "local" in info
     }
-    pools = [parse_bare_range(pool) for pool in (VIPS_V4, VIPS_V6)]
+    pools = [parse_bare_range(pool) for pool in (VIPS_V4, VIPS_V6, LAN2_V4, LAN2_V6)]
     return {vip for vip in on - given if any(parse_address(vip) in pool for pool in pools)}
 
 
@@ -182,11 +184,11 @@ def wait_for_endpoints(lab: Lab, path: str, *nodes: str) -> None:
     eventually(current, f"endpoints on {nodes} alone", seconds=30)
 
 
-def answers(lab: Lab, address: str) -> bool:
-    """Whether the client gets an HTTP answer from an address."""
+def answers(lab: Lab, address: str, *, of: str = "client") -> bool:
+    """Whether the client, or another host, gets an HTTP answer from an address."""
     host = f"[{address}]" if ":" in address else address
     curl = ["curl", "-s", "-o", "/dev/null", "--max-time", "1", f"http://{host}/"]
-    return lab.run_in("client", curl, check=False).returncode == 0
+    return lab.run_in(of, curl, check=False).returncode == 0
 
 
 def fetch(lab: Lab, address: str, *, path: str = "/", port: int = 80) -> str:

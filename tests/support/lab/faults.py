@@ -82,12 +82,15 @@ def node_with_both_families(lab: Lab, vips: list[str]) -> tuple[str, list[str]]:
     raise AssertionError(f"no node has addresses of both families: {where}")
 
 
-def wait_for_candidates(lab: Lab, *subnets: str) -> None:
+def wait_for_candidates(lab: Lab, *subnets: str, count: int | None = None) -> None:
     """Wait until every agent knows that every node has these subnets, so that all elect alike.
+
+    With `count`, that so many nodes have them.
 
     Who hears of a Service before a peer's Lease takes an address of that peer for a while.
     """
-    wanted = {f'purelb_election_candidates{{subnet="{s}"}} {len(lab.nodes):.1f}' for s in subnets}
+    nodes = len(lab.nodes) if count is None else count
+    wanted = {f'purelb_election_candidates{{subnet="{s}"}} {nodes:.1f}' for s in subnets}
 
     def lacking() -> dict[str, set[str]]:
         urls = {name: host.v4 for name, host in lab.nodes.items()}
