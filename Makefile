@@ -59,7 +59,7 @@ help: ## show this help
 setup: packages ## install packages and build programs; quick when all is there
 	@$(MAKE) --jobs 5 kubernetes containerd images venv $(ARCHIVE)
 
-demo: $(if $(DEMO_CLUSTER),venv,setup) ## bring up the lab, install, lose a pod and a node, audit
+demo: $(if $(DEMO_CLUSTER),venv,setup) ## bring up the lab, install, lose a pod, a node and a cable, audit
 	@$(PYTHON) -m demo.demo --image $(IMAGE) --archive $(ARCHIVE)
 
 bench: setup ## measure what a change costs, what clients notice, what an idle agent costs

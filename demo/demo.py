@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The demo: install PureLB, serve a Service, lose a pod, lose a node, audit."""
+"""The demo: install PureLB, serve a Service, lose a pod, a node and a cable of two, audit."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ LOGS = ROOT / ".cache/demo"
 AGENTS = "/api/v1/namespaces/purelb-system/pods"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/purelb-system/leases"
 SERVICE = "/api/v1/namespaces/default/services/demo"
+SECOND_SERVICE = f"{SERVICE}-lan2"
+SECOND_LAN, SECOND_NODES, SECOND_INTERFACE = "lan2", ("n2", "n3"), "eth1"
 # A crashed node's addresses may be down for the duration of its Lease and a little longer.
 TAKEOVER_SECONDS = 30.0
 
@@ -127,14 +130,67 @@ def show(what: str, vip: str, loser: str, winner: str, seconds: float) -> None:
     print(f"  {what}: {vip} moved from {loser} to {winner} in {seconds * 1000:.0f} ms", flush=True)
 
 
-def service_addresses(lab: Lab) -> list[str]:
-    """Return the Service's addresses, as soon as it has one of each family."""
+def lose_cable(lab: Lab, prober: Prober, vips: list[str]) -> None:
+    """Cut the holder's cable in the second lan, print the takeovers, and connect it again."""
+    loser = holder(lab, vips[0])
+    print(f"  cutting the cable of {SECOND_INTERFACE} on {loser} ...", flush=True)
+    start = time.monotonic()
+    lab.cut(loser, SECOND_INTERFACE)
+    try:
+        for vip in vips:
+            winner, taken = next_holder(lab, vip, instead_of=loser)
+            show(f"{loser} lost its cable in {SECOND_LAN}", vip, loser, winner, taken - start)
+        ends = [prober.wait_for_answer(v, after=taken, seconds=TAKEOVER_SECONDS) for v in vips]
+        again = max(answer.ended for answer in ends) - start
+        print(f"      the client got answers again after {again * 1000:.0f} ms", flush=True)
+    finally:
+        lab.mend(loser, SECOND_INTERFACE)
+
+
+def subnets_of_leases(lab: Lab) -> dict[str, list[str]]:
+    """Return the subnets in each node's Lease."""
+    leases = lab.api.items(LEASES, labelSelector="app.kubernetes.io/component=lbnodeagent")
+    return {
+        lease["spec"]["holderIdentity"]: lease["metadata"]["annotations"][
+            "purelb.io/subnets"
+        ].split(",")
+        for lease in leases
+    }
+
+
+def second_subnet(lab: Lab, kubeconfig: str) -> None:
+    """Connect two nodes to a second lan, and serve a Service there that no other node may have."""
+    for node in SECOND_NODES:
+        lab.connect(node, SECOND_LAN)
+    print(f"  {' and '.join(SECOND_NODES)} have {SECOND_INTERFACE} in {SECOND_LAN}", flush=True)
+    playbook("subnets", kubeconfig, "demo/subnets.yml")
+    vips = service_addresses(lab, SECOND_SERVICE)
+
+    def settle_second() -> None:
+        settle(lab, SECOND_SERVICE, SECOND_NODES, SECOND_INTERFACE)
+
+    settle_second()
+    for node, subnets in sorted(subnets_of_leases(lab).items()):
+        print(f"  the Lease of {node} lists {' '.join(subnets)}")
+    with Prober(lab, *vips) as prober:
+        for vip in vips:
+            prober.wait_for_answer(vip, after=0, seconds=TAKEOVER_SECONDS)
+            first = rank(lab.nodes, parse_address(vip))[0]
+            text = f"; {first} has the lowest hash, but is not in its subnet"
+            note = text if first not in SECOND_NODES else ""
+            print(f"  {vip} is on {holder(lab, vip)}{note}", flush=True)
+        lose_cable(lab, prober, vips)
+        settle_second()
+
+
+def service_addresses(lab: Lab, path: str = SERVICE) -> list[str]:
+    """Return a Service's addresses, as soon as it has one of each family."""
 
     def complete(service: dict[str, Any] | None) -> bool:
         ingress = ((service or {}).get("status", {}).get("loadBalancer", {})).get("ingress", [])
         return len(ingress) == len(("IPv4", "IPv6"))
 
-    service = lab.api.wait(SERVICE, complete, what="address of both families", seconds=30)
+    service = lab.api.wait(path, complete, what="address of both families", seconds=30)
     return [entry["ip"] for entry in service["status"]["loadBalancer"]["ingress"]]
 
 
@@ -152,32 +208,39 @@ def demonstrate(lab: Lab, image: str) -> None:
             for vip in vips:
                 settle(lab)
                 lose(lab, prober, vip)
-        settle(lab)
+    # The node that was cut off last recovers meanwhile.
+    second_subnet(lab, kubeconfig)
+    settle(lab)
     print("\n" + report(audit(kubeconfig)), flush=True)
 
 
-def is_settled(lab: Lab) -> bool:
+def is_settled(lab: Lab, path: str, candidates: Iterable[str], interface: str) -> bool:
     """Whether every node has a Lease, and each address is on its winner and announced as such."""
-    leases = lab.api.items(LEASES, labelSelector="app.kubernetes.io/component=lbnodeagent")
-    service = lab.api.get(SERVICE)
+    service = lab.api.get(path)
     vips = [entry["ip"] for entry in service["status"]["loadBalancer"]["ingress"]]
     announced = " ".join(
         value
         for key, value in service["metadata"]["annotations"].items()
         if key.startswith("purelb.io/announcing-")
     ).split()
-    winners = {vip: rank(lab.nodes, parse_address(vip))[0] for vip in vips}
+    winners = {vip: rank(candidates, parse_address(vip))[0] for vip in vips}
     return (
-        len(leases) == len(lab.nodes)
+        len(subnets_of_leases(lab)) == len(lab.nodes)
         and all(lab.holders(vip) == {winner} for vip, winner in winners.items())
-        and sorted(announced) == sorted(f"{node},eth0,{vip}" for vip, node in winners.items())
+        and sorted(announced)
+        == sorted(f"{node},{interface},{vip}" for vip, node in winners.items())
     )
 
 
-def settle(lab: Lab) -> None:
+def settle(
+    lab: Lab,
+    path: str = SERVICE,
+    candidates: Iterable[str] | None = None,
+    interface: str = "eth0",
+) -> None:
     """Wait until the cluster has recovered from the last fault."""
     deadline = time.monotonic() + TAKEOVER_SECONDS
-    while not is_settled(lab):
+    while not is_settled(lab, path, candidates or lab.nodes, interface):
         if time.monotonic() > deadline:
             raise TimeoutError(f"the cluster has not recovered after {TAKEOVER_SECONDS:g} s")
         time.sleep(0.1)

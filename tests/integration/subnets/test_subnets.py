@@ -201,7 +201,8 @@ def test_node_that_is_cut_off_is_replaced_inside_the_subnet(cluster, there, figu
     )
     assert away == dict.fromkeys(there, frozenset({other}))
     assert not any(OUTSIDE in nodes for vip in there for nodes in holders.sequence(vip))
-    # Some requests go to the lost node's pod, so the clients' time is longer than the move.
+    # Longer than the move: IPv6 addresses are checked for duplicates, and some requests go to the
+    # lost node's pod.
     assert max(gaps) < CRASH
     # At the return both may have an address briefly, until the old holder sees the Lease.
     assert longest_of(holders.longest_doubled, own) < 1

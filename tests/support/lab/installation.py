@@ -38,6 +38,12 @@ _OF_PURELB = (
     f"{_CRDS}/servicegroups.purelb.io",
     f"{_CRDS}/lbnodeagents.purelb.io",
 )
+# What `make demo` leaves on the same lab, for a subnet in which no node is any more.
+_OF_DEMO = (
+    "/api/v1/namespaces/default/services/demo-lan2",
+    "/apis/purelb.io/v2/namespaces/purelb-system/servicegroups/lan2",
+    "/apis/purelb.io/v2/namespaces/purelb-system/lbnodeagents/demo",
+)
 _WEB = "/apis/apps/v1/namespaces/default/deployments/web"
 
 
@@ -100,6 +106,8 @@ def install(lab: Lab, image: str = IMAGE) -> None:
     """Install PureLB from an image that the archive has, the ServiceGroup and the web server."""
     lab.load_image(ARCHIVE)
     run_playbook(lab, "purelb.purelb.install", "-e", f"purelb_install_image={image}")
+    for path in _OF_DEMO:
+        lab.api.delete(path)
     _restart_older_programs(lab)
     lab.api.apply(
         {
