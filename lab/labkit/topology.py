@@ -25,6 +25,15 @@ API_PORT = 6443
 POD_V4, POD_V6 = "10.244.0.0/16", "fd00:244::/48"
 SERVICE_V4, SERVICE_V6 = "10.96.0.0/16", "fd00:96::/112"
 
+# What nodes of other people have that these have not by default.
+VARIANTS = {
+    "dhcp": "nodes' addresses have a lifetime, renewed as by a DHCP client",
+    "host-masks": "nodes' addresses are /32 and /128, with on-link routes",
+    "iptables": "kube-proxy in iptables mode",
+    "ipvs": "a stand-in for kube-proxy in IPVS mode: each node has each Service's address",
+    "promote": "promote_secondaries is 1, as systemd sets it",
+}
+
 _PLACE = re.compile(r"(?P<node>n[1-9]\d*)=(?P<lans>lan[1-9](?:,lan[1-9])*)")
 _LAN = re.compile(r"lan[1-9]")
 
@@ -91,6 +100,8 @@ class Topology:
     number: int
     lans: tuple[str, ...]
     hosts: tuple[Host, ...]
+    # Names from VARIANTS, sorted.
+    variants: tuple[str, ...] = ()
 
     @property
     def switch(self) -> str:
@@ -218,7 +229,12 @@ class Topology:
             )
             for h in data["hosts"]
         )
-        return Topology(number=data["number"], lans=tuple(data["lans"]), hosts=tuple(hosts))
+        return Topology(
+            number=data["number"],
+            lans=tuple(data["lans"]),
+            hosts=tuple(hosts),
+            variants=tuple(data["variants"]),
+        )
 
 
 def prefix_of(number: int) -> str:
@@ -265,8 +281,17 @@ def check_lans(node: str, lans: Sequence[str], *, nodes: int) -> None:
         raise Problem(f"two interfaces of {node} in one lan: use {SECOND} nodes at most")
 
 
-def plan(*, nodes: int, number: int = 0, placements: Iterable[str] = ()) -> Topology:
+def plan(
+    *,
+    nodes: int,
+    number: int = 0,
+    placements: Iterable[str] = (),
+    variants: Iterable[str] = (),
+) -> Topology:
     """Return the topology: control, router, client and nodes, on lan1 unless placed elsewhere."""
+    chosen = tuple(sorted(set(variants)))
+    if unknown := [name for name in chosen if name not in VARIANTS]:
+        raise Problem(f"there is no variant {unknown[0]!r}: use one of {', '.join(VARIANTS)}")
     if not 1 <= nodes <= MAX_NODES:
         raise Problem(f"--nodes {nodes}: a lab has 1 to {MAX_NODES} nodes")
     placed = parse_placements(placements, nodes=nodes)
@@ -285,7 +310,7 @@ def plan(*, nodes: int, number: int = 0, placements: Iterable[str] = ()) -> Topo
         host(f"n{i}", FIRST_NODE + i, placed.get(f"n{i}", ("lan1",)), i)
         for i in range(1, nodes + 1)
     ]
-    return Topology(number=number, lans=lans, hosts=tuple(hosts))
+    return Topology(number=number, lans=lans, hosts=tuple(hosts), variants=chosen)
 
 
 def _further(host: Host, lan: str) -> Interface:

@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import Callable
 
 from labkit import inventory as inventory_module
+from labkit.api import Api
 from labkit.cli import logs
 from labkit.cli import soak as soak_module
 from labkit.cluster import lifecycle
@@ -63,7 +64,7 @@ def build_image(args: argparse.Namespace) -> int:
 
 def up(args: argparse.Namespace) -> int:
     """Run `lab up`."""
-    lifecycle.up(places(), nodes=args.nodes, placements=args.place)
+    lifecycle.up(places(), nodes=args.nodes, placements=args.place, variants=args.variant)
     return 0
 
 
@@ -149,6 +150,18 @@ def soak(args: argparse.Namespace) -> int:
 def show_logs(args: argparse.Namespace) -> int:
     """Run `lab logs`."""
     return logs.show(places(), args.name, follow=args.follow, lines=args.lines)
+
+
+def stand_in(_args: argparse.Namespace) -> int:
+    """Run the daemon that stands for programs of other nodes."""
+    from labkit.cluster import state  # noqa: PLC0415 - no other command needs it
+    from labkit.net import stand_ins  # noqa: PLC0415 - no other command needs it
+
+    at = places()
+    topology = state.load_topology(at)
+    if topology:
+        stand_ins.run(topology, Api(at.run / "pki", topology.api_v4))
+    return 1
 
 
 def keep_links(_args: argparse.Namespace) -> int:

@@ -32,9 +32,11 @@ class Interrupted(LabError):  # noqa: N818 - not an error
     exit_code = 130
 
 
-def up(at: Places, *, nodes: int, placements: Sequence[str]) -> None:
+def up(
+    at: Places, *, nodes: int, placements: Sequence[str] = (), variants: Sequence[str] = ()
+) -> None:
     """Start a lab, unless one with the same topology is up."""
-    wanted = topology.plan(number=at.number, nodes=nodes, placements=placements)
+    wanted = topology.plan(number=at.number, nodes=nodes, placements=placements, variants=variants)
     with state.locked(at.lock, "up"):
         if _is_up(at, wanted):
             print(f"a lab with these {nodes} nodes is up already: {at.kubeconfig}")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from labkit import topology as plan
 from labkit.images.bases import PAUSE
-from labkit.topology import Host
+from labkit.topology import Host, Topology
 
 # Path inside the node's mount namespace -> folder of the node. These are bind mounts, because
 # containerd's snapshots are overlays, and an overlay cannot be the upper layer of another.
@@ -146,12 +146,13 @@ def kubelet(host: Host, folder: Path) -> list[str]:
     ]
 
 
-def kube_proxy(host: Host, run: Path) -> list[str]:
+def kube_proxy(topology: Topology, host: Host, run: Path) -> list[str]:
     """Return the command line of kube-proxy."""
+    mode = "iptables" if "iptables" in topology.variants else "nftables"
     return [
         "kube-proxy",
         f"--kubeconfig={run}/kube-proxy.kubeconfig",
-        "--proxy-mode=nftables",
+        f"--proxy-mode={mode}",
         f"--hostname-override={host.name}",
         f"--cluster-cidr={plan.POD_V4},{plan.POD_V6}",
         # Connection tracking limits are the machine's: do not change them.

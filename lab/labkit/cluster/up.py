@@ -30,7 +30,7 @@ from labkit.host.processes import wait_until
 from labkit.host.progress import Stopwatch
 from labkit.images import bases
 from labkit.images.programs import Programs, programs
-from labkit.net import network
+from labkit.net import network, stand_ins
 from labkit.topology import Host, Topology
 
 _SLOW = 90.0  # seconds; several times what a busy machine needs
@@ -54,8 +54,10 @@ def bring_up(at: Places, topology: Topology, *, watch: Stopwatch) -> None:
     _wait("the API server", api.is_ready, at, control_plane)
     watch.stage("API server ready")
     control_plane += _start_controllers(at, topology, have)
-    kubelets = [d for node in topology.nodes for d in _start_node(at, node, have)]
+    kubelets = [d for node in topology.nodes for d in _start_node(at, topology, node, have)]
     daemons.start(at, topology.host("control"), keeper.NAME, keeper.command())
+    if stand_ins.wanted(topology):
+        daemons.start(at, topology.host("control"), stand_ins.NAME, stand_ins.command())
     _wait("Ready nodes", lambda: _all_ready(api, topology), at, [*control_plane, *kubelets])
     state.mark_ready(at)
     watch.stage(f"{len(topology.nodes)} nodes Ready")
@@ -118,11 +120,11 @@ def _start_runtimes(at: Places, topology: Topology, have: Programs) -> None:
     node_images.load(at, bases.archive(at, bases.PAUSE), topology.nodes)
 
 
-def _start_node(at: Places, node: Host, have: Programs) -> Iterable[Daemon]:
+def _start_node(at: Places, topology: Topology, node: Host, have: Programs) -> Iterable[Daemon]:
     hyper, folder = str(have.kubernetes), at.run / node.name
     kubelet = [hyper, *nodes.kubelet(node, folder)]
     yield daemons.start(at, node, "kubelet", kubelet, in_mounts=True)
-    yield daemons.start(at, node, "kube-proxy", [hyper, *nodes.kube_proxy(node, at.run)])
+    yield daemons.start(at, node, "kube-proxy", [hyper, *nodes.kube_proxy(topology, node, at.run)])
 
 
 def _wait(what: str, test: Callable[[], bool], at: Places, needed: list[Daemon]) -> None:

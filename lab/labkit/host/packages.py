@@ -29,6 +29,8 @@ LAB = {
 # Of the checks and tests in addition.
 TESTS = {
     "git": "/usr/bin/git",
+    # Of kube-proxy in iptables mode.
+    "iptables": "/usr/sbin/iptables",
     "openssl": "/usr/bin/openssl",
     "faketime": "/usr/bin/faketime",
     "chromium": "/usr/bin/chromium",

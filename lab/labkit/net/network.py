@@ -15,6 +15,8 @@ from labkit.net.namespaces import ip_batch, ip_json, set_sysctls
 from labkit.topology import Host, Interface, Topology
 
 DUMMY = "kube-lb0"
+# Seconds for which a node has an address by DHCP; renewed several times in that time.
+LEASED_FOR = 60
 GATEWAY = 1  # the router's number on every lan
 
 # Reverse path filters would drop traffic that a node sends on one lan and receives on another.
@@ -44,7 +46,7 @@ def build(topology: Topology, *, owner: Path) -> None:
         ip_batch([f"link set lo up alias {owner}"], namespace=name)
     ip_batch(switch_commands(topology), namespace=topology.switch)
     for host in topology.hosts:
-        set_sysctls(host.netns, sysctls(host))
+        set_sysctls(host.netns, sysctls(topology, host))
         ip_batch(host_commands(topology, host), namespace=host.netns)
     ip_batch(uplink_commands(topology, owner))
     ip_batch(
@@ -107,7 +109,7 @@ def change(before: Topology, after: Topology) -> None:
     if more:
         ip_batch(more, namespace=after.switch)
     for host, i in cables:
-        ip_batch(_addresses(i), namespace=host.netns)
+        ip_batch(addresses(after, host, i), namespace=host.netns)
 
 
 def _cables_only_in(topology: Topology, *, other: Topology) -> list[tuple[Host, Interface]]:
@@ -115,9 +117,14 @@ def _cables_only_in(topology: Topology, *, other: Topology) -> list[tuple[Host, 
     return [(h, i) for h in topology.hosts for i in h.interfaces if i not in others]
 
 
-def sysctls(host: Host) -> dict[str, str]:
+def sysctls(topology: Topology, host: Host) -> dict[str, str]:
     """Return the kernel settings of a host."""
     values = dict(_SYSCTLS)
+    # Set in any case: a namespace inherits the machine's.
+    promotes = str(int("promote" in topology.variants))
+    for name in ("default", *(i.name for i in host.interfaces)):
+        values[f"net.ipv4.conf.{name}.promote_secondaries"] = promotes
+    values["net.ipv4.conf.all.promote_secondaries"] = "0"
     if host.is_node or host.name == "router":
         values |= _FORWARD
     if host.name == "router":
@@ -129,7 +136,7 @@ def host_commands(topology: Topology, host: Host) -> list[str]:
     """Return the commands for addresses, routes and, on a node, the substitute for a dummy link."""
     commands = []
     for i in host.interfaces:
-        commands += _addresses(i)
+        commands += addresses(topology, host, i)
     if host.name != "router":
         lan = host.interfaces[0].lan
         commands += [
@@ -143,11 +150,38 @@ def host_commands(topology: Topology, host: Host) -> list[str]:
     return commands
 
 
-def _addresses(i: Interface) -> list[str]:
+def addresses(topology: Topology, host: Host, i: Interface) -> list[str]:
+    """Return the commands for the addresses of an interface and the routes to their subnets."""
+    own = own_addresses(topology, host, i, verb="add")
+    return [*own, f"link set {i.name} up", *on_link_routes(topology, host, i)]
+
+
+def on_link_routes(topology: Topology, host: Host, i: Interface) -> list[str]:
+    """Return the commands for the routes to the subnets of an interface, if no address has them."""
+    commands = []
+    v4, v6 = plan.v4_of(i.lan, 0), plan.v6_of(i.lan, 0)
+    if host.is_node and "host-masks" in topology.variants:
+        commands.append(f"route add {v4}/24 dev {i.name}")
+    if host.is_node and {"host-masks", "dhcp"} & {*topology.variants}:
+        commands.append(f"route add {v6}/64 dev {i.name} proto ra")
+    return commands
+
+
+def own_addresses(topology: Topology, host: Host, i: Interface, *, verb: str) -> list[str]:
+    """Return the commands that add the addresses of an interface, or change them to be renewed.
+
+    As network managers do, the IPv6 address brings no route: it would end with the address.
+    """
+    of_node = {*topology.variants} if host.is_node else set()
+    v4, v6, more = "24", "64", ""
+    if "host-masks" in of_node:
+        v4, v6 = "32", "128"
+    if "dhcp" in of_node:
+        more = f" valid_lft {LEASED_FOR} preferred_lft {LEASED_FOR}"
+    plain = " noprefixroute" if of_node & {"dhcp", "host-masks"} else ""
     return [
-        f"addr add {i.v4}/24 dev {i.name}",
-        f"addr add {i.v6}/64 dev {i.name} nodad",
-        f"link set {i.name} up",
+        f"addr {verb} {i.v4}/{v4} dev {i.name}{more}",
+        f"addr {verb} {i.v6}/{v6} dev {i.name} nodad{plain}{more}",
     ]
 
 

@@ -13,7 +13,7 @@ import threading
 
 import pytest
 
-from labkit.net.namespaces import ip_batch
+from labkit.net.stand_ins import Ipvs
 from tests.support.lab.cluster_queries import LEASES, answers, eventually, lease_info
 from tests.support.lab.faults import events_of
 
@@ -27,35 +27,22 @@ LONG = 8.0
 @pytest.fixture
 def ipvs(cluster):
     """All nodes have all IPv4 addresses of Services on kube-ipvs0."""
-    for node in cluster.nodes.values():
-        # A bridge, which does as well as a dummy interface while it is down.
-        ip_batch(
-            ["link add kube-ipvs0 type bridge", "link set kube-ipvs0 arp off"],
-            namespace=node.netns,
-        )
-    ends, seen = threading.Event(), set()
+    if "ipvs" in cluster.topology.variants:
+        yield
+        return
+    stand_in, ends = Ipvs(cluster.topology.nodes), threading.Event()
 
-    def proxy():
+    def follow():
         while not ends.wait(0.1):
             with contextlib.suppress(Exception):
-                found = {
-                    entry["ip"]
-                    for service in cluster.api.items(SERVICES)
-                    for entry in service["status"]["loadBalancer"].get("ingress", ())
-                    if ":" not in entry["ip"]
-                }
-                for node in cluster.nodes.values() if found - seen else ():
-                    commands = [f"addr add {ip}/32 dev kube-ipvs0" for ip in found - seen]
-                    ip_batch(commands, namespace=node.netns)
-                seen.update(found)
+                stand_in.follow(cluster.api.items(SERVICES))
 
-    thread = threading.Thread(target=proxy)
+    thread = threading.Thread(target=follow)
     thread.start()
     yield
     ends.set()
     thread.join()
-    for node in cluster.nodes.values():
-        ip_batch(["link del kube-ipvs0"], namespace=node.netns)
+    stand_in.close()
 
 
 def condition(lab):

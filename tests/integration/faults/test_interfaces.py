@@ -10,11 +10,12 @@ from __future__ import annotations
 import itertools
 import json
 import time
+from dataclasses import replace
 from datetime import datetime
 
 import pytest
 
-from labkit.net.network import pod_routes
+from labkit.net.network import on_link_routes, own_addresses, pod_routes
 from labkit.probe.prober import Prober
 from labkit.topology import v4_of, v6_of
 from tests.support.lab.address_recorder import record_holders
@@ -58,7 +59,7 @@ def rename(lab, node, old, new):
     """Rename an interface as a driver or an administrator would, and set it up again."""
     host = lab.nodes[node]
     (cable,) = host.interfaces
-    lan = cable.lan
+    lan, renamed = cable.lan, replace(cable, name=new)
     ip(
         lab,
         node,
@@ -66,7 +67,8 @@ def rename(lab, node, old, new):
         f"link set {old} name {new}",
         f"link set {new} up",
         # Setting it down removed its IPv6 addresses and the routes of both families.
-        f"addr add {cable.v6}/64 dev {new} nodad",
+        *own_addresses(lab.topology, host, renamed, verb="replace"),
+        *on_link_routes(lab.topology, host, renamed),
         f"route add default via {v4_of(lan, 1)}",
         f"route add default via {v6_of(lan, 1)}",
         *pod_routes(lab.topology, host),

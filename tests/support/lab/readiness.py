@@ -81,7 +81,9 @@ def _start_lab() -> None:
     program = str(ROOT / "lab/lab")
     if workers.is_replacement():
         subprocess.run([program, "down"], capture_output=True, text=True, check=True)
-    up = view.inner("lab", [program, "up", "--nodes", str(_NODES)])
+    names = filter(None, os.environ.get("LAB_VARIANTS", "").split(","))
+    variants = [f"--variant={name}" for name in names]
+    up = view.inner("lab", [program, "up", "--nodes", str(_NODES), *variants])
     done = subprocess.run(up, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
