@@ -56,7 +56,9 @@ def started(cluster, services=0):
     return Holders(cluster)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(n, marks=pytest.mark.thorough) for n in (2, 3))]
+)
 def test_an_hour_of_services_that_come_and_go(seed):
     with simulated(seed) as cluster:
         holders = started(cluster, services=20)
