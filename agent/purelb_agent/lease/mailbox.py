@@ -42,12 +42,9 @@ class Mailbox:
             self._taken[peer] = question.nonce
         return answer, question
 
-    def answer(self, peer: str, answer: PermissionAnswer | None) -> None:
-        """Answer the question in a peer's Lease; None: it is to be taken again."""
-        if answer is None:
-            self._taken.pop(peer, None)
-        else:
-            self._answers[peer] = answer
+    def answer(self, peer: str, answer: PermissionAnswer) -> None:
+        """Answer the question in a peer's Lease."""
+        self._answers[peer] = answer
 
     def text(self, questions: Iterable[PermissionQuestion], peers: Container[str]) -> str:
         """Return what the own Lease says, with these questions; empty if it is nothing.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -63,11 +63,11 @@ _POSTED = 5.0
 
 @dataclass(frozen=True)
 class _Asked:
-    """A question and when it came; `reply` sends the answer, None: there is none."""
+    """A question and when it came; `reply` sends the answer."""
 
     question: PermissionQuestion
     came_at: float
-    reply: Callable[[PermissionAnswer | None], None]
+    reply: Callable[[PermissionAnswer], None]
 
 
 @dataclass(frozen=True)
@@ -118,9 +118,9 @@ class Permits:
         question = read_question(body)
         if question is None or question.peer != self._node:
             return None
-        answered: asyncio.Future[PermissionAnswer | None] = asyncio.Future()
+        answered: asyncio.Future[PermissionAnswer] = asyncio.Future()
 
-        def reply(answer: PermissionAnswer | None) -> None:
+        def reply(answer: PermissionAnswer) -> None:
             if not answered.done():
                 answered.set_result(answer)
 
@@ -132,8 +132,6 @@ class Permits:
                 answer = await answered
         except TimeoutError:
             self._questions = [other for other in self._questions if other is not asked]
-            return None
-        if answer is None:
             return None
         return {**answer_body(answer), "over": self._store.leases.counting.over()}
 
@@ -212,10 +210,12 @@ class Permits:
 
     def send(self, right: Right, held: frozenset[Address], *, now: float) -> None:
         """Send the answers, now that the interfaces have changed, and ask for what is missing."""
+        given = [asked for asked, answer in self._answered if answer.has is not None]
+        for asked in given:
+            self._permissions = self._permissions.keeping(asked.question, held=held)
         for asked, answer in self._answered:
-            peers = (asked.question.asker,)
-            is_stuck = any(self._permissions.is_denied(address, peers) for address in held)
-            asked.reply(None if is_stuck else answer)
+            pair = self._permissions.pairs[asked.question.asker] if asked in given else None
+            asked.reply(replace(answer, has=pair))
         self._answered = []
         if right.epoch:
             self._epoch = right.epoch

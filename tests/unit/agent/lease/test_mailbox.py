@@ -53,15 +53,6 @@ class TestQuestions:
         assert box.read("c", asks(QUESTION)) == (None, None)
         assert box.read("a", asks(QUESTION)) == (None, QUESTION)
 
-    def test_one_without_an_answer_is_taken_again(self, box):
-        box.read("a", asks(QUESTION))
-        box.answer("a", None)
-        assert box.read("a", asks(QUESTION)) == (None, QUESTION)
-
-    def test_no_answer_to_what_was_not_asked_changes_nothing(self, box):
-        box.answer("a", None)
-        assert box.text((), PEERS) == ""
-
     @pytest.mark.parametrize("text", ["", "{", "[]"])
     def test_what_cannot_be_read_is_none(self, box, text):
         assert box.read("a", text) == (None, None)

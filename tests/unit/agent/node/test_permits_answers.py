@@ -72,19 +72,34 @@ class TestAnswer:
             assert node.held == {address}
 
     @FAMILIES
-    async def test_none_is_sent_while_an_address_is_not_removed(self, node, first):
+    async def test_what_could_not_be_removed_is_kept_and_all_else_is_given(self, node, first):
         address = won_by("n2", first)
         node.held = node.stuck = frozenset({address})
         node.plan(address)
         async with node.working():
             await settle()
-            question = node.n2.ask(node.epoch, wants=[address], moves=[address])
-            assert await node.answer(question) is None
+            other = won_by("n1", VIP6 if first is VIP4 else VIP4)
+            both = [address, other]
+            answer = await node.answer(node.n2.ask(node.epoch, wants=both, moves=both))
+            assert (answer.has.borrowed, answer.has.lent) == ({address}, {other})
+            assert node.held == {address}
             node.stuck = frozenset()
             again = node.n2.ask(node.epoch, nonce="again", wants=[address], moves=[address])
             answer = await node.answer(again)
             assert address not in answer.has.borrowed
             assert node.held == frozenset()
+
+    async def test_an_address_of_a_subnet_that_the_asker_lacks_is_no_reason_to_give_none(
+        self, node
+    ):
+        """It ranks the asker first, which does not ask for it."""
+        theirs, address = won_by("n2", VIP4), won_by("n2", VIP6)
+        async with node.working():
+            await node.answer(node.n2.ask(node.epoch))
+            node.held = node.stuck = frozenset({theirs})
+            again = node.n2.ask(node.epoch, nonce="again", wants=[address], moves=[address])
+            answer = await node.answer(again)
+            assert address not in answer.has.borrowed
 
     async def test_it_says_whose_epochs_are_over(self, node):
         node.store.leases.put(peer_lease("n3", duration=100))
@@ -230,7 +245,7 @@ class TestMail:
             await settle()
             assert node.lease.mail == ""
 
-    async def test_it_is_answered_again_when_an_address_was_not_removed(self, node):
+    async def test_it_is_answered_also_when_an_address_was_not_removed(self, node):
         address = won_by("n2", VIP4)
         node.held = node.stuck = frozenset({address})
         node.plan(address)
@@ -238,9 +253,11 @@ class TestMail:
             question = node.n2.ask(node.epoch, wants=[address], moves=[address])
             self.mailed(node, question, version="2")
             await settle()
-            assert node.lease.mail == ""
+            ((_asker, answer),) = read_mail(node.lease.mail).answers
+            assert answer.has.borrowed == {address}
             node.stuck = frozenset()
-            node.store.changed.notify()
+            again = node.n2.ask(node.epoch, nonce="again", wants=[address], moves=[address])
+            self.mailed(node, again, version="3")
             await settle()
             ((_asker, answer),) = read_mail(node.lease.mail).answers
-            assert address not in answer.has.borrowed
+            assert answer.has.borrowed == frozenset()

@@ -7,7 +7,12 @@ from ipaddress import ip_address
 import pytest
 
 from purelb.core.election.election import rank
-from purelb.core.election.permissions import BY_LEASE_AFTER, Permissions, QuestionRefusal
+from purelb.core.election.permissions import (
+    BY_LEASE_AFTER,
+    PermissionAnswer,
+    Permissions,
+    QuestionRefusal,
+)
 
 NOTHING = frozenset()
 
@@ -169,6 +174,23 @@ class TestAsking:
         talk.ask("a", wants={theirs}, moves={theirs})
         assert talk.holds["b"] == set()
         assert talk.may_put("a", theirs)
+
+    def test_who_cannot_withdraw_it_keeps_it_and_gives_the_rest(self, talk, ours, theirs):
+        both = {ours, theirs}
+        talk.holds["b"] = both
+        question = talk.question("a", wants=both, moves=both)
+        talk.answer(question)
+        for kept, puts in ({theirs}, [ours]), (both, []), (NOTHING, [ours, theirs]):
+            of_b = talk.of["b"].keeping(question, held=frozenset(kept))
+            of_a = talk.of["a"].heard("b", PermissionAnswer(question.nonce, of_b.pairs["a"]))
+            assert [a for a in (ours, theirs) if not of_a.lacking(a, ["b"])] == puts
+            assert [a for a in (ours, theirs) if of_b.lacking(a, ["a"])] == puts
+
+    def test_what_was_given_before_is_not_taken_back(self, talk, theirs):
+        talk.ask("a", wants={theirs}, moves={theirs})
+        question = talk.question("a")
+        talk.answer(question)
+        assert talk.of["b"].keeping(question, held=frozenset({theirs})) == talk.of["b"]
 
     def test_who_wants_it_by_its_own_plan_keeps_it(self, talk, theirs):
         talk.holds["b"] = talk.wanted["b"] = {theirs}

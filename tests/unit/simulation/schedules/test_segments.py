@@ -8,11 +8,14 @@ The rack of `n1` and `n2` is the smaller one; its subnets are dual-stack.
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 
+from purelb.core.names import SERVICE_GROUP_ANNOTATION
 from simulation import users
 from simulation.api.way import Reach
+from simulation.chance import stream
 from simulation.history import History
 from tests.unit.simulation.schedules.story import TAKEOVER, at_work, must
 
@@ -87,3 +90,30 @@ def test_a_node_that_comes_to_the_subnet_meanwhile_asks_before_it_takes(seed, re
         must_be_on_one(history)
         must(history.unheld() < TAKEOVER, f"unheld for {history.unheld():.1f} s")
         assert {holder(cluster, a) for a in cluster.addresses()} == {"n5"}
+
+
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_all_addresses_return_after_a_power_failure_with_a_node_in_two_subnets(seed):
+    """`n2` holds addresses of a subnet that the others are not in, while they ask it."""
+    with at_work(seed) as (cluster, _history):
+        between = cluster.nodes["n2"]
+        users.put_group(cluster, "others", other4="172.28.2.200-172.28.2.250")
+        users.configure(cluster, "default", local={"localInterface": "^eth"})
+        for number in range(12):
+            users.add_service(
+                cluster, f"o{number}", annotations={SERVICE_GROUP_ANNOTATION: "others"}
+            )
+        users.connect_other_segment(cluster, between)
+        cluster.run(20)
+        for node in cluster.nodes.values():
+            cluster.power_off(node)
+        cluster.run(30)
+        chance = stream(seed, "boots")
+        for node in cluster.nodes.values():
+            cluster.power_on(node)
+            cluster.timeline.after(chance.uniform(0, 20), partial(cluster.start_agent, node))
+        cluster.run(180)
+        given = cluster.addresses()
+        assert len(given) == 32
+        nowhere = [address for address in given if not cluster.holders(address)]
+        must(not nowhere, f"{len(nowhere)} of {len(given)} addresses are on no node")

@@ -211,6 +211,22 @@ class Permissions:
         )
         return answered, PermissionAnswer(question.nonce, pair)
 
+    def keeping(self, question: PermissionQuestion, *, held: FrozenSet[Address]) -> Permissions:
+        """Take back what this node still holds of what it gave, before the answer has been sent.
+
+        So no question is without an answer because an address could not be withdrawn. Of what the
+        asker does not want by this question nothing is taken back: it may hold that.
+        """
+        asker = question.asker
+        given = {a for a in question.wants & question.moves if not self._permits(asker, a)}
+        kept = held & given
+        if not kept:
+            return self
+        pair = self.pairs[asker]
+        borrowed = pair.borrowed.union(a for a in kept if not self._is_first(asker, a))
+        pair = replace(pair, lent=pair.lent - kept, borrowed=borrowed)
+        return replace(self, pairs={**self.pairs, asker: pair})
+
     def is_first_to_ask(self, peer: str) -> bool:
         """Whether a question to a peer is under way that goes before one from it.
 
