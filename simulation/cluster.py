@@ -67,11 +67,8 @@ class Node:
             ETH0, "eth0", b"\x02\0\0\0\0" + bytes([number]), promotes=number % 2 == 1
         )
         self.addresses = tuple(net.network_address + 10 + number for net in (NET4, NET6))
-        # On which interfaces it has its own, with the lengths of their prefixes.
-        self.own = [
-            (ETH0, address, net.prefixlen)
-            for net, address in zip((NET4, NET6), self.addresses, strict=True)
-        ]
+        # Its own on other interfaces, with the lengths of their prefixes.
+        self.more_addresses: list[tuple[int, Address, int]] = []
         self.pods = 0
         self.timing = LeaseTiming()
         self.keys: PeerKeys | None = KEYS
@@ -86,7 +83,9 @@ class Node:
 
     def add_addresses(self) -> None:
         """Give the node its own addresses, as at each boot."""
-        for link, address, prefix_length in self.own:
+        nets = (NET4.prefixlen, NET6.prefixlen)
+        own = [(ETH0, *pair) for pair in zip(self.addresses, nets, strict=True)]
+        for link, address, prefix_length in (*own, *self.more_addresses):
             if (link, address) not in self.kernel.held:
                 self.kernel.add_address(link, address, prefix_length)
 

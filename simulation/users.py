@@ -242,7 +242,8 @@ def connect_other_segment(cluster: Cluster, *nodes: Node) -> str:
         eth1 = LinkState(ETH1, "eth1", b"\x02\0\0\0\1" + bytes([number]))
         node.kernel.add_link(eth1)
         segment.attach(node.kernel, eth1)
-        node.own.append((ETH1, OTHER4.network_address + 10 + number, OTHER4.prefixlen))
+        address = OTHER4.network_address + 10 + number
+        node.more_addresses.append((ETH1, address, OTHER4.prefixlen))
         node.add_addresses()
     return f"{', '.join(node.name for node in nodes)} get an interface on {OTHER4}"
 

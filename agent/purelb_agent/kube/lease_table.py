@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from purelb.core.api import codec
 from purelb.core.election.counting import Counting
+from purelb.core.election.permissions import Promised
 from purelb.core.model import Lease, NodeAddress
 from purelb_agent.kube.client import Json
 from purelb_agent.runtime import clock
@@ -102,6 +103,14 @@ class LeaseTable:
         self.seen.notify()
         if before != {n for n, c in counting.leases.items() if c.counts}:
             self._on_change()
+
+    def hear_promised(self, promised: Promised) -> None:
+        """Take whom another node promised to count."""
+        self.change(self.counting.with_promised(promised, now=clock.now()))
+
+    def hear_from(self, node: str) -> None:
+        """Take a message of a node for a sign that it lives."""
+        self.change(self.counting.heard(node, now=clock.now()))
 
     def mail(self) -> list[tuple[str, str]]:
         """Return what stands in the Leases of the other nodes that count and have an epoch."""

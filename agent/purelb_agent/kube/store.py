@@ -186,6 +186,10 @@ class NodeStore:
         self.leases.change(promised)
         return True
 
+    def hear_from(self, node: str) -> None:
+        """Take a question of a node for a sign that it lives."""
+        self.leases.hear_from(node)
+
     def set_hold_deadline(
         self, deadline: HoldDeadline | None, subnets: tuple[Network, ...] = ()
     ) -> None:

@@ -12,7 +12,7 @@ import asyncio
 
 from purelb.core.api import codec
 from purelb.core.election.counting import Check
-from purelb.core.election.messages import Json
+from purelb.core.election.messages import Json, read_promised
 from purelb.core.model import Lease
 from purelb.core.names import lease_name
 from purelb_agent.kube.client import NOT_FOUND, ApiError, Kube
@@ -83,15 +83,20 @@ class Ends:
         asked_at, body = clock.now(), {"epoch": lease.epoch}
         if await self._renewer.could_renew():
             body["can"] = self._renewer.node
-        answer = await self._ask(lease.node, RIGHT, body)
-        table = self._store.leases
-        if answer is not None and answer.get("over") is True:
-            table.change(table.counting.resigned(lease.node, lease.epoch))
-            return
-        if answer is not None:
-            self._count(lease.node, answer)
+        await self._ask_for_its_right(lease, body)
         # Also where it says no more than what counts already: it would be asked again and again.
         self._found(lease.node, Check.ASK_NODE, asked_at)
+
+    async def _ask_for_its_right(self, lease: Lease, body: Json) -> None:
+        answer = await self._ask(lease.node, RIGHT, body)
+        if answer is None:
+            return
+        self._store.leases.hear_promised(read_promised(answer))
+        if answer.get("over") is True:
+            table = self._store.leases
+            table.change(table.counting.resigned(lease.node, lease.epoch))
+        else:
+            self._count(lease.node, answer)
 
     async def _read(self, lease: Lease) -> None:
         asked_at, path = clock.now(), f"{self._leases}/{lease_name(lease.node)}"
@@ -118,8 +123,13 @@ class Ends:
         asked_at, node = clock.now(), lease.node
         # Also those that count no more: who withdrew may have promised it before.
         others = self._store.leases.counting.near_to(lease)
-        body = {"node": node, "can": self._renewer.node}
-        for answer in await asyncio.gather(*(self._ask(o, PROMISED, body) for o in others)):
+        can = {"can": self._renewer.node}
+        # The node as well: it may be within reach by now.
+        *answers, _right = await asyncio.gather(
+            *(self._ask(other, PROMISED, {"node": node, **can}) for other in others),
+            self._ask_for_its_right(lease, {"epoch": lease.epoch, **can}),
+        )
+        for answer in answers:
             if answer is not None:
                 self._count(node, answer)
         self._found(node, Check.ASK_OTHERS, asked_at)
@@ -144,10 +154,11 @@ class Ends:
         self._hear_can(body)
         now, right = clock.now(), self._renewer.right
         deadline = right.deadline(now)
+        promised = {"promised": dict(self._store.leases.counting.promised(now))}
         if deadline is not None:
-            return {"seconds": deadline.hold_until - now}
+            return {"seconds": deadline.hold_until - now, **promised}
         if self._store.holds_nothing and right.is_over(str(body.get("epoch")), now):
-            return {"seconds": 0, "over": True}
+            return {"seconds": 0, "over": True, **promised}
         return None
 
     async def _say_promise(self, body: Json) -> Json | None:

@@ -62,6 +62,9 @@ class Promises(Protocol):
     def promise(self, node: str, *, seconds: float) -> bool:
         """Treat the Lease as valid for this time; False if this node may not promise that."""
 
+    def hear_from(self, node: str) -> None:
+        """Take a question of a node for a sign that it lives."""
+
 
 class Peers:
     """The other nodes' agents.
@@ -189,6 +192,8 @@ class Peers:
             question.asker, seconds=self._timing.duration
         ):
             answer = PeerAnswer.KNOWS
+        # After that: one whose Lease has ended for this node gets no promise for being heard.
+        self._promises.hear_from(question.asker)
         reply = build_reply(question.key, peer=self._node, nonce=question.nonce, answer=answer)
         return web.Response(body=reply, content_type="application/json")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 
-from purelb.core.election.messages import Json
+from purelb.core.election.messages import Json, read_promised
 from purelb_agent.kube.store import NodeStore
 from purelb_agent.lease.peers import Peers
 from purelb_agent.runtime import clock
@@ -36,8 +36,10 @@ class Resignation:
         peers.answers[KIND] = self._hear
 
     async def _hear(self, body: Json) -> Json | None:
+        node, epoch = str(body.get("node")), str(body.get("epoch"))
         table = self._store.leases
-        table.change(table.counting.resigned(str(body.get("node")), str(body.get("epoch"))))
+        table.hear_promised(read_promised(body))
+        table.change(table.counting.resigned(node, epoch))
         return {}
 
     def resign(self, epoch: str) -> None:
@@ -61,5 +63,6 @@ class Resignation:
                 self._untold = self._untold - heard if clock.now() < self._until else set()
 
     async def _tell(self, peer: str, epoch: str) -> Json | None:
-        body = {"node": self._node, "epoch": epoch}
+        promised = self._store.leases.counting.promised(clock.now())
+        body = {"node": self._node, "epoch": epoch, "promised": dict(promised)}
         return await self._peers.tell(peer, self._store.addresses_of(peer), KIND, body)

@@ -124,6 +124,8 @@ class Permits:
             if not answered.done():
                 answered.set_result(answer)
 
+        self._store.leases.hear_from(question.asker)
+        self._store.leases.hear_promised(question.promised)
         asked = _Asked(question, clock.now(), reply)
         self._questions.append(asked)
         self._store.changed.notify()
@@ -135,13 +137,27 @@ class Permits:
             return None
         return {**answer_body(answer), "over": self._store.leases.counting.over()}
 
+    def read_mail(self, now: float) -> None:
+        """Take the answers and questions that stand in the Leases of others.
+
+        Before the election: an answer may say that another node counts.
+        """
+        for peer, text in self._store.leases.mail():
+            answer, question = self._mailbox.read(peer, text)
+            asked = self._permissions.asked.get(peer)
+            if answer is not None and asked is not None and asked.nonce == answer.nonce:
+                self._hear(asked, answer, by_lease=True)
+            if question is not None:
+                self._store.leases.hear_promised(question.promised)
+                reply = partial(self._mailbox.answer, peer)
+                self._questions.append(_Asked(question, now, reply))
+
     def permit(
         self, elected: Decisions, right: Right, held: frozenset[Address], *, now: float
     ) -> Decisions:
         """Answer the questions that have come; return what this node may do of `elected`."""
         self._epochs = self._store.leases.counting.epochs()
         self._permissions = self._permissions.entered(right.epoch).among(self._epochs)
-        self._read_mail(now)
         self._answer(elected, right, held, now)
         puts, is_deleted = right.may_add(now), right.is_deleted
         last, permissions = self._last, self._permissions
@@ -163,17 +179,6 @@ class Permits:
             last = _Permit(elected, permissions, held, self._epochs, puts, is_deleted, found)
         self._last = last
         return last.permitted.decisions
-
-    def _read_mail(self, now: float) -> None:
-        """Take the answers and questions that stand in the Leases of others."""
-        for peer, text in self._store.leases.mail():
-            answer, question = self._mailbox.read(peer, text)
-            asked = self._permissions.asked.get(peer)
-            if answer is not None and asked is not None and asked.nonce == answer.nonce:
-                self._hear(asked, answer, by_lease=True)
-            if question is not None:
-                reply = partial(self._mailbox.answer, peer)
-                self._questions.append(_Asked(question, now, reply))
 
     def _answer(
         self, elected: Decisions, right: Right, held: frozenset[Address], now: float
@@ -210,12 +215,13 @@ class Permits:
 
     def send(self, right: Right, held: frozenset[Address], *, now: float) -> None:
         """Send the answers, now that the interfaces have changed, and ask for what is missing."""
+        promised = self._store.leases.counting.promised(now)
         given = [asked for asked, answer in self._answered if answer.has is not None]
         for asked in given:
             self._permissions = self._permissions.keeping(asked.question, held=held)
         for asked, answer in self._answered:
             pair = self._permissions.pairs[asked.question.asker] if asked in given else None
-            asked.reply(replace(answer, has=pair))
+            asked.reply(replace(answer, has=pair, promised=promised))
         self._answered = []
         if right.epoch:
             self._epoch = right.epoch
@@ -252,6 +258,7 @@ class Permits:
                 holds=held,
                 wants=wants,
                 moves=moves,
+                promised=self._store.leases.counting.promised(now),
             )
             wait = self._wait_for_mail if self._by_lease(peer) else self._send
             task = asyncio.create_task(wait(question))
@@ -267,7 +274,7 @@ class Permits:
     def _hear_over(self, over: Any) -> None:
         table, counting = self._store.leases, self._store.leases.counting
         for node, epoch in over.items() if isinstance(over, dict) else ():
-            counting = counting.ended(node, epoch)
+            counting = counting.ended(node, epoch, now=clock.now())
         table.change(counting)
 
     async def _wait_for_mail(self, question: PermissionQuestion) -> None:
@@ -290,6 +297,7 @@ class Permits:
             self._permissions = self._permissions.gave_up(peer, question.nonce)
             pause = _SILENT if self._by_lease(peer) else 0.0
         else:
+            self._store.leases.hear_promised(answer.promised)
             self._permissions = self._permissions.heard(peer, answer, by_lease=by_lease)
             pause = _PAUSES[answer.refusal]
             if answer.refusal is QuestionRefusal.EPOCH_OVER:

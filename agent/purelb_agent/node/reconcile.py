@@ -150,6 +150,8 @@ class Reconciler:
         self._metrics.mark_loaded()
         self._interfaces.read_links(now, max_age=RESYNC)
         is_new_config = self._update_config()
+        if self._permits is not None:
+            self._permits.read_mail(now)
         chosen = selected_by_part(self._interfaces.links, self._config)
         self._reporter.report_selected(self._choice, chosen)
         snapshot, mistaken = self._with_known(self._snapshot(now))

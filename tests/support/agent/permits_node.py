@@ -100,6 +100,7 @@ class PermitsNode(LeasedNode):
         """Decide, change the interfaces, and send."""
         self.cycles += 1
         now, right = clock.now(), self.renewer.right
+        self.permits.read_mail(now)
         self.decisions = self.permits.permit(self.elected, right, self.held, now=now)
         here = self.decisions.here if self.store.hold_deadline else ()
         self.held = frozenset(decision.vip.address for decision in here) | self.stuck

@@ -10,6 +10,7 @@ and not an instant less.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from purelb.core.election.counting import Check, Counting
@@ -23,6 +24,7 @@ from purelb.core.election.permissions import (
     PermissionAnswer,
     PermissionQuestion,
     Permissions,
+    Promised,
     QuestionRefusal,
 )
 from purelb.core.election.right import Right
@@ -99,6 +101,8 @@ class Cluster(World):
         if node.late:
             permissions = node.permissions
             for peer, answer in node.late:
+                if self._waits_for(name, peer, answer):
+                    self._hear_promised(name, answer.promised)
                 permissions = permissions.heard(peer, answer)
             self.change(name, permissions=permissions, late=())
             self._let_go(name)
@@ -120,6 +124,7 @@ class Cluster(World):
                 continue
             elif entry.node == name:
                 right = right.deleted() if entry.is_deleted else right.shown(entry.lease.epoch)
+                counting = counting.seen_from(None if entry.is_deleted else entry.lease.subnets)
             elif entry.is_deleted:
                 counting = counting.deleted(entry.node, last=entry.lease)
             else:
@@ -145,7 +150,7 @@ class Cluster(World):
         if after is not right:
             self.change(
                 name, right=after, holds=False, permissions=node.permissions.entered(""),
-                resigned=(right.epoch, frozenset(node.counting.leases)),
+                resigned=(right.epoch, frozenset(node.counting.near())),
             )  # fmt: skip
 
     def _renew(self, name: str) -> None:
@@ -154,13 +159,14 @@ class Cluster(World):
         assert right is not None
         if self.now < node.next_write:
             return
-        epoch = right.epoch_to_write((), now=self.now)
+        subnets = self.subnets[name]
+        epoch = right.epoch_to_write(subnets, now=self.now)
         right = right.sent(epoch)
         self.change(name, right=right)
         asked = node.permissions.asked
         lease = PostedLease(
             name, instance=str(node.starts), holder=name, duration=TIMING.duration,
-            renew_time=float(self.now), epoch=epoch,
+            renew_time=float(self.now), epoch=epoch, subnets=subnets,
             questions=tuple(q for p, q in asked.items() if node.permissions.asks_by_lease(p)),
             answers=node.posted,
         )  # fmt: skip
@@ -168,7 +174,7 @@ class Cluster(World):
             self.writes = (*self.writes, (self.now + 2, lease, self.leases.get(name)))
         elif self.reaches_api(name):
             self.store(lease)
-            after = right.succeeded(epoch, (), sent_at=self.now, now=self.now)
+            after = right.succeeded(epoch, subnets, sent_at=self.now, now=self.now)
             permissions = node.permissions.entered(after.epoch)
             self.change(
                 name, right=after, permissions=permissions,
@@ -185,7 +191,7 @@ class Cluster(World):
         assert node.right is not None
         if not node.right.is_failing or self.reaches_api(name):
             return
-        members = {*node.counting.leases, name}
+        members = {*node.counting.near(), name}
         answers = {peer: self._says_whether_it_can(name, peer) for peer in members - {name}}
         for peer, answer in answers.items():
             if answer is PeerAnswer.CAN:
@@ -214,6 +220,7 @@ class Cluster(World):
                 answer = PeerAnswer.KNOWS
             else:
                 self.change(peer, counting=promised)
+        self._hear_from(peer, asker)
         return answer if self.passes(peer, asker) else PeerAnswer.SILENT
 
     def _resign(self, name: str) -> None:
@@ -223,7 +230,9 @@ class Cluster(World):
         for peer in sorted(untold):
             if peer in self.nodes and self.passes(name, peer):
                 other = self.nodes[peer]
-                self.change(peer, counting=other.counting.resigned(name, epoch))
+                promised = self.nodes[name].counting.promised(self.now)
+                counting = other.counting.with_promised(promised, now=self.now)
+                self.change(peer, counting=counting.resigned(name, epoch))
                 self._update_peers(peer)
                 told |= {peer} if self.passes(peer, name) else set()
         if told:
@@ -261,6 +270,8 @@ class Cluster(World):
         right, counting = self.nodes[peer].right, self.nodes[name].counting
         assert right is not None
         deadline, epoch = right.deadline(self.now), counting.leases[peer].lease.epoch
+        promised = self.nodes[peer].counting.promised(self.now)
+        counting = counting.with_promised(promised, now=self.now)
         if deadline is not None:
             seconds = deadline.hold_until - self.now
             counting = counting.has_right(peer, seconds=seconds, now=self.now)
@@ -269,7 +280,9 @@ class Cluster(World):
         self.change(name, counting=counting)
 
     def _ask_for_promises(self, name: str, peer: str) -> None:
-        for other in set(self.names) - {name, peer}:
+        """Ask the others, and the node again."""
+        counting = self.nodes[name].counting
+        for other in counting.near_to(counting.leases[peer].lease):
             if not self.passes(name, other):
                 continue
             self._note_who_can(other, name)
@@ -279,6 +292,7 @@ class Cluster(World):
                 counting = self.nodes[name].counting
                 counting = counting.has_right(peer, seconds=seconds, now=self.now)
                 self.change(name, counting=counting)
+        self._ask_for_its_right(name, peer)
 
     def _read_mail(self, name: str) -> None:
         """Hear the answers and answer the questions that stand in the Leases of others."""
@@ -287,6 +301,8 @@ class Cluster(World):
             if not isinstance(lease, PostedLease) or not counted.counts:
                 continue
             for _asker, answer in (a for a in lease.answers if a[0] == name):
+                if self._waits_for(name, peer, answer):
+                    self._hear_promised(name, answer.promised)
                 heard = node.permissions.heard(peer, answer, by_lease=True)
                 node = self.change(name, permissions=heard)
             answered = dict(node.posted)
@@ -301,9 +317,13 @@ class Cluster(World):
                 self.change(name, posted=posted, next_write=self.now)
         self._let_go(name)
 
+    def _waits_for(self, name: str, peer: str, answer: PermissionAnswer) -> bool:
+        asked = self.nodes[name].permissions.asked.get(peer)
+        return asked is not None and asked.nonce == answer.nonce
+
     def _let_go(self, name: str) -> None:
         node = self.nodes[name]
-        if node.holds and node.permissions.is_denied(VIP, node.counting.epochs()):
+        if node.holds and node.permissions.is_denied(VIP, self.covering(name)):
             self.change(name, holds=False)
 
     def _hold(self, name: str) -> None:
@@ -317,7 +337,7 @@ class Cluster(World):
         deadline = right.deadline(self.now)
         if deadline is None:
             return
-        lacking = node.permissions.lacking(VIP, node.counting.epochs())
+        lacking = node.permissions.lacking(VIP, self.covering(name))
         puts = self.wants(name) and right.may_add(self.now) and not lacking
         holds = node.holds or puts
         if (holds, deadline.hold_until, True) != (node.holds, node.kernel_until, node.acted):
@@ -329,13 +349,17 @@ class Cluster(World):
         if node.right is None or not node.right.number:
             return False
         epochs = node.counting.epochs()
-        missing = {VIP: tuple(epochs)} if self.wants(name) and not node.holds else {}
+        near = {
+            n: e for n, e in epochs.items() if node.counting.is_near(node.counting.leases[n].lease)
+        }
+        missing = {VIP: tuple(self.covering(name))} if self.wants(name) and not node.holds else {}
         asked = False
-        for peer, (wants, moves) in node.permissions.to_ask(missing, epochs).items():
+        for peer, (wants, moves) in node.permissions.to_ask(missing, near).items():
             node = self.nodes[name]
             permissions, question = node.permissions.ask(
                 peer, epochs[peer], nonce=f"{name}{node.starts}.{node.nonce}",
                 holds=node.held, wants=wants, moves=moves,
+                promised=node.counting.promised(self.now),
             )  # fmt: skip
             self.change(name, permissions=permissions, nonce=node.nonce + 1)
             if permissions.asks_by_lease(peer):
@@ -347,15 +371,31 @@ class Cluster(World):
                 asked = asked or answer.refusal is None
         return asked
 
+    def _hear_from(self, name: str, peer: str) -> Node:
+        return self.change(name, counting=self.nodes[name].counting.heard(peer, now=self.now))
+
+    def _hear_promised(self, name: str, promised: Promised) -> None:
+        counting = self.nodes[name].counting.with_promised(promised, now=self.now)
+        self.change(name, counting=counting)
+
+    def _hear_over(self, name: str, over: Mapping[str, str]) -> None:
+        """Take what another node believes to be over, which it says with its answer."""
+        counting = self.nodes[name].counting
+        for node, epoch in over.items():
+            counting = counting.ended(node, epoch, now=self.now)
+        self.change(name, counting=counting)
+
     def _hear(
         self, name: str, peer: str, question: PermissionQuestion, answer: PermissionAnswer
     ) -> None:
+        self._hear_over(name, self.nodes[peer].counting.over())
+        self._hear_promised(name, answer.promised)
         node = self.nodes[name]
         self.change(name, permissions=node.permissions.heard(peer, answer))
         if answer.refusal is QuestionRefusal.EPOCH_OVER:
             counting = self.nodes[name].counting.resigned(peer, question.peer_epoch)
             self.change(name, counting=counting)
-            self._update_peers(name)
+        self._update_peers(name)
         self._let_go(name)
 
     def _answer(self, question: PermissionQuestion) -> PermissionAnswer | None:
@@ -377,17 +417,23 @@ class Cluster(World):
 
     def _think(self, question: PermissionQuestion) -> PermissionAnswer:
         """PermissionAnswer a question, and withdraw what the asker has from now on."""
+        self._hear_from(question.peer, question.asker)
+        self._hear_promised(question.peer, question.promised)
+        self._update_peers(question.peer)
         node = self.nodes[question.peer]
         right = node.right
         if node.acted and right is not None and right.is_over(question.peer_epoch, self.now):
-            return PermissionAnswer(question.nonce, refusal=QuestionRefusal.EPOCH_OVER)
+            return PermissionAnswer(
+                question.nonce, refusal=QuestionRefusal.EPOCH_OVER,
+                promised=node.counting.promised(self.now),
+            )  # fmt: skip
         permissions, answer = node.permissions.answer(
             question, epochs=node.counting.epochs(), holds=node.held,
             wanted=IT if self.wants(node.name) else frozenset(),
         )  # fmt: skip
         self.change(node.name, permissions=permissions)
         self._let_go(node.name)
-        return answer
+        return replace(answer, promised=node.counting.promised(self.now))
 
     def _give_up(self, question: PermissionQuestion) -> None:
         node = self.nodes[question.asker]

@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from purelb.core.model import Network
 from tests.support.rule.cluster import Cluster
 from tests.support.rule.records import Fault
 
@@ -44,7 +45,8 @@ class Scope:
     `names` and `starts_at`: the nodes, and the tick in which the agent of each starts. `kinds` of
     faults, each of which lasts one of `lengths`. They begin in the ticks of `first`, and each
     other one at most `apart` ticks after the one before; there are at most `budget` of them.
-    `always`: what is wrong from the first tick of `first` to the end.
+    `always`: what is wrong from the first tick of `first` to the end. `subnets`: of those nodes
+    that are not, or not only, in that of the address.
     """
 
     names: tuple[str, ...]
@@ -55,6 +57,7 @@ class Scope:
     apart: int = 10
     budget: int = 2
     always: tuple[Choice, ...] = ()
+    subnets: Mapping[str, tuple[Network, ...]] = field(default_factory=dict)
 
 
 class BrokenError(AssertionError):
@@ -72,7 +75,7 @@ class Explorer:
 
     def run(self) -> None:
         """Explore all; raises BrokenError with the first schedule that fails."""
-        world = Cluster(self.scope.names, self.scope.starts_at)
+        world = Cluster(self.scope.names, self.scope.starts_at, self.scope.subnets)
         choices = list(_choices(self.scope))
         while world.now < self.scope.first.start:
             world.tick()
@@ -123,7 +126,7 @@ class Explorer:
 
 def follow(scope: Scope, story: Iterable[tuple[int, Choice]]) -> Cluster:
     """Run one schedule: what begins in which tick; raises an AssertionError if the rule fails."""
-    world, story = Cluster(scope.names, scope.starts_at), list(story)
+    world, story = Cluster(scope.names, scope.starts_at, scope.subnets), list(story)
     end = max(at + choice.length for at, choice in story) + SETTLED_AFTER
     while world.now < end:
         for choice in (choice for at, choice in story if at == world.now):

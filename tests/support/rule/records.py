@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, ip_network
 
 from purelb.core.election.counting import Counting
 from purelb.core.election.permissions import PermissionAnswer, PermissionQuestion, Permissions
@@ -15,6 +15,8 @@ from purelb.core.settings import LeaseTiming
 
 VIP = IPv4Address("192.0.2.1")
 IT = frozenset({VIP})
+# The subnet of the address, and another one.
+ITS, OTHER = ip_network("192.0.2.0/24"), ip_network("198.51.100.0/24")
 TIMING = LeaseTiming(duration=6, renew_deadline=4, retry_period=1)
 _NOBODY: frozenset[str] = frozenset()
 

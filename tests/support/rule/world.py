@@ -4,13 +4,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Self
 
 from purelb.core.election.election import rank
-from purelb.core.model import Lease
-from tests.support.rule.records import VIP, Fault, Node, TwoHoldersError, Written
+from purelb.core.model import Lease, Network
+from tests.support.rule.records import ITS, VIP, Fault, Node, TwoHoldersError, Written
+
+Subnets = Mapping[str, tuple[Network, ...]]
 
 # A fault that lasts longer is there for good.
 _FOR_GOOD = 500
@@ -18,11 +20,17 @@ _NOBODY: frozenset[str] = frozenset()
 
 
 class World:
-    """The state of all nodes and of the API server, and the faults at this time."""
+    """The state of all nodes and of the API server, and the faults at this time.
 
-    def __init__(self, names: tuple[str, ...], starts_at: tuple[int, ...]) -> None:
+    `subnets`: those of each node; who is not named has that of the address.
+    """
+
+    def __init__(
+        self, names: tuple[str, ...], starts_at: tuple[int, ...], subnets: Subnets
+    ) -> None:
         self.now = 0
         self.names = names
+        self.subnets = {name: subnets.get(name, (ITS,)) for name in names}
         self.nodes = {name: Node(name) for name in names}
         self.down = dict(zip(names, starts_at, strict=True))
         self.leases: dict[str, Lease] = {}
@@ -32,6 +40,8 @@ class World:
         self.faults: tuple[Fault, ...] = ()
         # Whether two nodes came to hold the address as they cannot know of each other: the limit.
         self.two_are_cut_off = False
+        # And whether that has ever been.
+        self.two_were_cut_off = False
 
     def copy(self) -> Self:
         """Return a world that continues from here by itself."""
@@ -57,7 +67,7 @@ class World:
                 raise TwoHoldersError(
                     f"{other.name} and {taker.name} hold the address at {self.now}"
                 )
-            self.two_are_cut_off = True
+            self.two_are_cut_off = self.two_were_cut_off = True
 
     def _is_out_of_reach(self, holder: Node, taker: Node) -> bool:
         """Whether a node holds by agreement, and the taker reaches no node that knows that.
@@ -65,7 +75,8 @@ class World:
         It reaches neither the holder nor any of those that promised to count it.
         """
         right = holder.right
-        if right is None or right.agreed is None or right.deadline(self.now) is None:
+        # What has ended by now it withdraws by its own step of this tick, which may be to come.
+        if right is None or right.agreed is None or right.deadline(self.now - 1) is None:
             return False
         knowing = [holder.name] + [
             node.name
@@ -122,14 +133,21 @@ class World:
         right = node.right
         if right is None or right.deadline(self.now) is None:
             return False
-        live = {n for n, counted in node.counting.leases.items() if counted.counts}
-        candidates = ({name} | live) - node.tainted
+        if ITS not in self.subnets[name]:
+            return False
+        candidates = {name, *self.covering(name)} - node.tainted
         return bool(candidates) and rank(candidates, VIP)[0] == name
+
+    def covering(self, name: str) -> dict[str, str]:
+        """Return the others that count for a node and are in the address's subnet, with epochs."""
+        counting = self.nodes[name].counting
+        subnets = {n: c.lease.subnets for n, c in counting.leases.items()}
+        return {n: epoch for n, epoch in counting.epochs().items() if ITS in subnets[n]}
 
     def winner(self) -> str:
         """Return the node that is to hold the address when all is well."""
         running = [name for name in self.names if self.runs(name) and name not in self.tainted]
-        return rank(running, VIP)[0]
+        return rank([name for name in running if ITS in self.subnets[name]], VIP)[0]
 
     def holders(self) -> list[str]:
         """Return the nodes that hold the address."""

@@ -48,12 +48,16 @@ class RecordedPromises:
 
     def __init__(self, *, may):
         self.seconds = {}
+        self.heard = []
         self._may = may
 
     def promise(self, node, *, seconds):
         if self._may:
             self.seconds[node] = seconds
         return self._may
+
+    def hear_from(self, node):
+        self.heard.append(node)
 
 
 @pytest.fixture
@@ -73,7 +77,7 @@ async def agent(port):
                 promises=promises,
                 send=http.send,
             )
-            peers.now, peers.promised = None, promises.seconds
+            peers.now, peers.promised, peers.askers = None, promises.seconds, promises.heard
             for address in addresses:
                 await stack.enter_async_context(serving(peers.handle, address, port))
             return peers
@@ -329,6 +333,7 @@ class TestAnswering:
         peer = await agent("b", V4, outcome=False)
         await asker.ask({"b": [V4]})
         assert peer.promised == {"a": TIMING.duration}
+        assert peer.askers == ["a"]
 
     async def test_a_node_for_which_the_askers_lease_expired_answers_knows(self, agent):
         asker = await agent("a")

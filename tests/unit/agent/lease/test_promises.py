@@ -84,7 +84,12 @@ async def test_the_answer_cannot_is_never_given_without_a_promise(store, ask, af
     await asyncio.sleep(after)
     find_end(store, asked_at=clock.now() - min(took, after))
     answer = await asking
-    assert (answer is PeerAnswer.CANNOT) == is_live(store) == (after > PATIENCE)
+    is_promised = "n2" in store.leases.counting.promises
+    assert (answer is PeerAnswer.CANNOT) == is_promised == (after > PATIENCE)
+    # It was heard, so its end is found out again.
+    assert is_live(store)
+    find_end(store, asked_at=clock.now())
+    assert is_live(store) == is_promised
 
 
 async def test_who_was_promised_counts_for_a_full_duration_from_then_on(store, ask):

@@ -44,7 +44,7 @@ class TestTelling:
         assert agents.told == []
         node.resignation.resign("n1.1")
         await node.until(20)
-        body = {"node": "n1", "epoch": "n1.1"}
+        body = {"node": "n1", "epoch": "n1.1", "promised": {}}
         assert [told[:] for told in agents.told] == [
             (1.01, "n2", KIND, body),
             (1.01, "n3", KIND, body),

@@ -203,6 +203,20 @@ class TestOver:
             assert not node.store.leases.counting.is_live("n3")
             assert node.store.leases.counting.is_live("n2")
 
+    async def test_whom_the_peer_promised_to_count_counts_before_its_permission_is_used(self, node):
+        """This node believed its end; the peer gives what it is asked for."""
+        address = won_by("n1", VIP4)
+        node.store.leases.put(peer_lease("n3"))
+        node.agents.answer("n3", KIND, HANGS)
+        node.agents.answer("n2", KIND, HANGS)
+        async with node.working():
+            table = node.store.leases
+            table.change(table.counting.ended("n3", "n3.1", now=clock.now()))
+            node.agents.answer("n2", KIND, lambda b: {**node.n2(b), "promised": {"n3": 5.0}})
+            node.plan(address)
+            await node.until(1)
+            assert table.counting.is_live("n3")
+
     @pytest.mark.parametrize("over", [{"n3": "n3.0"}, {}, None, ["n3"], "n3"], ids=str)
     async def test_another_epoch_or_what_cannot_be_read_changes_nothing(self, node, over):
         node.store.leases.put(peer_lease("n3", duration=100))

@@ -109,6 +109,27 @@ class TestAnswer:
             body = await node.ask(node.n2.ask(node.epoch))
             assert body["over"] == {"n3": "n3.1"}
 
+    async def test_it_says_whom_this_node_promised_to_count(self, node):
+        table = node.store.leases
+        table.put(peer_lease("n3", duration=100))
+        async with node.working():
+            table.change(table.counting.promise("n3", until=clock.now() + 7))
+            answer = await node.answer(node.n2.ask(node.epoch))
+            assert answer.promised == (("n3", 7.0),)
+            refused = await node.answer(node.n2.ask("another", nonce="2"))
+            assert refused.refusal is not None
+            assert dict(refused.promised).keys() == {"n3"}
+
+    async def test_one_says_whom_its_asker_promised_to_count(self, node):
+        table = node.store.leases
+        table.put(peer_lease("n3", duration=100))
+        async with node.working():
+            table.change(table.counting.ended("n3", "n3.1", now=clock.now()))
+            assert not table.counting.is_live("n3")
+            question = replace(node.n2.ask(node.epoch), promised=(("n3", 200.0),))
+            await node.answer(question)
+            assert table.counting.is_live("n3")
+
     async def test_several_are_answered_in_one_cycle(self, node):
         node.store.leases.put(peer_lease("n3", duration=100))
         node.agents.answer("n3", KIND, HANGS)

@@ -182,20 +182,51 @@ class TestWhatNodesSay:
         assert later.leases["b"].lease.epoch == epoch
 
     def test_an_end_that_others_believe_lasts_until_a_renewal(self, counting):
-        ended = counting.ended("b", "b.1")
+        ended = counting.ended("b", "b.1", now=1.0)
         assert counted(ended, 1.0) == ["c"]
         assert counted(ended.observe(lease(renewed=2.0), now=2.0), 2.0) == ["b", "c"]
-        assert counting.ended("b", "b.0") is counting
-        assert ended.ended("b", "b.1") is ended
+        assert counting.ended("b", "b.0", now=1.0) is counting
+        assert ended.ended("b", "b.1", now=1.0) is ended
+
+    def test_an_own_promise_comes_before_what_others_believe(self, counting):
+        promised = counting.promise("b", until=7.0)
+        assert promised.ended("b", "b.1", now=6.9) is promised
+        assert not promised.ended("b", "b.1", now=7.0).is_live("b")
+
+    def test_whom_another_promised_to_count_counts_though_its_end_was_believed(self, counting):
+        ended = checked(counting, now=10.0).at(10.0)
+        promised = ended.with_promised((("b", 5.0), ("x", 5.0)), now=11.0)
+        assert counted(promised, 15.9) == ["b", "c"]
+        assert promised.checks(16.0)["b"] is Check.ASK_NODE
+        assert ended.with_promised((), now=11.0) is ended
+        assert counting.with_promised((("b", 8.0),), now=1.0) is counting
+
+    def test_the_end_of_one_that_is_heard_is_found_out_again(self, counting):
+        ended = checked(counting, now=10.0).at(10.0)
+        heard = ended.heard("b", now=11.0)
+        assert counted(heard, 11.0) == ["b", "c"]
+        assert heard.checks(11.0)["b"] is Check.ASK_NODE
+        assert counted(checked(heard, now=11.0), 11.0) == ["c"]
+        assert counting.heard("b", now=1.0) is counting
+
+    def test_who_resigned_does_not_count_by_what_others_promised(self, counting):
+        resigned = counting.resigned("b", "b.1")
+        assert not resigned.with_promised((("b", 50.0),), now=1.0).is_live("b")
+
+    def test_it_says_how_long_its_promises_last(self, counting):
+        promised = counting.promise("c", until=9.0).promise("b", until=7.0)
+        assert promised.promised(3.0) == (("b", 4.0), ("c", 6.0))
+        assert promised.promised(7.0) == (("c", 2.0),)
 
     @pytest.mark.parametrize(
-        "change", ["resigned", "ended", "has_right", "found", "promise", "deleted"]
+        "change", ["resigned", "ended", "has_right", "heard", "found", "promise", "deleted"]
     )
     def test_nothing_is_known_of_a_stranger(self, counting, change):
         changed = {
             "resigned": lambda: counting.resigned("x", "x.1"),
-            "ended": lambda: counting.ended("x", "x.1"),
+            "ended": lambda: counting.ended("x", "x.1", now=1.0),
             "has_right": lambda: counting.has_right("x", seconds=9.0, now=1.0),
+            "heard": lambda: counting.heard("x", now=1.0),
             "found": lambda: counting.found("x", Check.READ, asked_at=1.0),
             "promise": lambda: counting.promise("x", until=9.0) or counting,
             "deleted": lambda: counting.deleted("x"),

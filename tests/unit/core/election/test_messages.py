@@ -163,7 +163,12 @@ class TestQuestion:
     def test_all_fields_are_in_it(self):
         assert len(question_body(QUESTION)) == len(fields(PermissionQuestion))
 
-    @pytest.mark.parametrize("missing", list(question_body(QUESTION)))
+    def test_agents_of_an_earlier_version_promise_nothing(self):
+        body = question_body(QUESTION)
+        del body["promised"]
+        assert read_question(body) == replace(QUESTION, promised=())
+
+    @pytest.mark.parametrize("missing", sorted(question_body(QUESTION).keys() - {"promised"}))
     def test_one_without_a_field_is_none(self, missing):
         body = question_body(QUESTION)
         del body[missing]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Dict, Iterator, Mapping, Optional, Tuple
+from typing import Dict, Iterable, Iterator, Mapping, Optional, Tuple
 
 from ..model import Lease, Network
 from .draining import Drained, taint_of
@@ -199,12 +199,37 @@ class Counting:
         promises = {n: until for n, until in self.promises.items() if n != node}
         return replace(counting, promises=promises)
 
-    def ended(self, node: str, epoch: str) -> Counting:
-        """Record that another observer believes the end of this epoch; a later renewal counts."""
+    def ended(self, node: str, epoch: str, *, now: float) -> Counting:
+        """Record that another observer believes the end of this epoch; a later renewal counts.
+
+        It may not have reached those that promised that node to count it, as this observer did.
+        """
         known = self.leases.get(node)
         if known is None or not known.counts or known.lease.epoch != epoch:
             return self
+        if now < self.promises.get(node, now):
+            return self
         return self._with(node, replace(known, is_ended=True))
+
+    def promised(self, now: float) -> Tuple[Tuple[str, float], ...]:
+        """Return whom this observer promised to count, each with the seconds that are left."""
+        promises = sorted(self.promises.items())
+        return tuple((node, until - now) for node, until in promises if now < until)
+
+    def with_promised(self, promised: Iterable[Tuple[str, float]], *, now: float) -> Counting:
+        """Record whom another observer promised to count, as it said before `now`.
+
+        It may not have been reached when this observer came to believe the end of such a Lease, so
+        that is to be found out again.
+        """
+        counting = self
+        for node, left in promised:
+            known = self.leases.get(node)
+            if known is not None and (known.is_ended or now + left > known.until):
+                until = max(known.until, now + left)
+                again = replace(known, until=until, is_ended=False, found=Findings())
+                counting = counting._with(node, again)
+        return counting
 
     def has_right(self, node: str, *, seconds: float, now: float) -> Counting:
         """Record that a node, or one that promised it to count it, said for how long it may hold.
@@ -215,6 +240,17 @@ class Counting:
         if known is None or known.is_ended:
             return self
         return self._with(node, replace(known, until=max(known.until, now + seconds)))
+
+    def heard(self, node: str, *, now: float) -> Counting:
+        """Record that a node lives, so the end of its Lease, if believed, is found out again.
+
+        It was not reached then, and may hold as others, not reached either, promised to count it.
+        """
+        known = self.leases.get(node)
+        if known is None or not known.is_ended:
+            return self
+        until = max(known.until, now)
+        return self._with(node, replace(known, until=until, is_ended=False, found=Findings()))
 
     def found(self, node: str, check: Check, *, asked_at: float) -> Counting:
         """Record the outcome of a check that leaves the end of a Lease possible."""

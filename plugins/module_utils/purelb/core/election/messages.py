@@ -16,7 +16,7 @@ from typing import Any, Dict, FrozenSet, Iterable, List, NamedTuple, Optional, T
 
 from ..addresses import parse_address
 from ..model import Address
-from .permissions import Pair, PermissionAnswer, PermissionQuestion, QuestionRefusal
+from .permissions import Pair, PermissionAnswer, PermissionQuestion, Promised, QuestionRefusal
 
 Json = Dict[str, Any]
 # RecursionError: JSON that is nested too deep, which anyone may send.
@@ -107,6 +107,18 @@ def _pair_of(body: Any) -> Optional[Pair]:
     return Pair(str(body["epoch"]), _addresses(body["lent"]), _addresses(body["borrowed"]))
 
 
+def _promised_of(body: Any) -> Promised:
+    return tuple((str(node), float(left)) for node, left in body.get("promised", {}).items())
+
+
+def read_promised(body: Any) -> Promised:
+    """Return whom the sender of a message promised to count; nothing if that cannot be read."""
+    try:
+        return _promised_of(body)
+    except _UNREADABLE:
+        return ()
+
+
 def question_body(question: PermissionQuestion) -> Json:
     """Return a question as JSON."""
     return {
@@ -119,6 +131,7 @@ def question_body(question: PermissionQuestion) -> Json:
         "moves": _texts(question.moves),
         "holds": _texts(question.holds),
         "has": _pair_body(question.has),
+        "promised": dict(question.promised),
     }
 
 
@@ -133,18 +146,24 @@ def _question_of(body: Any) -> PermissionQuestion:
         moves=_addresses(body["moves"]),
         holds=_addresses(body["holds"]),
         has=_pair_of(body["has"]),
+        promised=_promised_of(body),
     )
 
 
 def answer_body(answer: PermissionAnswer) -> Json:
     """Return an answer as JSON."""
     refusal = answer.refusal.value if answer.refusal else None
-    return {"nonce": answer.nonce, "has": _pair_body(answer.has), "refusal": refusal}
+    return {
+        "nonce": answer.nonce,
+        "has": _pair_body(answer.has),
+        "refusal": refusal,
+        "promised": dict(answer.promised),
+    }
 
 
 def _answer_of(body: Any) -> PermissionAnswer:
     refusal = QuestionRefusal(body["refusal"]) if body["refusal"] else None
-    return PermissionAnswer(str(body["nonce"]), _pair_of(body["has"]), refusal)
+    return PermissionAnswer(str(body["nonce"]), _pair_of(body["has"]), refusal, _promised_of(body))
 
 
 def read_question(body: Any) -> Optional[PermissionQuestion]:

@@ -26,6 +26,8 @@ from .election import digest
 
 # How many questions in a row a peer leaves without an answer before one goes by the Leases.
 BY_LEASE_AFTER = 3
+# Nodes that one promised to count, each with the seconds that are left of it.
+Promised = Tuple[Tuple[str, float], ...]
 _NONE: FrozenSet[Address] = frozenset()
 
 
@@ -67,7 +69,7 @@ class PermissionQuestion:
     `wants`: addresses whose permission the asker lacks. `moves`: those of them for which only this
     peer's is missing, so it withdraws them even if it holds them. `has`: what the asker has of the
     pair; None if the epochs have not met for it: then they meet by `holds`, the addresses that it
-    holds.
+    holds. `promised`: as in an answer.
     """
 
     asker: str
@@ -79,15 +81,21 @@ class PermissionQuestion:
     moves: FrozenSet[Address] = _NONE
     holds: FrozenSet[Address] = _NONE
     has: Optional[Pair] = None
+    promised: Promised = ()
 
 
 @dataclass(frozen=True)
 class PermissionAnswer:
-    """What the answering node has of the pair from now on; or why it refused."""
+    """What the answering node has of the pair from now on; or why it refused.
+
+    `promised`: whom the answering node promised to count. The asker may not have heard of that, and
+    counts them before it acts on what it was given.
+    """
 
     nonce: str
     has: Optional[Pair] = None
     refusal: Optional[QuestionRefusal] = None
+    promised: Promised = ()
 
 
 @dataclass(frozen=True)
@@ -162,7 +170,7 @@ class Permissions:
             if peer not in self.asked
         }
 
-    def ask(
+    def ask(  # noqa: PLR0913 - the fields of a question
         self,
         peer: str,
         epoch: str,
@@ -171,10 +179,20 @@ class Permissions:
         holds: FrozenSet[Address],
         wants: FrozenSet[Address] = _NONE,
         moves: FrozenSet[Address] = _NONE,
+        promised: Promised = (),
     ) -> Tuple[Permissions, PermissionQuestion]:
         """Return a question to a peer in its epoch; the answer to an earlier one is void."""
         question = PermissionQuestion(
-            self.node, self.epoch, peer, epoch, nonce, wants, moves, holds, self.pairs.get(peer)
+            asker=self.node,
+            epoch=self.epoch,
+            peer=peer,
+            peer_epoch=epoch,
+            nonce=nonce,
+            wants=wants,
+            moves=moves,
+            holds=holds,
+            has=self.pairs.get(peer),
+            promised=promised,
         )
         return replace(self, asked={**self.asked, peer: question}), question
 
