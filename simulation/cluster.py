@@ -99,7 +99,7 @@ class Cluster:
     def __init__(self, seed: int, names: Sequence[str] = ("n1", "n2", "n3")) -> None:
         self.seed = seed
         self.timeline = Timeline(seed)
-        self.api = ApiServer([own_lease_alone])
+        self.api = ApiServer([own_lease_alone], clock=self.timeline.true_time)
         self.segments: list[Segment] = []
         self.segment = self.add_segment("wire")
         self.network = Network(self.timeline, self._delays("peers", 0.0005, 0.002), seed=seed)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from purelb.core.times import format_time
 from simulation.api.objects import (
     Backup,
     Change,
@@ -153,12 +154,13 @@ class ApiServer:
     """One API server with its store.
 
     `oldest` is the version before which the changes are forgotten. `writes` counts by user and kind
-    what changed something.
+    what changed something. `clock` returns the server's own time, in seconds since the epoch.
     """
 
     policies: list[Policy] = field(default_factory=list)
     oldest: int = 0
     writes: dict[tuple[str, str], int] = field(default_factory=dict)
+    clock: Callable[[], float] = lambda: 0.0
 
     def __post_init__(self) -> None:
         self.objects = Objects(self._publish)
@@ -255,10 +257,15 @@ class ApiServer:
     ) -> bytes:
         old = None if stored is None else stored.body
         if stored is not None:
-            new["metadata"]["resourceVersion"] = stored.body["metadata"]["resourceVersion"]
+            for name in ("resourceVersion", "managedFields"):
+                if name in stored.body["metadata"]:
+                    new["metadata"][name] = stored.body["metadata"][name]
             if new == old:
                 return stored.text
         self._admit(Write(request.user, key, target.subresource, old, new))
+        if key.kind.endswith("/leases"):
+            # Of the others nothing reads them.
+            new["metadata"]["managedFields"] = [{"time": format_time(int(self.clock()))}]
         written = self.objects.put(key, new)
         self._count(request.user, key.kind)
         return written.text

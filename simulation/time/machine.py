@@ -8,9 +8,6 @@ from collections.abc import Callable
 
 from simulation.time.timeline import MICROSECONDS, Timeline, microseconds
 
-# 2026-01-01T00:00:00Z
-_EPOCH = 1_767_225_600.0
-
 
 class Clock:
     """A clock that goes at a rate of its own; 0 while it stands still."""
@@ -66,16 +63,13 @@ class Machine:
         self.runs = self.hears = True
         self.boot = Clock(timeline, 2_000.0)
         self.monotonic = Clock(timeline, 1_000.0)
-        self.wall = Clock(timeline, self._true_time())
+        self.wall = Clock(timeline, self.timeline.true_time())
         self._rate = 1.0
         self._resumed: list[Callable[[], None]] = []
 
     def on_resume(self, callback: Callable[[], None]) -> None:
         """Call back whenever it resumes after a sleep; of a pause it knows nothing."""
         self._resumed.append(callback)
-
-    def _true_time(self) -> float:
-        return _EPOCH + self.timeline.now / MICROSECONDS
 
     def set_rate(self, rate: float) -> None:
         """Let all its clocks go at a rate, as those of a machine do that has a quartz of its own.
@@ -105,7 +99,7 @@ class Machine:
         has_slept = not self.hears
         self.runs = self.hears = True
         if sets_wall_clock:
-            self.wall.step(self._true_time() - self.wall.read())
+            self.wall.step(self.timeline.true_time() - self.wall.read())
         # Who follows the monotonic clock finds all of the machine as it resumes.
         for clock in (self.boot, self.wall, self.monotonic):
             clock.set_rate(self._rate)

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from simulation.chance import stream
 
 MICROSECONDS = 1_000_000
+# 2026-01-01T00:00:00Z: when a simulation begins, in seconds.
+_BEGINS = 1_767_225_600.0
 Action = Callable[[], None]
 
 
@@ -48,6 +50,10 @@ class Timeline:
         self._ties = stream(seed, "ties")
         self._count = 0
         self._coming: list[tuple[int, int, int, Appointment]] = []
+
+    def true_time(self) -> float:
+        """Return the seconds since 1970, as a clock that is right shows them."""
+        return _BEGINS + self.now / MICROSECONDS
 
     def at(self, moment: int, action: Action) -> Appointment:
         """Let an action happen at a moment, but not before the present one."""

@@ -80,6 +80,8 @@ class LeaseTable:
     def _see_own(self, lease: Lease | None) -> None:
         self.own = lease
         self.counting = self.counting.seen_from(lease.subnets if lease else None)
+        if lease is not None:
+            self.counting = self.counting.written(lease.written, now=clock.now())
         self.seen.notify()
 
     def drop(self, item: Json) -> None:

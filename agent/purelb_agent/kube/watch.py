@@ -33,9 +33,15 @@ _SERVER_FAILED = 500
 CHANCE = random.Random()  # noqa: S311 - no secret
 
 
-def _without_managed_fields(item: Json) -> Json:
-    """Returns the object without managedFields: they are half of a list, which is held whole."""
-    item["metadata"].pop("managedFields", None)
+def _smaller(item: Json) -> Json:
+    """Returns the object with no more of managedFields than the last time in them.
+
+    They are half of a list, which is held whole.
+    """
+    managed = item["metadata"].pop("managedFields", ())
+    times = [entry["time"] for entry in managed if entry.get("time")]
+    if times:
+        item["metadata"]["managedFields"] = [{"time": max(times)}]
     return item
 
 
@@ -142,7 +148,7 @@ class Watcher:
         params = {**self._params, "limit": _PAGE}
         while True:
             page = await self._kube.request("GET", self._path, params=params)
-            items += map(_without_managed_fields, page["items"])
+            items += map(_smaller, page["items"])
             token = page["metadata"].get("continue")
             if not token:
                 self._sink.replace(items, asked_at=asked_at)

@@ -75,6 +75,8 @@ class Lease:
     holder: str = ""
     duration: float = 10.0
     renew_time: Optional[float] = None
+    # When it was written last by the API server's clock, in seconds; None: not known.
+    written: Optional[float] = None
     # Resource version; changes with every write.
     version: str = ""
     uid: str = ""

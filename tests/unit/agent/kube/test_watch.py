@@ -125,6 +125,15 @@ class TestList:
         await settle()
         assert "managedFields" not in held["metadata"]
 
+    async def test_of_managed_fields_the_last_time_stays(self, api, start):
+        times = ["2026-01-01T00:00:09Z", "2026-01-01T00:00:10Z", ""]
+        managed = [{"manager": "kubectl", "fieldsV1": {}, "time": time} for time in times]
+        held = thing("a", managedFields=managed)
+        api.answer("GET", PATH, page(held))
+        start()
+        await settle()
+        assert held["metadata"]["managedFields"] == [{"time": "2026-01-01T00:00:10Z"}]
+
     async def test_the_selector_limits_both_the_list_and_the_watch(self, api, watcher):
         await settle()
         for request in api.requests:

@@ -84,11 +84,22 @@ def test_a_lease_of_the_go_agent_is_understood():
         ({"metadata": {"name": "purelb-allocator"}}, None),
         ({"metadata": {"name": "purelb-node-a"}}, Lease("a", duration=0.0)),
         ({"metadata": {"name": "purelb-node-a"}, "spec": None}, Lease("a", duration=0.0)),
+        (
+            {"metadata": {"name": "purelb-node-a", "managedFields": [{"time": "x"}, {}]}},
+            Lease("a", duration=0.0),
+        ),
     ],
-    ids=["other lease", "empty", "no spec"],
+    ids=["other lease", "empty", "no spec", "no times"],
 )
 def test_odd_leases_do_not_crash(change, expected):
     assert codec.lease_of(change) == expected
+
+
+def test_a_lease_was_written_when_its_last_manager_wrote():
+    managed = [{"time": f"2026-01-01T00:00:{second:02}Z"} for second in (9, 10, 8)]
+    lease = codec.lease_of({"metadata": {"name": "purelb-node-a", "managedFields": managed}})
+    assert lease is not None
+    assert lease.written == 1_767_225_610.0
 
 
 @pytest.mark.parametrize("ids", [(), ("3fa9c1d2",), ("3fa9c1d2", "00ffee11")], ids=len)

@@ -133,3 +133,61 @@ class TestChangesThatAreNone:
     def test_one_of_another_instance_is_another_renewal(self, counting):
         again = counting.observe(lease("b", instance="pod"), now=5.0)
         assert again.leases["b"].until == 15.0
+
+
+class TestOldLeases:
+    """By the API server's clock, which reads 1000 when the newest Lease is written."""
+
+    def old(self, node="b", written=900.0, **more):
+        return lease(node, written=written, **more)
+
+    def new(self, written=1000.0):
+        return lease("c", epoch="c.1", written=written)
+
+    @pytest.fixture(params=["first", "last"])
+    def seen(self, request):
+        """The old Lease is seen before the new one, or after it."""
+
+        def seen(*leases):
+            counting = Counting()
+            for each in leases if request.param == "first" else reversed(leases):
+                counting = counting.observe(each, now=5.0)
+            return counting
+
+        return seen
+
+    def test_one_that_is_seen_for_the_first_time_is_checked_at_once(self, seen):
+        counting = seen(self.old(), self.new())
+        assert counting.leases["b"].until == 5.0
+        assert counting.checks(5.0) == {"b": Check.ASK_NODE}
+        assert counting.is_live("b")
+        assert counting.leases["c"].until == 15.0
+
+    def test_one_of_an_agent_that_knows_no_epochs_has_ended(self, seen):
+        counting = seen(self.old(epoch=""), self.new())
+        assert not counting.is_live("b")
+        assert counting.observe(self.old(renewed=2.0, epoch=""), now=6.0).is_live("b")
+
+    @pytest.mark.parametrize("written", [930.0, 1000.0, 1100.0, None])
+    def test_one_of_the_last_minute_or_of_an_unknown_time_counts(self, seen, written):
+        counting = seen(self.old(written=written), self.new())
+        assert counting.leases["b"].until == 15.0
+
+    def test_nothing_is_known_of_the_servers_time_without_another_lease(self):
+        assert Counting().observe(self.old(), now=5.0).leases["b"].until == 15.0
+
+    def test_one_that_was_seen_renewed_counts(self):
+        """Of several API servers one may have a clock that is wrong."""
+        counting = Counting().observe(self.old(written=890.0), now=0.0)
+        counting = counting.observe(self.old(renewed=2.0), now=5.0)
+        assert counting.written(2000.0, now=6.0).leases["b"].until == 15.0
+
+    def test_one_that_was_promised_counts_until_then(self, seen):
+        counting = seen(self.old(), self.new()).promise("b", until=9.0)
+        assert counting.written(2000.0, now=6.0).leases["b"].until == 9.0
+
+    def test_the_own_lease_shows_the_servers_time_too(self):
+        counting = Counting().observe(self.old(), now=5.0).written(1000.0, now=6.0)
+        assert counting.leases["b"].until == 6.0
+        assert counting.written(None, now=7.0) is counting
+        assert counting.written(999.0, now=7.0) is counting

@@ -20,6 +20,7 @@ from purelb.core.election.messages import (
     read_answer,
     read_mail,
     read_message,
+    read_promised,
     read_question,
     read_response,
 )
@@ -232,3 +233,17 @@ class TestMail:
     @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"questions": [{}], "answers": []}', "1"])
     def test_what_cannot_be_read_is_left_out(self, text):
         assert read_mail(text) == Mail()
+
+
+class TestPromised:
+    def test_it_is_read_as_it_was_written(self):
+        body = answer_body(PermissionAnswer("1", promised=(("n2", 1.5),)))
+        assert read_promised(body) == (("n2", 1.5),)
+
+    @pytest.mark.parametrize(
+        "body",
+        [{}, {"promised": []}, {"promised": {"n2": "x"}}, {"promised": {"n2": None}}, None, "text"],
+        ids=str,
+    )
+    def test_what_cannot_be_read_is_nothing(self, body):
+        assert read_promised(body) == ()

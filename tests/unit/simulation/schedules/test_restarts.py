@@ -6,8 +6,16 @@ from __future__ import annotations
 
 import pytest
 
+from purelb.core.names import (
+    DEFAULT_NAMESPACE,
+    EPOCH_ANNOTATION,
+    SUBNETS_ANNOTATION,
+    lease_name,
+)
+from purelb.core.times import format_time
 from simulation.api.way import Reach
-from simulation.manifests import KINDS
+from simulation.manifests import KINDS, NET4, NET6
+from simulation.time.timeline import MICROSECONDS
 from tests.unit.simulation.schedules.story import (
     ASKED,
     TAKEOVER,
@@ -181,3 +189,45 @@ def deleted(seed, fault):
 def test_the_addresses_of_a_deleted_node_stay_until_it_has_given_them_up(fault):
     worst = max(deleted(seed, fault) for seed in range(1, 4))
     must(worst == 0, f"on two nodes for {worst:.1f} s")
+
+
+def put_old_lease(cluster, *, minutes, epoch=""):
+    """The Lease of a node that is gone; without an epoch, of an agent that knows none."""
+    written = format_time(cluster.timeline.true_time() - 60 * minutes)
+    annotations = {
+        SUBNETS_ANNOTATION: f"{NET4},{NET6}",
+        **({EPOCH_ANNOTATION: epoch} if epoch else {}),
+    }
+    spec = {"holderIdentity": "old", "leaseDurationSeconds": 10, "renewTime": written}
+    metadata = {"annotations": annotations, "managedFields": [{"time": written}]}
+    cluster.put(
+        "leases", DEFAULT_NAMESPACE, lease_name("old"), {"metadata": metadata, "spec": spec}
+    )
+
+
+def seconds_until_held(seed, **old):
+    """How long addresses are on no node after a power failure, with or without an old Lease."""
+    with at_work(seed) as (cluster, history):
+        if old:
+            put_old_lease(cluster, **old)
+            cluster.run(2)
+            must(history.unheld() == 0, "an address has moved before")
+        for node in cluster.nodes.values():
+            cluster.power_off(node)
+        cluster.run(30)
+        began = (cluster.timeline.now - history.began) / MICROSECONDS
+        for node in cluster.nodes.values():
+            cluster.power_on(node)
+            cluster.start_agent(node)
+        cluster.run(40)
+        assert all(cluster.holders(address) for address in cluster.addresses())
+        must(history.twice() == 0, f"on two nodes for {history.twice():.2f} s")
+        return history.unheld(began)
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+@pytest.mark.parametrize("epoch", ["", "0123abcd.7"], ids=["no epoch", "epoch"])
+def test_a_lease_that_ended_long_ago_is_not_elected_at_a_start(seed, epoch):
+    usual = seconds_until_held(seed)
+    found = seconds_until_held(seed, minutes=6, epoch=epoch)
+    must(found < usual + 1.5, f"on no node for {found:.1f} s, without the Lease {usual:.1f} s")

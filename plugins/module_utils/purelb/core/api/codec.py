@@ -43,6 +43,15 @@ def is_older(version: str, than: str) -> bool:
     return version.isdecimal() and than.isdecimal() and int(version) < int(than)
 
 
+def _written_at(meta: Json) -> Optional[float]:
+    """Return when an object was written last: `time` in managedFields is the API server's own.
+
+    Each manager's is changed with any of its fields' values (Server-Side Apply, "Managed fields").
+    """
+    times = (parse_time(entry.get("time")) for entry in meta.get("managedFields") or ())
+    return max((time for time in times if time is not None), default=None)
+
+
 def lease_of(body: Json) -> Optional[Lease]:
     """Return the node Lease in a Lease object; None for a Lease of another program."""
     meta, spec = body.get("metadata", {}), body.get("spec") or {}
@@ -58,6 +67,7 @@ def lease_of(body: Json) -> Optional[Lease]:
         holder=spec.get("holderIdentity") or "",
         duration=float(spec.get("leaseDurationSeconds") or 0),
         renew_time=parse_time(spec.get("renewTime")),
+        written=_written_at(meta),
         version=meta.get("resourceVersion", ""),
         uid=meta.get("uid", ""),
         epoch=annotations.get(names.EPOCH_ANNOTATION, ""),

@@ -21,6 +21,8 @@ from .draining import Drained, taint_of
 from .election import Member, share_subnet
 from .right import is_earlier, same_start
 
+# Seconds by which the clocks of two API servers may differ, and more than a renewal takes.
+_SERVERS_DIFFER = 60.0
 # How long before the end of a Lease its node is asked, so that the answer is there when it ends.
 ASKED_BEFORE = 0.45
 _NEVER = float("-inf")
@@ -53,13 +55,15 @@ class CountedLease:
     """A Lease, and until when it counts at least.
 
     `renewed_at`: when this observer saw it renewed last; promises and answers make it count longer.
-    `over`: the epoch in which its node said that it has no right any more. `is_deleted`: the object
-    is gone, but its node did not say that it leaves. `is_ended`: its end is believed.
+    `is_first`: it was never seen renewed, so it may be old. `over`: the epoch in which its node
+    said that it has no right any more. `is_deleted`: the object is gone, but its node did not say
+    that it leaves. `is_ended`: its end is believed.
     """
 
     lease: Lease
     until: float
     renewed_at: float = _NEVER
+    is_first: bool = False
     over: str = ""
     is_deleted: bool = False
     is_ended: bool = False
@@ -106,11 +110,17 @@ def _same_renewal(one: Lease, other: Lease) -> bool:
     )
 
 
+def _is_old(lease: Lease, newest: float) -> bool:
+    """Whether a Lease had ended long before another one was written at `newest`."""
+    return lease.written is not None and newest > lease.written + lease.duration + _SERVERS_DIFFER
+
+
 @dataclass(frozen=True)
 class Counting:
     """The Leases of all other nodes as one observer counts them; each change returns a new record.
 
     `promises`: until when this observer promised to count a node, because it cannot renew itself.
+    `newest`: the last write of a Lease that it has seen, by the API server's clock.
     `subnets`: those of this observer, None if they are not known. Only nodes that share one with it
     can have an address that it can have: who is *near*; while they are not known, all are.
     """
@@ -118,6 +128,7 @@ class Counting:
     leases: Mapping[str, CountedLease] = field(default_factory=dict)
     promises: Mapping[str, float] = field(default_factory=dict)
     subnets: Optional[Tuple[Network, ...]] = None
+    newest: float = _NEVER
 
     def is_near(self, lease: Lease) -> bool:
         """Whether the node of a Lease can have an address that this observer can have."""
@@ -162,17 +173,44 @@ class Counting:
         A shorter duration than before does not end sooner what the one before it allows. A past
         epoch comes from a store that was put back, and says nothing.
         """
+        return self._observed(lease, now).written(lease.written, now=now)
+
+    def written(self, at: Optional[float], *, now: float) -> Counting:
+        """Record that a Lease was written at a time by the API server's clock; None: not known.
+
+        A Lease that was never seen renewed, and was written more than its duration before another
+        one, and a minute more, counts no longer: its end is found out now, or believed if its node
+        knows no epochs and is not asked. Nodes' clocks say nothing of that.
+        """
+        if at is None or at <= self.newest:
+            return self
+        leases = {
+            node: replace(
+                counted,
+                until=max(now, self.promises.get(node, now)),
+                is_ended=not counted.lease.epoch,
+            )
+            for node, counted in self.leases.items()
+            if counted.is_first and counted.until > now and _is_old(counted.lease, at)
+        }
+        return replace(self, newest=at, leases={**self.leases, **leases})
+
+    def _observed(self, lease: Lease, now: float) -> Counting:
         known = self.leases.get(lease.node)
         until = now + lease.duration
         if known is None:
+            is_old = _is_old(lease, self.newest)
+            until = now if is_old else until
             until = max(until, self.promises.get(lease.node, until))
-            return self._with(lease.node, CountedLease(lease, until, now))
+            is_ended = is_old and not lease.epoch
+            first = CountedLease(lease, until, now, is_first=True, is_ended=is_ended)
+            return self._with(lease.node, first)
         if _same_renewal(known.lease, lease):
             return self._with(lease.node, replace(known, lease=lease, is_deleted=False))
         if known.counts and known.is_past(lease.epoch):
             return self
         until = max(until, known.until)
-        return self._with(lease.node, CountedLease(lease, until, now, known.over))
+        return self._with(lease.node, CountedLease(lease, until, now, over=known.over))
 
     def deleted(self, node: str, *, last: Optional[Lease] = None) -> Counting:
         """Record that a Lease is gone, which was `last` before; its node may be alive.
