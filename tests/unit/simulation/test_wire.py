@@ -316,6 +316,9 @@ class Answers:
     def promise(self, _node, *, seconds):
         return seconds > 0
 
+    def hear_from(self, _node):
+        pass
+
 
 class TestPeers:
     def peers(self, network, process, name, *, can):
