@@ -6,13 +6,17 @@ from __future__ import annotations
 
 import asyncio
 
-from purelb.core.election.peers import build_question
+from purelb.core.election.messages import build_message
+from purelb.core.election.peers import OUTAGE, OutageQuestion, outage_question_body
 from purelb_agent.lease.peer_http import PATH
 from purelb_agent.runtime.program import METRICS_PORT
 from simulation.cluster import KEYS, Cluster, Node
 from simulation.node.http import ModelPeers
 from simulation.time.machine import Machine
 from simulation.time.process import Process
+
+# Seconds; so long that an agent which is asked may have renewed since, and reads its Lease.
+_FAILING_FOR = 6.0
 
 
 class Crowd:
@@ -35,8 +39,9 @@ class Crowd:
         )
 
     async def _ask(self, node: Node, number: int) -> None:
-        question = build_question(
-            KEYS.signing, asker=f"node-{number}", peer=node.name, nonce=str(number)
+        body = outage_question_body(OutageQuestion(f"node-{number}", failing_for=_FAILING_FOR))
+        question = build_message(
+            KEYS.signing, peer=node.name, kind=OUTAGE, nonce=str(number), body=body
         )
-        await self._peers.send(node.addresses[0], question, None)
+        await self._peers.send(node.addresses[0], question)
         self.answered += 1

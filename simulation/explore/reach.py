@@ -32,7 +32,8 @@ _DURATION = LeaseTiming().duration
 _MEET = 5.0
 # From the first list of an agent to its first Lease, at most.
 _STARTS = 2.0
-_CANNOT = f'"{PeerAnswer.CANNOT.value}"'.encode()
+# In the text of a sealed message, which is a text in JSON.
+_CANNOT = f'\\"{PeerAnswer.CANNOT.value}\\"'.encode()
 _FOR_EVER = 1 << 62
 
 

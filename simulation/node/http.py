@@ -123,9 +123,7 @@ class ModelPeers:
     async def __aexit__(self, *_: object) -> None:
         """Nothing is kept open."""
 
-    async def send(
-        self, address: Address, headers: Mapping[str, str], message: bytes | None
-    ) -> bytes:
+    async def send(self, address: Address, message: bytes) -> bytes:
         """Return the body of an agent's reply; OSError if there is none."""
         network, asker = self._network, self._process.machine.name
         home = network.homes.get(address, "")
@@ -152,7 +150,7 @@ class ModelPeers:
                 reply(None)
             elif server.waiting < BACKLOG:
                 server.waiting += 1
-                request = ModelRequest(headers, message)
+                request = ModelRequest(message)
                 server.process.deliver(_handle, server, self._path, request, reply)
             elif server.process.machine.runs and not server.process.is_frozen:
                 network.turned_away.append(home)
@@ -164,10 +162,8 @@ class ModelPeers:
 class ModelRequest:
     """What a handler reads of a request."""
 
-    def __init__(self, headers: Mapping[str, str], message: bytes | None) -> None:
-        self.headers = headers
-        self.method = "GET" if message is None else "POST"
-        self._message = message or b""
+    def __init__(self, message: bytes) -> None:
+        self._message = message
 
     async def read(self) -> bytes:
         """Return the body."""

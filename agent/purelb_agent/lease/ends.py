@@ -13,6 +13,7 @@ import asyncio
 from purelb.core.api import codec
 from purelb.core.election.counting import Check
 from purelb.core.election.messages import Json, read_promised
+from purelb.core.election.peers import CanRenew, can_renew_body, read_can_renew
 from purelb.core.model import Lease
 from purelb.core.names import lease_name
 from purelb_agent.kube.client import NOT_FOUND, ApiError, Kube
@@ -80,12 +81,15 @@ class Ends:
         table.change(table.counting.found(node, check, asked_at=asked_at))
 
     async def _ask_node(self, lease: Lease) -> None:
-        asked_at, body = clock.now(), {"epoch": lease.epoch}
-        if await self._renewer.could_renew():
-            body["can"] = self._renewer.node
-        await self._ask_for_its_right(lease, body)
+        asked_at = clock.now()
+        can = can_renew_body(await self._can_renew())
+        await self._ask_for_its_right(lease, {"epoch": lease.epoch, **can})
         # Also where it says no more than what counts already: it would be asked again and again.
         self._found(lease.node, Check.ASK_NODE, asked_at)
+
+    async def _can_renew(self) -> CanRenew | None:
+        age = await self._renewer.renewed()
+        return None if age is None else CanRenew(self._renewer.node, age)
 
     async def _ask_for_its_right(self, lease: Lease, body: Json) -> None:
         answer = await self._ask(lease.node, RIGHT, body)
@@ -123,7 +127,7 @@ class Ends:
         asked_at, node = clock.now(), lease.node
         # Also those that count no more: who withdrew may have promised it before.
         others = self._store.leases.counting.near_to(lease)
-        can = {"can": self._renewer.node}
+        can = can_renew_body(await self._can_renew())
         # The node as well: it may be within reach by now.
         *answers, _right = await asyncio.gather(
             *(self._ask(other, PROMISED, {"node": node, **can}) for other in others),
@@ -170,5 +174,6 @@ class Ends:
 
     def _hear_can(self, body: Json) -> None:
         """Note that the asker can renew, so that this node does not hold by agreement for long."""
-        if self._peers is not None and "can" in body:
-            self._peers.hear(str(body["can"]))
+        can = read_can_renew(body)
+        if self._peers is not None and can is not None:
+            self._peers.hear(can)

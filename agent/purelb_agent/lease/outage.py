@@ -9,6 +9,7 @@ the answers; the result is passed to the renewer, logged and recorded as an even
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter as Tally
 from collections.abc import Mapping
 
@@ -30,6 +31,10 @@ from purelb_agent.runtime import clock, log
 # Pause between two rounds of questions while the hold deadline is extended; shorter before, as less
 # time is left until the deadline.
 _PAUSE_HOLDING, _PAUSE_UNDECIDED = 1.0, 0.5
+# How long one round of questions takes where a node does not answer.
+_ROUND, _SHORTEST_ROUND = 1.0, 0.3
+# How long before the hold deadline it is extended at the latest.
+_TO_EXTEND = 0.2
 
 
 class OutageKeeper:
@@ -79,17 +84,25 @@ class OutageKeeper:
     async def _ask(
         self, members: Mapping[str, tuple[Address, ...]], asked_at: float
     ) -> OutageAssessment:
-        answers = await self._peers.ask(members)
-        told = self._peers.was_told(clock.now())
+        since = self._renewer.failing_since or asked_at
+        answers = await self._peers.ask(members, since=since, seconds=self._time_to_ask(asked_at))
+        told = self._peers.was_told(since=since, now=clock.now())
         assessment = assess_outage(members, self._renewer.node, answers, told=told)
         for answer in answers.values():
             self._metrics.count_peer_answer(answer.value)
         if assessment is not self._assessment:
             self._log(assessment, answers)
             self._assessment = assessment
+        self._renewer.cut_off(is_cut_off=assessment is OutageAssessment.ALONE_CUT_OFF)
         if assessment is OutageAssessment.HOLD:
             self._renewer.extend(extended_deadline(asked_at, self._timing))
         return assessment
+
+    def _time_to_ask(self, now: float) -> float:
+        """Return how long to wait for answers: less than is left of the right, if possible."""
+        deadline = self._renewer.right.deadline(now)
+        left = math.inf if deadline is None else deadline.announce_until - now
+        return max(_SHORTEST_ROUND, min(_ROUND, left - _TO_EXTEND))
 
     def _log(self, assessment: OutageAssessment, answers: Mapping[str, PeerAnswer]) -> None:
         counts = Tally(answer.value for answer in answers.values())

@@ -28,7 +28,11 @@ class Identity:
 
 
 class OwnLease:
-    """The Lease as this process last wrote it. Each request has a timeout of `seconds`."""
+    """The Lease as this process last wrote it. Each request has a timeout of `seconds`.
+
+    Of two writes that are under way at once at most one takes effect, unless the other one has read
+    the Lease again: each names the version that it replaces.
+    """
 
     def __init__(self, kube: Kube, identity: Identity, *, seconds: float) -> None:
         self._kube = kube
@@ -47,17 +51,23 @@ class OwnLease:
             self._node_uid = node["metadata"]["uid"]
         owned = replace(lease, node_uid=self._node_uid)
         wanted = codec.lease_body(owned, namespace=self._identity.namespace)
-        if self._body is None:
-            self._body = await self.read(self._seconds)
+        known = self._body = self._body or await self.read(self._seconds)
         try:
-            self._body = await self._replace(wanted, self._body)
+            self._body = await self._replace(wanted, known)
         except ApiError as error:
-            if self._body is None or error.status not in (NOT_FOUND, CONFLICT):
+            if known is None or error.status not in (NOT_FOUND, CONFLICT):
                 raise
-            log.warning("leaseChangedByOthers", lease=lease_name(lease.node), error=str(error))
             # A Node that was deleted and created again has another UID, and its Lease is gone.
-            self._body, self._node_uid = None, ""
+            self._node_uid = ""
+            self._body = await self.read(self._seconds)
+            if not self._is_own(self._body):
+                log.warning("leaseChangedByOthers", lease=lease_name(lease.node), error=str(error))
             await self.write(lease)
+
+    def _is_own(self, body: Json | None) -> bool:
+        """Whether this agent wrote it, by a request that it had no answer to."""
+        lease = codec.lease_of(body) if body else None
+        return lease is not None and lease.instance == self._identity.instance
 
     async def _replace(self, wanted: Json, known: Json | None) -> Json:
         if known is None:
@@ -97,8 +107,7 @@ class OwnLease:
 
     async def _delete_once(self) -> bool:
         body = await self.read(self._seconds)
-        lease = codec.lease_of(body) if body else None
-        if body is None or lease is None or lease.instance != self._identity.instance:
+        if body is None or not self._is_own(body):
             return False
         body["spec"]["holderIdentity"] = ""
         body = await self._kube.request("PUT", self._path, body, seconds=self._seconds)

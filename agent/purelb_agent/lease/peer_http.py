@@ -1,10 +1,9 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""HTTP to the agents of other nodes, without TLS: questions and replies are signed."""
+"""HTTP to the agents of other nodes, without TLS: messages and replies are signed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Self
 
 import aiohttp
@@ -38,25 +37,14 @@ class PeerHttp:
         if self._session is not None:
             await self._session.close()
 
-    async def send(
-        self, address: Address, headers: Mapping[str, str], message: bytes | None
-    ) -> bytes:
-        """Return the body of an agent's reply; OSError if there is none of the usual length.
-
-        Without a message this is a GET, as agents without epochs know it; with one, a POST.
-        """
+    async def send(self, address: Address, message: bytes) -> bytes:
+        """Return the body of an agent's reply; OSError if there is none of the usual length."""
         if self._session is None:
             raise RuntimeError("PeerHttp is not open")
         host = f"[{address}]" if address.version == _V6 else str(address)
         url = f"http://{host}:{self._port}{PATH}"
         try:
-            async with self._session.request(
-                "GET" if message is None else "POST",
-                url,
-                headers=headers,
-                data=message,
-                allow_redirects=False,
-            ) as reply:
+            async with self._session.post(url, data=message, allow_redirects=False) as reply:
                 if not 0 < (reply.content_length or 0) <= _LONGEST_REPLY:
                     raise OSError(f"{url}: a reply of {reply.content_length} bytes")
                 return await reply.read()

@@ -25,27 +25,32 @@ from purelb.core.election.messages import (
 )
 from purelb.core.election.peer_keys import PeerKeys
 from purelb.core.election.peers import (
-    KNOWN_FOR,
+    OUTAGE,
+    CanRenew,
+    Heard,
+    OutageAnswer,
+    OutageQuestion,
     PeerAnswer,
-    build_question,
-    build_reply,
-    check_question,
+    is_heard,
+    outage_answer_body,
+    outage_question_body,
     own_answer,
-    read_reply,
+    read_outage_answer,
+    read_outage_question,
 )
 from purelb.core.model import Address
 from purelb.core.settings import LeaseTiming
 from purelb_agent.runtime import clock
 
-# Limits the load in a large cluster. A peer that has to try a renewal first takes up to PATIENCE to
+# Limits the load in a large cluster. A peer that reads its Lease first takes up to PATIENCE to
 # answer, a dead one never does: this many dead peers use up the second that a question has.
 _MAX_PARALLEL = 256
 
-# Returns within PATIENCE whether this node can renew now.
-CouldRenew = Callable[[], Awaitable[bool]]
-# Sends headers and the body of a message, if any, to an agent and returns its reply; OSError if
-# there is none.
-Send = Callable[[Address, Mapping[str, str], bytes | None], Awaitable[bytes]]
+# Returns within PATIENCE whether this node can renew, as a renewal shows that it sent since then:
+# how many seconds ago that was, or None.
+Renewed = Callable[[float], Awaitable[float | None]]
+# Sends a message to an agent and returns its reply; OSError if there is none.
+Send = Callable[[Address, bytes], Awaitable[bytes]]
 # Answers messages of one kind; None: not now.
 Answer = Callable[[Json], Awaitable[Json | None]]
 R = TypeVar("R")
@@ -69,8 +74,7 @@ class Promises(Protocol):
 class Peers:
     """The other nodes' agents.
 
-    `heard` maps each peer that said directly that it can renew to when it did, on the own clock;
-    `told` those that said so unasked.
+    `heard`: what each peer last said directly, that it can renew; `told`: what was said unasked.
     `keys` returns the present keys: they may be rotated at any time.
     """
 
@@ -80,71 +84,85 @@ class Peers:
         keys: Callable[[], PeerKeys],
         *,
         timing: LeaseTiming,
-        could_renew: CouldRenew,
+        renewed: Renewed,
         promises: Promises,
         send: Send,
     ) -> None:
         self._node = node
         self._keys = keys
         self._timing = timing
-        self._could_renew = could_renew
+        self._renewed = renewed
         self._promises = promises
         self._send = send
         self._slots = asyncio.Semaphore(_MESSAGES)
         # By kind of message.
-        self.answers: dict[str, Answer] = {}
-        self.heard: dict[str, float] = {}
-        self.told: dict[str, float] = {}
+        self.answers: dict[str, Answer] = {OUTAGE: self._answer}
+        self.heard: dict[str, Heard] = {}
+        self.told: dict[str, Heard] = {}
 
     async def ask(
-        self, members: Mapping[str, Sequence[Address]], *, seconds: float = 1.0
+        self, members: Mapping[str, Sequence[Address]], *, since: float, seconds: float = 1.0
     ) -> dict[str, PeerAnswer]:
-        """Ask all members except this node; a peer that does not answer in time is SILENT."""
-        answers = {peer: PeerAnswer.SILENT for peer in members if peer != self._node}
+        """Ask all members except this node whether they can renew.
+
+        `since`: since when the own renewals fail. A peer that does not answer in time is SILENT.
+        """
+        asked_at = clock.now()
+        question = OutageQuestion(self._node, asked_at - since)
+        said = {peer: OutageAnswer(PeerAnswer.SILENT) for peer in members if peer != self._node}
         slots = asyncio.Semaphore(_MAX_PARALLEL)
 
         async def ask_one(peer: str) -> None:
             async with slots:
-                answers[peer] = await self._ask_peer(peer, members[peer])
+                said[peer] = await self._ask_peer(peer, members[peer], question)
 
         try:
             async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
-                for peer in answers:
+                for peer in said:
                     group.create_task(ask_one(peer))
         except TimeoutError:
             pass  # the remaining peers stay SILENT
-        self._remember(answers)
-        return answers
+        self._remember(said, asked_at)
+        return {peer: spoken.answer for peer, spoken in said.items()}
 
-    def _remember(self, answers: Mapping[str, PeerAnswer]) -> None:
+    def _remember(self, said: Mapping[str, OutageAnswer], asked_at: float) -> None:
         now = clock.now()
-        for peer, answer in answers.items():
-            if answer is PeerAnswer.CAN:
-                self.heard[peer] = now
-            elif answer is not PeerAnswer.SILENT:
+        for peer, spoken in said.items():
+            if spoken.answer is PeerAnswer.CAN:
+                self.heard[peer] = Heard(now, asked_at - spoken.age)
+            elif spoken.answer is not PeerAnswer.SILENT:
                 self.heard.pop(peer, None)
                 self.told.pop(peer, None)
         # Drops nodes that have left the cluster.
-        self.heard = {p: t for p, t in self.heard.items() if now - t < self._timing.duration}
+        self.heard = {p: h for p, h in self.heard.items() if now - h.at < self._timing.duration}
 
-    def hear(self, peer: str) -> None:
-        """Note that a peer said unasked that it can renew."""
-        self.heard[peer] = self.told[peer] = clock.now()
+    def hear(self, can: CanRenew) -> None:
+        """Note that a peer said unasked that it can renew, by a message sent a moment ago."""
+        heard = Heard(clock.now(), clock.now() - _MESSAGE_SECONDS - can.age)
+        self.heard[can.node] = self.told[can.node] = heard
 
-    def was_told(self, now: float) -> bool:
-        """Whether a peer has said so lately, and nothing else since."""
-        self.told = {p: at for p, at in self.told.items() if now - at <= KNOWN_FOR}
-        return bool(self.told)
+    def was_told(self, *, since: float, now: float) -> bool:
+        """Whether a peer said so lately, and nothing else after it, and renewed since then."""
+        return is_heard(self.told.values(), since=since, now=now)
 
-    async def _ask_peer(self, peer: str, addresses: Sequence[Address]) -> PeerAnswer:
-        async def ask(address: Address) -> PeerAnswer | None:
-            key, nonce = self._keys().signing, secrets.token_hex(16)
-            question = build_question(key, asker=self._node, peer=peer, nonce=nonce)
-            text = await self._send(address, question, None)
-            answer = read_reply(key, peer=peer, nonce=nonce, text=text)
-            return None if answer is PeerAnswer.SILENT else answer
+    async def _ask_peer(
+        self, peer: str, addresses: Sequence[Address], question: OutageQuestion
+    ) -> OutageAnswer:
+        body = outage_question_body(question)
 
-        return await _first_reply(addresses, ask, again=_AGAIN) or PeerAnswer.SILENT
+        async def ask(address: Address) -> OutageAnswer | None:
+            found = await self._exchange(peer, address, OUTAGE, body)
+            return None if found is None else read_outage_answer(found)
+
+        said = await _first_reply(addresses, ask, again=_AGAIN)
+        return said or OutageAnswer(PeerAnswer.SILENT)
+
+    async def _exchange(self, peer: str, address: Address, kind: str, body: Json) -> Json | None:
+        """Send a message and return its response; None if it has none, OSError without a reply."""
+        key, nonce = self._keys().signing, secrets.token_hex(16)
+        message = build_message(key, peer=peer, kind=kind, nonce=nonce, body=body)
+        found = read_response(key, await self._send(address, message), peer=peer, nonce=nonce)
+        return found if isinstance(found, dict) else None
 
     async def tell(
         self,
@@ -162,11 +180,7 @@ class Peers:
         """
 
         async def ask(address: Address) -> Json | None:
-            key, nonce = self._keys().signing, secrets.token_hex(16)
-            message = build_message(key, peer=peer, kind=kind, nonce=nonce, body=body)
-            response = await self._send(address, {}, message)
-            found = read_response(key, response, peer=peer, nonce=nonce)
-            return found if isinstance(found, dict) else None
+            return await self._exchange(peer, address, kind, body)
 
         async with self._slots:
             try:
@@ -175,30 +189,30 @@ class Peers:
             except TimeoutError:
                 return None
 
-    async def handle(self, request: web.Request) -> web.Response:
-        """Answer a peer; a request without a valid signature gets status 403."""
-        if request.method == "POST":
-            return await self._handle_message(await request.read())
-        question = check_question(self._keys().accepted, request.headers, peer=self._node)
+    async def _answer(self, body: Json) -> Json | None:
+        question, now = read_outage_question(body), clock.now()
         if question is None:
-            return _refused()
+            return None
+        asker, since = question.asker, now - question.failing_for
+        age = await self._renewed(since)
         answer = own_answer(
-            could_renew=await self._could_renew(),
-            heard=(at for peer, at in self.heard.items() if peer != question.asker),
+            can_renew=age is not None,
+            heard=(heard for peer, heard in self.heard.items() if peer != asker),
+            since=since,
             now=clock.now(),
         )
         # CANNOT promises the asker not to take over its addresses for a full duration.
         if answer is PeerAnswer.CANNOT and not self._promises.promise(
-            question.asker, seconds=self._timing.duration
+            asker, seconds=self._timing.duration
         ):
             answer = PeerAnswer.KNOWS
         # After that: one whose Lease has ended for this node gets no promise for being heard.
-        self._promises.hear_from(question.asker)
-        reply = build_reply(question.key, peer=self._node, nonce=question.nonce, answer=answer)
-        return web.Response(body=reply, content_type="application/json")
+        self._promises.hear_from(asker)
+        return outage_answer_body(OutageAnswer(answer, age or 0.0))
 
-    async def _handle_message(self, sealed: bytes) -> web.Response:
-        message = read_message(self._keys().accepted, sealed, peer=self._node)
+    async def handle(self, request: web.Request) -> web.Response:
+        """Answer a peer; a request without a valid signature gets status 403."""
+        message = read_message(self._keys().accepted, await request.read(), peer=self._node)
         if message is None:
             return _refused()
         answer = self.answers.get(message.kind)
@@ -211,7 +225,7 @@ class Peers:
 
 def _refused() -> web.Response:
     return web.Response(
-        status=403, text="not a question to this node signed with the cluster's key\n"
+        status=403, text="not a message to this node signed with the cluster's key\n"
     )
 
 

@@ -32,6 +32,8 @@ SUBNET_DEBOUNCE = 2.0
 DUPLICATE_DEBOUNCE = 0.5
 # Minimum pause after a renewal before another one restores what others changed in the Lease.
 _MIN_PAUSE = 0.5
+# Renewals that may wait for their answers at a time.
+_MOST_UNDER_WAY = 2
 # How long after its renewal the watch must have shown the own Lease.
 SHOWN_AFTER = 1.5
 # A Lease has microseconds.
@@ -46,6 +48,16 @@ class Said:
     answering: tuple[str, ...] = ()
     mistaken: tuple[NodeAddress, ...] = ()
     deprecated: tuple[Network, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """A renewal that was sent."""
+
+    epoch: str
+    subnets: tuple[Network, ...]
+    sent_at: float
+    wall_time: float
 
 
 class Renewer:
@@ -65,7 +77,7 @@ class Renewer:
         metrics: LeaseMetrics,
         key_ids: Callable[[], tuple[str, ...]],
     ) -> None:
-        self._lease = OwnLease(kube, identity, seconds=timing.retry_period)
+        self._lease = OwnLease(kube, identity, seconds=timing.renew_deadline)
         self._store = store
         self._identity = identity
         self._timing = timing
@@ -77,12 +89,18 @@ class Renewer:
         self._subnets: tuple[Network, ...] | None = None
         self._written: tuple[Network, ...] | None = None
         self._write_due = math.inf
-        self._is_writing = False
+        # Those that have no answer yet, and when another one is sent for all that.
+        self._under_way: dict[_Attempt, asyncio.Task[None]] = {}
+        self._again_at = math.inf
         self._wakeup = Wakeup()
-        # Set while renewals fail or hang.
+        # Set while renewals fail, hang, or take so long that the next one may come too late.
         self.in_doubt = asyncio.Event()
+        # Since when renewals were sent of which none has succeeded.
+        self._failing_since: float | None = None
         self._reading: asyncio.Task[bool] | None = None
         self._outage: Outage | None = None
+        # When the last renewal before an outage was sent, until it is noted.
+        self._held_since: float | None = None
         self._duplicates = FoundDuplicates()
         self._said = Said()
         self._mail = ""
@@ -143,14 +161,15 @@ class Renewer:
         """Renew the Lease until cancelled; after `leave`, do nothing."""
         while self._subnets is None:  # set by the first full cycle of the reconcile loop
             await self._wakeup.wait()
-        while not self._right.is_released:
-            self._right = self._right.at(clock.now())
-            self._publish()
-            if clock.now() >= self._next_write:
-                await self._attempt()
-            else:
-                await self._rest()
-        await asyncio.Event().wait()  # a task that ends would end the process
+        async with asyncio.TaskGroup() as group:
+            while not self._right.is_released:
+                self._right = self._right.at(clock.now())
+                self._publish()
+                if clock.now() >= self._next_write:
+                    self._send(group)
+                else:
+                    await self._rest()
+            await asyncio.Event().wait()  # a task that ends would end the process
 
     @property
     def _is_lost(self) -> bool:
@@ -159,6 +178,8 @@ class Renewer:
     @property
     def _next_write(self) -> float:
         """When to write the Lease: a change of it is no reason to hurry where writes fail."""
+        if self._under_way:
+            return self._again_at if len(self._under_way) < _MOST_UNDER_WAY else math.inf
         return min(self._next_attempt, math.inf if self._is_lost else self._write_due)
 
     def _check_watch(self) -> None:
@@ -184,42 +205,47 @@ class Renewer:
             wake.append(deadline.announce_until)
         await self._wakeup.wait(until=min(wake))
 
-    async def _attempt(self) -> None:
-        sent_at, subnets = clock.now(), self._subnets or ()
-        epoch, wall_time = self._right.epoch_to_write(subnets, now=sent_at), clock.wall_time()
+    def _send(self, group: asyncio.TaskGroup) -> None:
+        """Send a renewal; one that is under way is not given up, as it may just be slow."""
+        now, subnets = clock.now(), self._subnets or ()
+        epoch = self._right.epoch_to_write(subnets, now=now)
         self._right = self._right.sent(epoch)
-        self._write_due, self._is_writing = math.inf, True
-        # An attempt that hangs counts as doubtful too: there is no time to wait for its timeout.
-        hang_timer = asyncio.get_running_loop().call_later(PATIENCE, self._doubt)
+        if self._failing_since is None:
+            self._failing_since = now
+        if self._under_way:
+            self._doubt()
+        self._write_due, self._again_at = math.inf, self._right.retry_at(now, hangs=True)
+        attempt = _Attempt(epoch, subnets, now, clock.wall_time())
+        self._under_way[attempt] = group.create_task(self._write(attempt))
+
+    async def _write(self, attempt: _Attempt) -> None:
+        error: ApiError | TimeoutError | None = None
         try:
-            async with asyncio.timeout(self._patience(sent_at)):
-                await self._lease.write(self._wanted(epoch, subnets, wall_time))
-        except (ApiError, TimeoutError) as error:
-            self._failed(error, epoch=epoch)
-        else:
-            # One that has not been shown yet stays due: the watch shows them in their order.
-            self._renewed = self._renewed or (wall_time, clock.now() + SHOWN_AFTER)
-            self._succeeded(epoch, subnets, sent_at)
+            async with asyncio.timeout(self._timing.renew_deadline):
+                await self._lease.write(self._wanted(attempt))
+        except (ApiError, TimeoutError) as raised:
+            error = raised
         finally:
-            hang_timer.cancel()
-            self._is_writing = False
+            self._under_way.pop(attempt, None)
+        self._wakeup.notify()
+        if self._right.is_released:
+            return
+        if error is None:
+            self._succeeded(attempt)
+        else:
+            self._failed(str(error) or "no answer in time", attempt)
 
-    def _patience(self, now: float) -> float:
-        """Return how long an attempt may take; without a right there is none to be kept."""
-        has_right = self._right.deadline(now) is not None
-        return self._timing.retry_period if has_right else self._timing.renew_deadline
-
-    def _wanted(self, epoch: str, subnets: tuple[Network, ...], wall_time: float) -> Lease:
+    def _wanted(self, attempt: _Attempt) -> Lease:
         return Lease(
             node=self._identity.node,
-            subnets=subnets,
+            subnets=attempt.subnets,
             # Without a key its peers cannot ask this node, so they must not wait for it.
-            epoch=epoch if self._key_ids() else "",
+            epoch=attempt.epoch if self._key_ids() else "",
             mail=self._mail,
             instance=self._identity.instance,
             holder=self._identity.node,
             duration=self._timing.duration,
-            renew_time=wall_time,
+            renew_time=attempt.wall_time,
             outage=self._outage,
             peer_keys=self._key_ids(),
             duplicates=self._duplicates.at(clock.now()),
@@ -230,43 +256,58 @@ class Renewer:
             outside=self._store.outside,
         )
 
-    def _succeeded(self, epoch: str, subnets: tuple[Network, ...], sent_at: float) -> None:
-        if self._right.is_released:
-            return
+    def _succeeded(self, attempt: _Attempt) -> None:
         now, before = clock.now(), self._right
-        state, used = before.state(now), None
-        self._written = subnets
-        if before.deadline(now) is not None:
-            used = (now - before.sent_at) / self._timing.renew_deadline
-        if state is RightState.HOLDING and now >= before.ends_at:
+        # Those that name the version before are refused now.
+        for other in self._under_way.values():
+            other.cancel()
+        self._under_way.clear()
+        epoch, sent_at = attempt.epoch, attempt.sent_at
+        after = before.succeeded(epoch, attempt.subnets, sent_at=sent_at, now=now)
+        if after.is_failing:
+            self._failed("the answer came too late", attempt)
+            return
+        self._right = after
+        # One that has not been shown yet stays due: the watch shows them in their order.
+        self._renewed = self._renewed or (attempt.wall_time, now + SHOWN_AFTER)
+        self._written, self._failing_since = attempt.subnets, None
+        self._next_attempt = self._right.renew_at
+        self._metrics.count_renewal(self._used(before, now))
+        if before.state(now) is RightState.HOLDING and now >= before.ends_at:
+            self._held_since = self._held_since or before.sent_at
+        if self._right.is_quick:
             self._note_outage()
-        self._right = before.succeeded(epoch, subnets, sent_at=sent_at, now=now)
-        self._next_attempt = max(now, sent_at + self._timing.renew_period)
-        self._metrics.count_renewal(used)
-        self.in_doubt.clear()
+            self.in_doubt.clear()
         self._publish()
+
+    def _used(self, right: Right, now: float) -> float | None:
+        """Return how much of the time until its end a right has used; None without one."""
+        used = (now - right.sent_at) / self._timing.renew_deadline
+        return None if right.deadline(now) is None else used
 
     def _note_outage(self) -> None:
         """Record that addresses were kept through an outage; written to the Lease at once."""
-        end = clock.wall_time()
-        self._outage = Outage(end - (clock.now() - self._right.sent_at), end)
-        self._write_due = clock.now()
+        if self._held_since is not None:
+            end = clock.wall_time()
+            self._outage = Outage(end - (clock.now() - self._held_since), end)
+            self._held_since, self._write_due = None, clock.now()
 
-    def _failed(self, error: Exception, *, epoch: str) -> None:
-        if self._right.is_released:
-            return
+    def _failed(self, error: str, attempt: _Attempt) -> None:
         now, is_first = clock.now(), not self._right.is_failing
-        self._right = self._right.failed(epoch).at(now)
+        self._right = self._right.failed(attempt.epoch).at(now)
         self._next_attempt = self._right.retry_at(now)
         self._metrics.count_failure()
-        text = str(error) or "no answer in time"
         if is_first:
-            log.warning("leaseRenewalFailed", node=self.node, error=text)
+            log.warning("leaseRenewalFailed", node=self.node, error=error)
         self._doubt()
         self._publish()
 
     def _doubt(self) -> None:
         self.in_doubt.set()
+
+    def cut_off(self, *, is_cut_off: bool) -> None:
+        """Note whether a peer can renew while this node cannot."""
+        self._right = self._right.cut_off(is_cut_off=is_cut_off)
 
     def extend(self, extension: HoldDeadline) -> None:
         """Extend the hold deadline, as the peers cannot renew either."""
@@ -286,26 +327,33 @@ class Renewer:
         it may be the new one.
         """
         self._check_watch()
-        if self._is_writing or self._renewed is not None:
+        if self._under_way or self._renewed is not None:
             return
         seen = self._store.leases.own
         is_intact = seen is None or seen.subnets == self._written
         if self._right.state(clock.now()) is RightState.HELD and not is_intact:
             self.renew_soon()
 
-    async def could_renew(self) -> bool:
-        """Whether this node can renew its Lease now, which takes PATIENCE at most.
+    @property
+    def failing_since(self) -> float | None:
+        """When the first renewal after the last one that succeeded was sent; None: not yet."""
+        return self._failing_since
 
-        It never writes because a peer asks: while some writes fail, all nodes would write more. It
-        goes by its last renewal if that failed or is fresh, and otherwise reads its Lease.
+    async def renewed(self, since: float = -math.inf) -> float | None:
+        """Return how many seconds ago the renewal was sent that shows that this node can renew.
+
+        None if it shows nothing, or was sent before `since`. It never writes because a peer asks:
+        while some writes fail, all nodes would write more. But it reads its Lease, which takes
+        PATIENCE at most, unless the renewal was sent in this moment.
         """
-        if self._right.is_failing:
-            return False
-        if clock.now() <= self._right.sent_at + FRESHNESS:
-            return True
-        if self._reading is None or self._reading.done():
-            self._reading = asyncio.create_task(self._reaches_api())
-        return await asyncio.shield(self._reading)
+        if self.in_doubt.is_set() or not self._right.can_renew(since):
+            return None
+        if clock.now() > self._right.sent_at + FRESHNESS:
+            if self._reading is None or self._reading.done():
+                self._reading = asyncio.create_task(self._reaches_api())
+            if not await asyncio.shield(self._reading):
+                return None
+        return clock.now() - self._right.sent_at
 
     async def _reaches_api(self) -> bool:
         try:

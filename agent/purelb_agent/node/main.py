@@ -219,7 +219,7 @@ class _Agent:
             settings.identity.node,
             settings.keys,
             timing=settings.timing,
-            could_renew=self.renewer.could_renew,
+            renewed=self.renewer.renewed,
             promises=self.store,
             send=send,
         )

@@ -105,8 +105,6 @@ class Permits:
         self._repeated: dict[str, tuple[float, _Wishes]] = {}
         self._looked_at = float("-inf")
         self._mailbox = Mailbox(self._node)
-        # The last epoch in which this node had a right.
-        self._epoch = ""
         self.resignation = Resignation(
             self._node, store, peers, seconds=renewer.right.timing.duration
         )
@@ -223,10 +221,8 @@ class Permits:
             pair = self._permissions.pairs[asked.question.asker] if asked in given else None
             asked.reply(replace(answer, has=pair, promised=promised))
         self._answered = []
-        if right.epoch:
-            self._epoch = right.epoch
-        elif self._epoch and not held:
-            self.resignation.resign(self._epoch)
+        if right.over and not held:
+            self.resignation.resign(right.over)
         if right.is_shown:
             self._ask(held, now)
         posted = (q for p, q in self._permissions.asked.items() if self._by_lease(p))

@@ -95,6 +95,8 @@ class Reconciler:
         self._removed = RemovedVips()
         self._deprecated: frozenset[Network] = frozenset()
         self._leaving = False
+        # When nothing is left of what an earlier agent put; the kernel may be a second late.
+        self._left_until = clock.now() + renewer.right.timing.duration + 1.0
         # Since when reads have failed; None: the last one did not.
         self._unread_since: float | None = None
 
@@ -162,10 +164,12 @@ class Reconciler:
         self._renewer.set_subnets(subnets, at_once=is_new_config)
         self._renewer.saw(self._store.leases.own)
         self._renewer.ensure_current()
-        if snapshot.hold_deadline is None and not self._readiness.has_acted:
+        has_begun = snapshot.hold_deadline is not None or self._readiness.has_acted
+        if not has_begun and now < self._left_until:
             # Before its first Lease, a node cannot tell which addresses are its own. Those left by
-            # an earlier agent stay for the first plan, or until their lifetime ends.
-            return now + RESYNC
+            # an earlier agent stay for the first plan, or until their lifetime ends. After that it
+            # can say that it holds nothing, in case its Lease was written and it does not know it.
+            return min(self._left_until, now + RESYNC)
         decisions = self._decide(snapshot, now)
         planned = plan(decisions, snapshot, now=now)
         done = self._interfaces.apply(planned)
@@ -180,7 +184,8 @@ class Reconciler:
                 return now
             done = False
         held = self._interfaces.held
-        self._readiness = self._readiness.after(planned, held, snapshot.addresses, now=now)
+        if has_begun:
+            self._readiness = self._readiness.after(planned, held, snapshot.addresses, now=now)
         return self._wake_at(snapshot, planned, now, done=done)
 
     def _with_known(self, snapshot: NodeSnapshot) -> tuple[NodeSnapshot, tuple[NodeAddress, ...]]:

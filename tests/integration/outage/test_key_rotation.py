@@ -12,8 +12,15 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from purelb.core.api import codec
+from purelb.core.election.messages import build_message, read_response
 from purelb.core.election.peer_keys import key_id
-from purelb.core.election.peers import PeerAnswer, build_question, read_reply
+from purelb.core.election.peers import (
+    OUTAGE,
+    OutageQuestion,
+    PeerAnswer,
+    outage_question_body,
+    read_outage_answer,
+)
 
 OBJECT = "/api/v1/namespaces/purelb-system/secrets/purelb-peers"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/purelb-system/leases"
@@ -44,12 +51,16 @@ def published(cluster):
 def ask(cluster, asker, peer, address, key):
     """Ask a peer in the name of another node; returns its answer."""
     nonce = secrets.token_hex(16)
-    headers = build_question(key, asker=asker, peer=peer, nonce=nonce)
-    options = [part for name, text in headers.items() for part in ("-H", f"{name}: {text}")]
+    # So long ago that each peer has renewed since.
+    body = outage_question_body(OutageQuestion(asker, failing_for=60.0))
+    message = build_message(key, peer=peer, kind=OUTAGE, nonce=nonce, body=body).decode()
+    options = ["-X", "POST", "-H", "Content-Type: application/json", "--data-raw", message]
     host = f"[{address}]" if ":" in address else address
     curl = ["curl", "-sS", "--max-time", "5", *options, f"http://{host}:7472/peer"]
     done = cluster.run_in("client", curl, check=False)
-    return read_reply(key, peer=peer, nonce=nonce, text=done.stdout.encode())
+    found = read_response(key, done.stdout.encode(), peer=peer, nonce=nonce)
+    said = read_outage_answer(found) if found else None
+    return said.answer if said else PeerAnswer.SILENT
 
 
 def test_a_rotation_leaves_no_question_unanswered(cluster, playbook, keys, figure):

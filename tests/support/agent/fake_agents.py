@@ -72,12 +72,12 @@ class FakeAgents:
             node.renewer.node,
             lambda: PeerKeys(KEY),
             timing=TIMING,
-            could_renew=node.renewer.could_renew,
+            renewed=node.renewer.renewed,
             promises=node.store,
             send=self.send,
         )
 
-    async def send(self, address, _headers, message):
+    async def send(self, address, message):
         """As `PeerHttp.send`."""
         peer = self._by_address[address]
         read = read_message([KEY], message, peer=peer)

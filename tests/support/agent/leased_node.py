@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from purelb.core.api import codec
 from purelb.core.election.claims import claimed
+from purelb.core.election.peers import extended_deadline
 from purelb.core.settings import LeaseTiming
 from purelb_agent.kube.client import ApiError
 from purelb_agent.kube.store import NodeStore
@@ -97,6 +98,25 @@ class LeasedNode:
         """Accept writes again."""
         for method, path in _WRITES:
             self.api.answer(method, path, self._stored)
+
+    def slow_writes(self, seconds):
+        """Let replacements of the Lease that are sent from now on take effect so much later."""
+        request = FakeApi.request
+
+        async def slow(method, *args, **options):
+            if method == "PUT":
+                await asyncio.sleep(seconds)
+            return await request(self.api, method, *args, **options)
+
+        self.api.request = slow
+
+    async def agree(self, *, until):
+        """Let no node be able to renew until then, as all of them say."""
+        while clock.now() < self.began + until:
+            if self.renewer.in_doubt.is_set():
+                now = clock.now()
+                self.renewer.extend(extended_deadline(now, TIMING))
+            await asyncio.sleep(0.1)
 
     async def until(self, seconds):
         """Sleep until so many seconds after the beginning, and a moment."""

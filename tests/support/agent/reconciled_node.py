@@ -10,7 +10,8 @@ from types import MappingProxyType
 from prometheus_client import CollectorRegistry
 
 from purelb.core.election.claims import claimed
-from purelb.core.election.right import HoldDeadline
+from purelb.core.election.right import HoldDeadline, Right
+from purelb.core.settings import LeaseTiming
 from purelb_agent.kube.store import NodeStore
 from purelb_agent.lease.renewer import Said
 from purelb_agent.node.decisions import DecisionRecorder
@@ -39,6 +40,7 @@ class RecordedRenewer:
         self.checks = 0
         self.own = []
         self.said = Said()
+        self.right = Right(LeaseTiming(), "token")
 
     def set_subnets(self, subnets, *, at_once):
         self.subnets.append((subnets, at_once))

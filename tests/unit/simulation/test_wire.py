@@ -322,15 +322,15 @@ class Answers:
 
 class TestPeers:
     def peers(self, network, process, name, *, can):
-        async def could_renew():
-            return can
+        async def renewed(_since):
+            return 0.0 if can else None
 
         carrier = ModelPeers(network, process, PATH, 7472)
         return Peers(
             name,
             lambda: PeerKeys(b"a key of all agents"),
             timing=LeaseTiming(),
-            could_renew=could_renew,
+            renewed=renewed,
             promises=Answers(),
             send=carrier.send,
         )
@@ -356,7 +356,9 @@ class TestPeers:
             break_it(other)
             members = {"n1": [], "n2": [V4, V6], "n3": [V6]}
             began = timeline.now
-            answers.append(await self.peers(network, process, "n1", can=False).ask(members))
+            answers.append(
+                await self.peers(network, process, "n1", can=False).ask(members, since=0.0)
+            )
             answers.append((timeline.now - began) / MICROSECONDS)
 
         other.start(answering())

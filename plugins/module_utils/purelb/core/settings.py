@@ -41,7 +41,7 @@ class LeaseTiming:
     `duration`: how long a Lease is valid after a renewal. A longer one means fewer API requests and
     a slower takeover after a crash. `renew_deadline`: how long after its last successful renewal a
     node still announces; the rest of `duration` is its time to withdraw before its peers may take
-    over. `retry_period`: longest pause between failed renewals, and the timeout of each attempt.
+    over, and how long a renewal may take. `retry_period`: longest pause between failed renewals.
     """
 
     duration: float = 10.0

@@ -74,7 +74,7 @@ class TestEnd:
         assert node.agents.told == []
         assert node.api.requests == []
         await node.until(9.9)
-        assert node.agents.told[0] == (9.55, "n2", RIGHT, {"epoch": "n2.1", "can": "n1"})
+        assert node.agents.told[0] == (9.55, "n2", RIGHT, {"epoch": "n2.1"})
         assert node.reads() == []
         assert node.counts()
         await node.until(10)
@@ -308,7 +308,7 @@ class TestPromisesOfOthers:
         node.start()
         await node.until(14.9)
         assert node.counts()
-        assert node.agents.told[1] == (10.0, "n3", PROMISED, {"node": "n2", "can": "n1"})
+        assert node.agents.told[1] == (10.0, "n3", PROMISED, {"node": "n2"})
         await node.until(15.1)
         assert node.reads() == [10.0, 15.0]
         await node.until(15.5)
@@ -381,18 +381,19 @@ class TestAnswersOfThisNode:
 
     async def test_who_says_that_it_can_renew_is_heard(self, node):
         peers = node.start()
-        await peers.answers[PROMISED]({"node": "n2", "can": "n3"})
-        assert peers.heard == {"n3": clock.now()}
-        await peers.answers[RIGHT]({"epoch": "n1.1", "can": "n4"})
+        now, can = clock.now(), {"can": "n3", "age": 1.0}
+        await peers.answers[PROMISED]({"node": "n2", **can})
+        assert set(peers.heard) == {"n3"}
+        await peers.answers[RIGHT]({"epoch": "n1.1", **can, "can": "n4"})
         assert set(peers.heard) == {"n3", "n4"}
-        assert peers.was_told(clock.now())
+        assert peers.was_told(since=now - 2, now=now)
 
     async def test_who_does_not_say_that_it_can_is_not_heard(self, node):
         peers = node.start()
         await peers.answers[PROMISED]({"node": "n2"})
         await peers.answers[RIGHT]({"epoch": "n1.1"})
         assert peers.heard == {}
-        assert not peers.was_told(clock.now())
+        assert not peers.was_told(since=clock.now() - 2, now=clock.now())
 
     async def test_an_agreement_is_a_right(self, node):
         peers = node.start()

@@ -35,14 +35,18 @@ class AnsweringPeers:
         self.seconds = 0.0
         self.told_until = float("-inf")
         self.asked = []
+        self.since = []
+        self.time_to_ask = []
         self._node = node
 
-    async def ask(self, members):
+    async def ask(self, members, *, since, seconds):
         self.asked.append((round(clock.now() - self._node.began, 2), members))
+        self.since.append(round(since - self._node.began, 2))
+        self.time_to_ask.append(round(seconds, 2))
         await asyncio.sleep(self.seconds)
         return {member: self.answer for member in members if member != "n1"}
 
-    def was_told(self, now):
+    def was_told(self, *, since, now):
         return now < self.told_until
 
     @property
@@ -102,8 +106,11 @@ class TestAsking:
 
     async def test_they_are_asked_when_one_hangs(self, node):
         node.api.hang("PUT", PATH)
-        await node.until(5.6)
-        assert node.peers.asked_at == [5.5]
+        await node.until(6.1)
+        assert node.peers.asked_at == [6.0]
+        assert node.peers.since == [5.0]
+        # The right ends at 7.
+        assert node.peers.time_to_ask == [0.8]
 
     async def test_they_are_asked_again_until_one_succeeds(self, node):
         node.refuse()

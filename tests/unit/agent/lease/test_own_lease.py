@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from purelb.core.api import codec
@@ -84,12 +86,31 @@ class TestWrite:
     ):
         await own.write(LEASE)
         api.answer("PUT", PATH, error, times=1)
-        api.answer("GET", PATH, lease_object("n1", version="41"), times=1)
+        api.answer("GET", PATH, lease_object("n1", version="41", instance="other"), times=1)
         api.requests.clear()
         await own.write(LEASE)
-        assert requests(api) == [("PUT", PATH), ("GET", NODE), ("GET", PATH), ("PUT", PATH)]
+        assert requests(api) == [("PUT", PATH), ("GET", PATH), ("GET", NODE), ("PUT", PATH)]
         assert api.sent("PUT")[-1].body["metadata"]["resourceVersion"] == "41"
         assert caplog.messages == ["leaseChangedByOthers"]
+
+    async def test_an_own_write_without_an_answer_is_no_change_by_others(self, own, api, caplog):
+        await own.write(LEASE)
+        api.answer("PUT", PATH, CONFLICT, times=1)
+        api.answer("GET", PATH, lease_object("n1", version="41", instance="pod-n1"), times=1)
+        await own.write(LEASE)
+        assert api.sent("PUT")[-1].body["metadata"]["resourceVersion"] == "41"
+        assert caplog.messages == []
+
+    async def test_of_two_writes_at_once_one_takes_effect(self, own, api):
+        await own.write(LEASE)
+        api.hang("PUT", PATH)
+        writes = [asyncio.create_task(own.write(LEASE)) for _ in range(2)]
+        await asyncio.sleep(0)
+        api.answer("PUT", PATH, CONFLICT, times=1)
+        api.answer("GET", PATH, lease_object("n1", version="2", instance="pod-n1"))
+        api.resume("PUT", PATH)
+        await asyncio.gather(*writes)
+        assert [r.body["metadata"]["resourceVersion"] for r in api.sent("PUT")] == ["1", "1", "2"]
 
     async def test_a_node_that_was_created_again_owns_a_new_lease(self, own, api):
         await own.write(LEASE)

@@ -29,8 +29,8 @@ class NoPromises:
         raise AssertionError(f"{node} asked for {seconds} s")
 
 
-async def can_renew():
-    return True
+async def can_renew(_since):
+    return 0.0
 
 
 class Wire:
@@ -43,7 +43,7 @@ class Wire:
         self.lost = set()
         self.under_way = 0
 
-    async def send(self, address, _headers, message):
+    async def send(self, address, message):
         number = len(self.sent)
         self.sent.append((address, clock.now()))
         self.under_way += 1
@@ -61,7 +61,7 @@ class Wire:
             name,
             lambda: PeerKeys(key),
             timing=LeaseTiming(),
-            could_renew=can_renew,
+            renewed=can_renew,
             promises=NoPromises(),
             send=self.send,
         )
@@ -80,7 +80,7 @@ async def handled(peers, message):
     async def read():
         return message
 
-    return await peers.handle(SimpleNamespace(method="POST", headers={}, read=read))
+    return await peers.handle(SimpleNamespace(read=read))
 
 
 @pytest.fixture

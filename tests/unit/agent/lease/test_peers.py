@@ -14,8 +14,15 @@ import pytest
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
+from purelb.core.election.messages import build_message, read_message
 from purelb.core.election.peer_keys import PeerKeys
-from purelb.core.election.peers import PeerAnswer, build_question
+from purelb.core.election.peers import (
+    OUTAGE,
+    CanRenew,
+    OutageQuestion,
+    PeerAnswer,
+    outage_question_body,
+)
 from purelb.core.settings import LeaseTiming
 from purelb_agent.lease.peer_http import PATH, PeerHttp
 from purelb_agent.lease.peers import Peers
@@ -33,10 +40,17 @@ BOTH = pytest.mark.parametrize("address", [V4, V6], ids=["v4", "v6"])
 
 
 def says(outcome):
-    async def could_renew():
-        return outcome
+    """What `Renewer.renewed` says; by default of a renewal that was sent in this moment."""
 
-    return could_renew
+    async def renewed(_since):
+        return 0.0 if outcome is True else None
+
+    return renewed
+
+
+def question(peer, *, asker="a", key=KEY):
+    body = outage_question_body(OutageQuestion(asker, failing_for=1.0))
+    return build_message(key, peer=peer, kind=OUTAGE, nonce="n", body=body)
 
 
 async def never(*_request):
@@ -65,15 +79,13 @@ async def agent(port):
     """Start agents that ask; those that are given an address also answer there."""
     async with AsyncExitStack() as stack, PeerHttp(port) as http:
 
-        async def start(
-            name, *addresses, outcome=False, key=KEY, could_renew=None, may=True, also=()
-        ):
+        async def start(name, *addresses, outcome=False, key=KEY, renewed=None, may=True, also=()):
             promises = RecordedPromises(may=may)
             peers = Peers(
                 name,
                 lambda: PeerKeys(peers.now or key, also),
                 timing=TIMING,
-                could_renew=could_renew or says(outcome),
+                renewed=renewed or says(outcome),
                 promises=promises,
                 send=http.send,
             )
@@ -104,20 +116,24 @@ class TestAsking:
     async def test_a_peer_answers_whether_it_can_renew(self, agent, address, outcome, expected):
         asker = await agent("a")
         await agent("b", address, outcome=outcome)
-        assert await asker.ask({"a": [address], "b": [address]}) == {"b": expected}
+        assert await asker.ask({"a": [address], "b": [address]}, since=clock.now() - 5) == {
+            "b": expected
+        }
 
     async def test_two_agents_ask_each_other(self, agent):
         one = await agent("a", V4, outcome=False)
         other = await agent("b", OTHER_V4, V6, outcome=True)
         members = {"a": [V4], "b": [OTHER_V4, V6]}
-        assert await asyncio.gather(one.ask(members), other.ask(members)) == [
+        assert await asyncio.gather(
+            one.ask(members, since=clock.now() - 5), other.ask(members, since=clock.now() - 5)
+        ) == [
             {"b": CAN},
             {"a": CANNOT},
         ]
 
     async def test_a_node_without_peers_asks_none(self, agent):
         asker = await agent("a")
-        assert await asker.ask({"a": [V4]}) == {}
+        assert await asker.ask({"a": [V4]}, since=clock.now() - 5) == {}
 
     @pytest.mark.parametrize("broken", [V4, V6], ids=["v4", "v6"])
     async def test_one_address_that_answers_is_enough(self, agent, broken, port):
@@ -126,7 +142,9 @@ class TestAsking:
         await agent("b", working, outcome=True)
         async with serving(never, broken, port):
             before = clock.now()
-            assert await asker.ask({"b": [broken, working]}, seconds=8.0) == {"b": CAN}
+            assert await asker.ask(
+                {"b": [broken, working]}, since=clock.now() - 5, seconds=8.0
+            ) == {"b": CAN}
             assert clock.now() - before < 4
 
     async def test_an_invalid_reply_from_one_address_does_not_hide_a_valid_one_from_another(
@@ -135,7 +153,7 @@ class TestAsking:
         asker = await agent("a")
         await agent("b", V6, outcome=True)
         async with serving(garbage(b"?"), V4, port):
-            assert await asker.ask({"b": [V4, V6]}) == {"b": CAN}
+            assert await asker.ask({"b": [V4, V6]}, since=clock.now() - 5) == {"b": CAN}
 
 
 def garbage(body, **more):
@@ -156,17 +174,19 @@ async def endless(request):
 class TestSilence:
     async def test_a_closed_port_is_silent(self, agent, address):
         asker = await agent("a")
-        assert await asker.ask({"b": [address]}) == {"b": SILENT}
+        assert await asker.ask({"b": [address]}, since=clock.now() - 5) == {"b": SILENT}
 
     async def test_a_peer_without_an_address_is_silent(self, agent, address):
         asker = await agent("a")
-        assert await asker.ask({"b": []}) == {"b": SILENT}
+        assert await asker.ask({"b": []}, since=clock.now() - 5) == {"b": SILENT}
 
     async def test_a_peer_that_never_answers_is_silent_at_the_timeout(self, agent, address, port):
         asker = await agent("a")
         async with serving(never, address, port):
             before = clock.now()
-            assert await asker.ask({"b": [address]}, seconds=0.2) == {"b": SILENT}
+            assert await asker.ask({"b": [address]}, since=clock.now() - 5, seconds=0.2) == {
+                "b": SILENT
+            }
             # Not at the timeout that a question has by default.
             assert 0.2 <= clock.now() - before < 1
 
@@ -174,7 +194,7 @@ class TestSilence:
         asker = await agent("a")
         await agent("b", address, outcome=False)
         async with serving(never, OTHER_V4, port):
-            answers = await asker.ask({"b": [address], "c": [OTHER_V4]})
+            answers = await asker.ask({"b": [address], "c": [OTHER_V4]}, since=clock.now() - 5)
         assert answers == {"b": CANNOT, "c": SILENT}
 
     @pytest.mark.parametrize(
@@ -193,7 +213,9 @@ class TestSilence:
     async def test_an_invalid_reply_is_silence(self, agent, address, port, handler):
         asker = await agent("a")
         async with serving(handler, address, port):
-            assert await asker.ask({"b": [address]}, seconds=0.3) == {"b": SILENT}
+            assert await asker.ask({"b": [address]}, since=clock.now() - 5, seconds=0.3) == {
+                "b": SILENT
+            }
 
     async def test_a_server_of_another_protocol_is_silent(self, agent, address, port):
         async def babble(_reader, writer):
@@ -203,17 +225,17 @@ class TestSilence:
 
         asker = await agent("a")
         async with await asyncio.start_server(babble, str(address), port):
-            assert await asker.ask({"b": [address]}) == {"b": SILENT}
+            assert await asker.ask({"b": [address]}, since=clock.now() - 5) == {"b": SILENT}
 
     async def test_an_agent_with_another_key_is_silent(self, agent, address):
         asker = await agent("a")
         await agent("b", address, outcome=True, key=OTHER_KEY)
-        assert await asker.ask({"b": [address]}) == {"b": SILENT}
+        assert await asker.ask({"b": [address]}, since=clock.now() - 5) == {"b": SILENT}
 
     async def test_an_agent_that_accepts_the_key_answers_with_it(self, agent, address):
         asker = await agent("a")
         await agent("b", address, outcome=True, key=OTHER_KEY, also=(KEY,))
-        assert await asker.ask({"b": [address]}) == {"b": CAN}
+        assert await asker.ask({"b": [address]}, since=clock.now() - 5) == {"b": CAN}
 
     async def test_the_keys_are_those_of_the_moment(self, agent, address):
         asker = await agent("a")
@@ -221,13 +243,13 @@ class TestSilence:
         answers = []
         for asks, answered in [(None, None), (OTHER_KEY, None), (OTHER_KEY, OTHER_KEY)]:
             asker.now, peer.now = asks, answered
-            answers.append((await asker.ask({"b": [address]}))["b"])
+            answers.append((await asker.ask({"b": [address]}, since=clock.now() - 5))["b"])
         assert answers == [CAN, SILENT, CAN]
 
     async def test_a_reply_of_another_node_is_silence(self, agent, address):
         asker = await agent("a")
         await agent("c", address, outcome=True)
-        assert await asker.ask({"b": [address]}) == {"b": SILENT}
+        assert await asker.ask({"b": [address]}, since=clock.now() - 5) == {"b": SILENT}
 
     async def test_a_replayed_reply_is_silence(self, agent, address, port):
         recorded = []
@@ -240,8 +262,8 @@ class TestSilence:
 
         asker, speaker = await agent("a"), await agent("b", outcome=True)
         async with serving(replay, address, port):
-            assert await asker.ask({"b": [address]}) == {"b": CAN}
-            assert await asker.ask({"b": [address]}) == {"b": SILENT}
+            assert await asker.ask({"b": [address]}, since=clock.now() - 5) == {"b": CAN}
+            assert await asker.ask({"b": [address]}, since=clock.now() - 5) == {"b": SILENT}
 
 
 def asking_tasks():
@@ -254,8 +276,11 @@ class TestBounds:
         # By peer: each may be asked a second time meanwhile.
         under_way, most, full = Counter(), [], asyncio.Event()
 
+        peers = {f"peer-{n}": [V4] for n in range(300)}
+
         async def count(request):
-            peer = request.headers["PureLB-Peer"]
+            message = await request.read()
+            peer = next(peer for peer in peers if read_message([KEY], message, peer=peer))
             under_way[peer] += 1
             most.append(len(+under_way))
             if most[-1] == 256:
@@ -269,14 +294,16 @@ class TestBounds:
 
         asker = await agent("a")
         async with serving(count, V4, port):
-            answers = await asker.ask({f"peer-{n}": [V4] for n in range(300)}, seconds=5.0)
+            answers = await asker.ask(peers, since=clock.now() - 5, seconds=5.0)
         assert len(answers) == 300
         assert max(most) == 256
 
     async def test_a_cancelled_round_of_questions_leaves_no_request(self, agent, port):
         asker = await agent("a")
         async with serving(never, V4, port):
-            asking = asyncio.create_task(asker.ask({"b": [V4]}, seconds=60.0))
+            asking = asyncio.create_task(
+                asker.ask({"b": [V4]}, since=clock.now() - 5, seconds=60.0)
+            )
             await asyncio.sleep(0.05)
             assert asking_tasks() != set()
             asking.cancel()
@@ -290,55 +317,98 @@ class TestAnswering:
         asker = await agent("a")
         between = await agent("b", V4, outcome=False)
         await agent("c", V6, outcome=True)
-        assert await between.ask({"c": [V6]}) == {"c": CAN}
-        assert await asker.ask({"b": [V4]}) == {"b": KNOWS}
+        assert await between.ask({"c": [V6]}, since=clock.now() - 5) == {"c": CAN}
+        assert await asker.ask({"b": [V4]}, since=clock.now() - 5) == {"b": KNOWS}
+
+    async def test_what_it_heard_of_before_the_asker_failed_it_does_not_pass_on(self, agent):
+        async def renewed(_since):
+            return 2.0
+
+        asker, between = await agent("a"), await agent("b", V4, outcome=False)
+        await agent("c", V6, renewed=renewed)
+        failing_since = clock.now()
+        assert await between.ask({"c": [V6]}, since=failing_since - 3) == {"c": CAN}
+        answers = [
+            await asker.ask({"b": [V4]}, since=since)
+            for since in (failing_since - 3, failing_since - 1)
+        ]
+        assert answers == [{"b": KNOWS}, {"b": CANNOT}]
+
+    async def test_a_peer_hears_for_how_long_the_asker_fails(self, agent):
+        asked = []
+
+        async def renewed(since):
+            asked.append(clock.now() - since)
+
+        asker = await agent("a")
+        await agent("b", V4, renewed=renewed)
+        await asker.ask({"b": [V4]}, since=clock.now() - 4)
+        # On the way, the asker continues to fail: it believes no more than is true.
+        assert asked == [pytest.approx(4, abs=0.5)]
+
+    async def test_what_is_said_unasked_counts_from_when_it_was_renewed(self, agent):
+        peers, now = await agent("a"), clock.now()
+        peers.hear(CanRenew("b", age=2.0))
+        assert list(peers.heard) == ["b"]
+        assert peers.was_told(since=now - 3, now=now)
+        # The message may have been under way for half a second.
+        assert not peers.was_told(since=now - 2.4, now=now)
+        assert not peers.was_told(since=now - 3, now=now + 4)
+
+    async def test_a_question_that_cannot_be_read_is_not_answered(self, agent, port):
+        peer = await agent("b", V4, outcome=False)
+        sealed = build_message(KEY, peer="b", kind=OUTAGE, nonce="n", body={"asker": "a"})
+        url = f"http://{V4}:{port}{PATH}"
+        async with aiohttp.ClientSession() as session, session.post(url, data=sealed) as reply:
+            assert reply.status == 503
+        assert peer.promised == {}
 
     async def test_an_asker_does_not_get_its_own_answer_back(self, agent):
         asker = await agent("a", OTHER_V4, outcome=True)
         peer = await agent("b", V4, outcome=False)
-        assert await peer.ask({"a": [OTHER_V4]}) == {"a": CAN}
-        assert await asker.ask({"b": [V4]}) == {"b": CANNOT}
+        assert await peer.ask({"a": [OTHER_V4]}, since=clock.now() - 5) == {"a": CAN}
+        assert await asker.ask({"b": [V4]}, since=clock.now() - 5) == {"b": CANNOT}
 
     async def test_an_answer_that_was_passed_on_is_not_passed_on_again(self, agent):
         last = await agent("a")
         asker = await agent("d", OTHER_V4, outcome=False)
         between = await agent("b", V4, outcome=False)
         await agent("c", V6, outcome=True)
-        await between.ask({"c": [V6]})
-        assert await asker.ask({"b": [V4]}) == {"b": KNOWS}
-        assert await last.ask({"d": [OTHER_V4]}) == {"d": CANNOT}
+        await between.ask({"c": [V6]}, since=clock.now() - 5)
+        assert await asker.ask({"b": [V4]}, since=clock.now() - 5) == {"b": KNOWS}
+        assert await last.ask({"d": [OTHER_V4]}, since=clock.now() - 5) == {"d": CANNOT}
 
     async def test_a_peer_that_can_no_longer_renew_is_not_passed_on(self, agent):
-        outcomes = [True, False]
+        outcomes = [0.0, None]
 
-        async def could_renew():
+        async def renewed(_since):
             return outcomes.pop(0)
 
         asker = await agent("a")
-        await agent("b", V4, could_renew=could_renew)
-        await asker.ask({"b": [V4]})
+        await agent("b", V4, renewed=renewed)
+        await asker.ask({"b": [V4]}, since=clock.now() - 5)
         assert list(asker.heard) == ["b"]
-        await asker.ask({"b": [V4]})
+        await asker.ask({"b": [V4]}, since=clock.now() - 5)
         assert asker.heard == {}
 
     async def test_silence_keeps_the_previous_answer(self, agent):
         asker = await agent("a")
         await agent("b", V4, outcome=True)
-        await asker.ask({"b": [V4]})
-        await asker.ask({"b": []})
+        await asker.ask({"b": [V4]}, since=clock.now() - 5)
+        await asker.ask({"b": []}, since=clock.now() - 5)
         assert list(asker.heard) == ["b"]
 
     async def test_the_answer_cannot_promises_the_asker_a_full_duration(self, agent):
         asker = await agent("a")
         peer = await agent("b", V4, outcome=False)
-        await asker.ask({"b": [V4]})
+        await asker.ask({"b": [V4]}, since=clock.now() - 5)
         assert peer.promised == {"a": TIMING.duration}
         assert peer.askers == ["a"]
 
     async def test_a_node_for_which_the_askers_lease_expired_answers_knows(self, agent):
         asker = await agent("a")
         peer = await agent("b", V4, outcome=False, may=False)
-        assert await asker.ask({"b": [V4]}) == {"b": KNOWS}
+        assert await asker.ask({"b": [V4]}, since=clock.now() - 5) == {"b": KNOWS}
         assert peer.promised == {}
 
     @pytest.mark.parametrize("outcome", [True, False])
@@ -346,18 +416,18 @@ class TestAnswering:
         asker = await agent("a")
         peer = await agent("b", V4, outcome=outcome)
         await agent("c", V6, outcome=True)
-        await peer.ask({"c": [V6]})
-        await asker.ask({"b": [V4]})
+        await peer.ask({"c": [V6]}, since=clock.now() - 5)
+        await asker.ask({"b": [V4]}, since=clock.now() - 5)
         assert peer.promised == {}
 
     @BOTH
     async def test_a_request_without_a_valid_signature_gets_403(self, agent, address, port):
         peer = await agent("b", address, outcome=False)
         host = f"[{address}]" if address == V6 else address
-        forged = build_question(OTHER_KEY, asker="a", peer="b", nonce="n")
+        url = f"http://{host}:{port}{PATH}"
         async with aiohttp.ClientSession() as session:
-            for headers in ({}, forged, {**forged, "PureLB-Mac": "\u00e9"}):
-                async with session.get(f"http://{host}:{port}{PATH}", headers=headers) as reply:
+            for message in (b"", b"{}", question("b", key=OTHER_KEY), question("c")):
+                async with session.post(url, data=message) as reply:
                     text = await reply.text()
                 assert reply.status == 403
                 assert "signed" in text
@@ -371,7 +441,7 @@ class TestAnswering:
             CollectorRegistry(), port=port, is_ready=lambda: True, routes={PATH: peer.handle}
         )
         async with probes:
-            assert await asker.ask({"b": [address]}) == {"b": CAN}
+            assert await asker.ask({"b": [address]}, since=clock.now() - 5) == {"b": CAN}
             host = f"[{address}]" if address == V6 else address
             url = f"http://{host}:{port}/readyz"
             async with aiohttp.ClientSession() as session, session.get(url) as reply:

@@ -11,8 +11,15 @@ import pytest
 
 from purelb.core.election.claims import claimed
 from purelb.core.election.counting import Check
+from purelb.core.election.messages import build_message, read_response
 from purelb.core.election.peer_keys import PeerKeys
-from purelb.core.election.peers import PeerAnswer, build_question, read_reply
+from purelb.core.election.peers import (
+    OUTAGE,
+    OutageQuestion,
+    PeerAnswer,
+    outage_question_body,
+    read_outage_answer,
+)
 from purelb.core.settings import LeaseTiming
 from purelb_agent.kube.store import NodeStore
 from purelb_agent.lease.peers import Peers
@@ -24,12 +31,11 @@ KEY = b"sixteen bytes or more"
 PATIENCE = 0.5
 
 
-async def cannot_renew():
+async def cannot_renew(_since):
     await asyncio.sleep(PATIENCE)
-    return False
 
 
-async def unreachable(_address, _headers, _message):
+async def unreachable(_address, _message):
     raise AssertionError("this node only answers")
 
 
@@ -50,15 +56,21 @@ def ask(store):
         "n1",
         lambda: PeerKeys(KEY),
         timing=TIMING,
-        could_renew=cannot_renew,
+        renewed=cannot_renew,
         promises=store,
         send=unreachable,
     )
 
     async def ask(asker):
-        headers = build_question(KEY, asker=asker, peer="n1", nonce="nonce")
-        response = await peers.handle(SimpleNamespace(method="GET", headers=headers))
-        return read_reply(KEY, peer="n1", nonce="nonce", text=response.body)
+        body = outage_question_body(OutageQuestion(asker, failing_for=1.0))
+        message = build_message(KEY, peer="n1", kind=OUTAGE, nonce="nonce", body=body)
+
+        async def read():
+            return message
+
+        response = await peers.handle(SimpleNamespace(read=read))
+        found = read_response(KEY, response.body, peer="n1", nonce="nonce")
+        return read_outage_answer(found).answer
 
     return ask
 

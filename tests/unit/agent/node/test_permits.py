@@ -11,6 +11,7 @@ import pytest
 
 from purelb.core.election.messages import Mail, answer_body, mail_text, read_mail
 from purelb.core.election.permissions import PermissionAnswer, QuestionRefusal
+from purelb.core.election.right import is_earlier
 from purelb_agent.node.permits import KIND
 from purelb_agent.runtime import clock
 from tests.support.agent.fake_agents import HANGS, peer_lease
@@ -342,4 +343,6 @@ class TestResigning:
             node.stuck = frozenset()
             node.store.changed.notify()
             await settle()
-            assert set(resigned) == {epoch}
+            # A renewal in the next one has failed, too.
+            assert set(resigned) == {node.renewer.right.over}
+            assert is_earlier(epoch, resigned[0])

@@ -94,6 +94,21 @@ class TestStart:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
+    async def test_without_a_lease_it_acts_when_what_was_left_has_ended(self, serving):
+        later = Node()
+        later.kernel.hold(*(h for place, h in serving.kernel.held.items() if place in ON_ETH0))
+        task = asyncio.create_task(later.reconciler.run())
+        later.list_all()
+        await asyncio.sleep(10.9)
+        assert later.held == ON_ETH0
+        assert not later.store.holds_nothing
+        await asyncio.sleep(0.2)
+        assert later.held == set()
+        assert later.store.holds_nothing
+        assert not later.reconciler.is_ready
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
     async def test_a_node_is_not_ready_before_its_first_plan(self, node):
         assert not node.reconciler.is_ready
         node.list_all()

@@ -163,8 +163,22 @@ class TestWhatNodesSay:
 
     def test_a_resignation_may_come_before_the_epoch_is_seen(self, counting):
         counting = counting.resigned("b", "b.2")
-        assert counted(counting, 1.0) == ["b", "c"]
         assert counted(counting.observe(lease(renewed=2.0, epoch="b.2"), now=2.0), 2.0) == ["c"]
+        later = counting.observe(lease(renewed=2.0, epoch="b.3"), now=2.0)
+        assert counted(later, 2.0) == ["b", "c"]
+
+    def test_who_resigned_does_not_count_in_the_epochs_before(self, counting):
+        promised = counting.promise("b", until=20.0)
+        resigned = promised.resigned("b", "b.1").resigned("b", "b.3")
+        assert counted(resigned, 1.0) == ["c"]
+        assert resigned.promises == {}
+        late = resigned.observe(lease(renewed=2.0, epoch="b.2"), now=2.0)
+        assert counted(late, 2.0) == ["c"]
+
+    def test_one_of_another_start_takes_back_nothing(self, counting):
+        resigned = counting.resigned("b", "b.1")
+        assert resigned.resigned("b", "x.1") is resigned
+        assert counted(counting.resigned("b", "x.1"), 1.0) == ["b", "c"]
 
     @pytest.mark.parametrize(("past", "present"), [("b.1", "b.2"), ("b.9", "b.10"), ("b.1", "x.1")])
     def test_a_past_epoch_says_nothing_of_who_is_in_another_one(self, counting, past, present):

@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 
+from purelb.core.election.messages import build_message, read_message
 from purelb.core.election.peer_keys import (
     PeerKeys,
     RotationStep,
@@ -15,7 +16,6 @@ from purelb.core.election.peer_keys import (
     not_ready,
     parse_keys,
 )
-from purelb.core.election.peers import build_question, check_question
 from purelb.core.errors import SettingError
 
 OLD, NEW, OTHER = b"old sixteen bytes", b"new sixteen bytes", b"other sixteen bytes"
@@ -62,6 +62,11 @@ class TestKeys:
         assert "sixteen" not in str(PeerKeys(OLD, (NEW,)))
 
 
+def asked(data, *, peer):
+    """A message to a peer from an agent that has these keys."""
+    return build_message(parse_keys(data).signing, peer=peer, kind="k", nonce="n", body={})
+
+
 class TestRotation:
     def test_the_steps_lead_from_the_old_key_to_the_new_one(self):
         data, steps = STATES[0], []
@@ -77,17 +82,15 @@ class TestRotation:
         [pair for step in itertools.pairwise(STATES) for pair in itertools.product(step, repeat=2)],
     )
     def test_agents_before_and_after_a_step_understand_each_other(self, one, other):
-        asked = build_question(parse_keys(one).signing, asker="a", peer="b", nonce="n")
-        question = check_question(parse_keys(other).accepted, asked, peer="b")
-        assert question.key == parse_keys(one).signing
+        read = read_message(parse_keys(other).accepted, asked(one, peer="b"), peer="b")
+        assert read.key == parse_keys(one).signing
 
     def test_two_steps_at_once_would_part_them(self):
         """This is what a step waits for."""
         for one, other in zip(STATES, STATES[2:], strict=False):
-            asked = build_question(parse_keys(other).signing, asker="a", peer="b", nonce="n")
-            back = build_question(parse_keys(one).signing, asker="b", peer="a", nonce="n")
-            read = check_question(parse_keys(one).accepted, asked, peer="b")
-            assert None in (read, check_question(parse_keys(other).accepted, back, peer="a"))
+            read = read_message(parse_keys(one).accepted, asked(other, peer="b"), peer="b")
+            back = read_message(parse_keys(other).accepted, asked(one, peer="a"), peer="a")
+            assert None in (read, back)
 
     def test_a_node_is_ready_when_it_publishes_exactly_the_keys_of_the_secret(self):
         old, new = key_id(OLD), key_id(NEW)

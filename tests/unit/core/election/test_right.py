@@ -6,7 +6,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from purelb.core.election.right import HoldDeadline, Right
+from purelb.core.election.right import HoldDeadline, Right, RightState
 from purelb.core.settings import LeaseTiming
 
 TIMING = LeaseTiming()
@@ -61,6 +61,32 @@ class TestRight:
     def test_a_failed_renewal_is_tried_again_while_there_is_time(self, right, now, seconds):
         assert right.failed(right.epoch).retry_at(now) == pytest.approx(now + seconds)
 
+    @pytest.mark.parametrize(
+        ("now", "seconds"), [(10.1, 3.45), (15.0, 1.0), (16.0, 0.5), (16.8, 0.5), (17.0, 3.5)]
+    )
+    def test_next_to_one_that_hangs_another_one_is_sent(self, right, now, seconds):
+        assert right.retry_at(now, hangs=True) == pytest.approx(now + seconds)
+
+    @pytest.mark.parametrize(
+        ("took", "after"),
+        [(0.0, 5.0), (1.0, 5.0), (1.5, 4.0), (2.0, 3.0), (2.5, 2.5), (4.0, 4.0), (6.0, 6.0)],
+    )
+    def test_after_a_slow_renewal_the_next_one_has_twice_its_time(self, took, after):
+        right = renewed(Right(TIMING, "t"), sent_at=10.0, now=10.0 + took)
+        assert right.renew_at == 10.0 + after
+
+    @pytest.mark.parametrize(("took", "is_quick"), [(0.0, True), (3.4, True), (3.5, False)])
+    def test_one_that_takes_half_of_the_time_is_not_quick(self, took, is_quick):
+        right = renewed(Right(TIMING, "t"), sent_at=10.0, now=10.0 + took)
+        assert right.is_quick is is_quick
+        assert right.can_renew(10.0) is is_quick
+
+    def test_only_a_renewal_sent_since_then_shows_that_it_can_renew(self, right):
+        assert right.can_renew(10.0)
+        assert not right.can_renew(10.1)
+        assert not right.failed(right.epoch).can_renew(10.0)
+        assert not Right(TIMING, "t").can_renew(float("-inf"))
+
     def test_one_that_is_answered_after_its_own_end_gives_none(self):
         assert not renewed(Right(TIMING, "t"), sent_at=10.0, now=17.0).epoch
 
@@ -79,6 +105,25 @@ class TestAgreement:
         held = right.extended(AGREED, now=16.0)
         assert held.deadline(20.0) == AGREED
         assert held.at(20.0).epoch == right.epoch
+
+    def test_a_slow_renewal_continues_the_epoch_until_the_lease_ends(self, right):
+        held = right.extended(AGREED, now=16.0)
+        after = held.succeeded(held.epoch, SUBNETS, sent_at=16.0, now=19.9)
+        assert (after.epoch, after.sent_at) == (right.epoch, 16.0)
+        # After that the others may have found the Lease ended.
+        late = held.succeeded(held.epoch, SUBNETS, sent_at=16.0, now=20.0)
+        assert (late.epoch, late.sent_at, late.is_failing) == (right.epoch, 10.0, True)
+
+    def test_it_remains_after_a_renewal(self, right):
+        held = right.extended(AGREED, now=16.0)
+        after = held.succeeded(held.epoch, SUBNETS, sent_at=16.0, now=19.9)
+        assert after.deadline(28.0) == AGREED
+        assert after.state(20.0) is RightState.HELD
+        assert after.state(23.0) is after.failed(after.epoch).state(20.0) is RightState.HOLDING
+
+    def test_it_ends_with_other_subnets(self, right):
+        held = right.extended(AGREED, now=16.0)
+        assert renewed(held, sent_at=16.0, subnets=OTHERS).agreed is None
 
     def test_failures_do_not_end_it(self, right):
         held = right.extended(AGREED, now=12.0)
@@ -112,7 +157,7 @@ class TestEpochs:
         held = right.extended(AGREED, now=16.0)
         after = renewed(held, sent_at=21.0)
         assert after.epoch not in ("", right.epoch)
-        assert after.agreed is None
+        assert after.agreed == AGREED
 
     def test_they_end_with_other_subnets(self, right):
         assert renewed(right, sent_at=12.0, subnets=OTHERS).epoch != right.epoch
@@ -128,7 +173,8 @@ class TestEpochs:
         assert renewed(deleted, sent_at=12.0).epoch not in ("", right.epoch)
 
     def test_an_answer_in_another_epoch_gives_no_right(self, right):
-        assert right.succeeded("t.9", SUBNETS, sent_at=12.0, now=12.0) is right
+        after = right.succeeded("t.9", SUBNETS, sent_at=12.0, now=12.0)
+        assert after.deadline(12.0) == right.deadline(12.0)
 
     def test_one_whose_write_failed_is_never_entered(self):
         right = Right(TIMING, "t")
@@ -150,3 +196,29 @@ class TestEpochs:
         assert not right.may_add(11.0)
         assert not right.shown("t.0").may_add(11.0)
         assert right.shown(right.epoch).may_add(11.0)
+
+
+class TestCutOff:
+    """A node that has lost its right by itself: the others can renew, and hold what it had."""
+
+    @pytest.fixture
+    def lost(self, right):
+        return right.cut_off(is_cut_off=True).at(17.0)
+
+    @pytest.mark.parametrize(("took", "is_back"), [(2.5, True), (2.7, False), (5.0, False)])
+    def test_it_has_a_right_again_by_a_renewal_that_is_quick_enough_for_the_next(
+        self, lost, took, is_back
+    ):
+        after = renewed(lost, sent_at=18.0, now=18.0 + took)
+        assert (after.deadline(18.0 + took) is not None) is is_back
+        # The others have seen this epoch.
+        assert after.is_failing is not is_back
+        assert after.next_number == lost.next_number + 1
+
+    def test_one_that_still_has_its_right_keeps_it(self, right):
+        alone = right.cut_off(is_cut_off=True)
+        assert renewed(alone, sent_at=12.0, now=16.5).sent_at == 12.0
+
+    def test_where_no_node_can_renew_it_has_one_again_by_any(self, lost):
+        after = renewed(lost.cut_off(is_cut_off=False), sent_at=18.0, now=23.0)
+        assert after.deadline(23.0).announce_until == 25.0

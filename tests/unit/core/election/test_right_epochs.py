@@ -74,7 +74,16 @@ class TestLeftEpochs:
     def test_none_is_entered_by_a_write_before_the_failed_one(self, right):
         left, epoch = sent(right, at=12.0, subnets=OTHERS)
         failed = left.failed(epoch)
-        assert failed.succeeded(epoch, OTHERS, sent_at=12.0, now=13.0) is failed
+        assert failed.succeeded(epoch, OTHERS, sent_at=12.0, now=13.0) == failed
+
+    def test_the_last_one_is_over_when_there_is_no_right(self, right):
+        assert Right(TIMING, "t").over == right.over == ""
+        lost = right.at(17.0)
+        assert lost.over == right.epoch
+        failed = lost.failed(lost.epoch_to_write(SUBNETS, now=18.0))
+        # It may have been written.
+        assert failed.over == "t.2" != right.epoch
+        assert written(failed, at=19.0).over == ""
 
 
 class TestState:

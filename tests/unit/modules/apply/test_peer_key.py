@@ -13,8 +13,8 @@ import pytest
 
 from purelb.apply import peer_key
 from purelb.core.api import codec
+from purelb.core.election.messages import build_message, read_message
 from purelb.core.election.peer_keys import parse_keys
-from purelb.core.election.peers import build_question, check_question
 from purelb.core.errors import SettingError
 from purelb.core.model import Lease
 from purelb.module import polling
@@ -54,8 +54,9 @@ class Nodes:
 
     def assert_understanding(self):
         for asker, peer in itertools.permutations(self.lags.keys() - self.dead, 2):
-            asked = build_question(self.keys(asker).signing, asker=asker, peer=peer, nonce="n")
-            assert check_question(self.keys(peer).accepted, asked, peer=peer) is not None
+            signing, accepted = self.keys(asker).signing, self.keys(peer).accepted
+            asked = build_message(signing, peer=peer, kind="k", nonce="n", body={})
+            assert read_message(accepted, asked, peer=peer) is not None
 
     def sleep(self, seconds):
         self.now += seconds

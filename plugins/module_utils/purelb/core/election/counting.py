@@ -72,8 +72,15 @@ class CountedLease:
     @property
     def counts(self) -> bool:
         """Whether its node takes part in elections, and in permissions if it has an epoch."""
-        epoch = self.lease.epoch
-        return not (self.is_ended or self.lease.is_released or (epoch and epoch == self.over))
+        return not (self.is_ended or self.lease.is_released or self.is_over)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its node said that it has no right in its present epoch, or in a later one."""
+        epoch, over = self.lease.epoch, self.over
+        return epoch != "" and (
+            epoch == over or (same_start(epoch, over) and is_earlier(epoch, over))
+        )
 
     def is_past(self, epoch: str) -> bool:
         """Whether an epoch is one from before the present one: no node is in it again."""
@@ -227,12 +234,21 @@ class Counting:
         return replace(self, leases={n: c for n, c in self.leases.items() if n != node})
 
     def resigned(self, node: str, epoch: str) -> Counting:
-        """Record that a node said it has no right any more in this epoch, and needs no promise."""
+        """Record that a node said it has no right any more in this epoch, and needs no promise.
+
+        Neither in those before. One of another start does not take back what is known of this one.
+        """
         known = self.leases.get(node)
-        if known is None or known.over == known.lease.epoch:
+        if known is None or epoch == known.over:
             return self
-        counting = self._with(node, replace(known, over=epoch))
-        if epoch != known.lease.epoch:
+        if same_start(epoch, known.over):
+            is_news = is_earlier(known.over, epoch)
+        else:
+            is_news = not known.is_over
+        if not is_news:
+            return self
+        counting = self._with(node, known := replace(known, over=epoch))
+        if not known.is_over:
             return counting
         promises = {n: until for n, until in self.promises.items() if n != node}
         return replace(counting, promises=promises)

@@ -10,13 +10,11 @@ that the Lease gave. Nothing here sends anything, reads a clock or generates a n
 
 from __future__ import annotations
 
-import hmac
-import json
-from dataclasses import dataclass, field
 from enum import Enum
-from typing import Dict, Iterable, Mapping, Optional
+from typing import Any, Iterable, Mapping, NamedTuple, Optional
 
 from ..settings import LeaseTiming
+from .messages import Json
 from .right import HoldDeadline
 
 # A renewal sent at most this long before the question counts as one sent after it.
@@ -25,15 +23,16 @@ FRESHNESS = 0.5
 KNOWN_FOR = 3.5
 # How long a request of a peer to the API may take before it answers CANNOT.
 PATIENCE = 0.5
-
-_ASKER, _PEER, _NONCE, _MAC = "PureLB-Asker", "PureLB-Peer", "PureLB-Nonce", "PureLB-Mac"
+# The kind of the message that asks whether a peer can renew.
+OUTAGE = "outage"
 
 
 class PeerAnswer(str, Enum):
-    """A peer's answer: whether it can renew its own Lease.
+    """A peer's answer: whether it can renew its own Lease, while the asker cannot.
 
-    KNOWS: it cannot, but one of its peers answered CAN. A KNOWS never results from another KNOWS,
-    or two nodes would confirm each other for ever.
+    CAN: it has, by a request that it sent after the first one of the asker that failed. KNOWS: it
+    cannot, but one of its peers answered CAN. A KNOWS never results from another KNOWS, or two
+    nodes would confirm each other for ever.
     """
 
     CAN = "can"
@@ -51,6 +50,8 @@ class OutageAssessment(str, Enum):
 
 
 _SPOKEN = (PeerAnswer.CAN, PeerAnswer.CANNOT, PeerAnswer.KNOWS)
+# JSON has numbers that are too large to calculate with.
+_FOR_EVER = 1e9
 _ANY_CAN = (PeerAnswer.CAN, PeerAnswer.KNOWS)
 
 
@@ -91,68 +92,87 @@ def extended_deadline(asked_at: float, timing: LeaseTiming) -> HoldDeadline:
     )
 
 
-def own_answer(*, could_renew: bool, heard: Iterable[float], now: float) -> PeerAnswer:
-    """Return the answer of a node that could renew, or could not.
+class Heard(NamedTuple):
+    """That a peer can renew: when it said so, and when it sent the renewal that shows it.
 
-    `heard`: when peers other than the asker last answered CAN to this node, on its own clock.
+    By the clock of the node that heard it; the second is never later than it was.
     """
-    if could_renew:
+
+    at: float
+    renewed_at: float
+
+
+def is_heard(heard: Iterable[Heard], *, since: float, now: float) -> bool:
+    """Whether a peer said lately that it can renew, and has done so since then."""
+    return any(now - said.at <= KNOWN_FOR and said.renewed_at >= since for said in heard)
+
+
+def own_answer(*, can_renew: bool, heard: Iterable[Heard], since: float, now: float) -> PeerAnswer:
+    """Return the answer of a node to one whose renewals fail since then.
+
+    `heard`: what peers other than the asker last said to this node.
+    """
+    if can_renew:
         return PeerAnswer.CAN
-    if any(now - moment <= KNOWN_FOR for moment in heard):
-        return PeerAnswer.KNOWS
-    return PeerAnswer.CANNOT
+    return PeerAnswer.KNOWS if is_heard(heard, since=since, now=now) else PeerAnswer.CANNOT
 
 
-def _mac(key: bytes, *fields: str) -> str:
-    # In JSON, different lists of fields never have the same text. The first field keeps a question
-    # from being accepted as a reply.
-    return hmac.digest(key, json.dumps(fields).encode(), "sha256").hex()
-
-
-@dataclass(frozen=True)
-class Question:
-    """A question with a valid signature, and the key that it was signed with.
-
-    The reply is signed with the same key: the asker has it, even if it has read other keys by now.
-    """
+class OutageQuestion(NamedTuple):
+    """Whether a peer can renew, asked by a node whose renewals fail for so many seconds."""
 
     asker: str
-    nonce: str
-    key: bytes = field(repr=False)
+    failing_for: float
 
 
-def build_question(key: bytes, *, asker: str, peer: str, nonce: str) -> Dict[str, str]:
-    """Return the HTTP headers that ask a peer whether it can renew; use each nonce once."""
-    mac = _mac(key, "question", asker, peer, nonce)
-    return {_ASKER: asker, _PEER: peer, _NONCE: nonce, _MAC: mac}
+class OutageAnswer(NamedTuple):
+    """A peer's answer; `age`: how many seconds ago it sent the renewal that shows that it can."""
+
+    answer: PeerAnswer
+    age: float = 0.0
 
 
-def check_question(
-    keys: Iterable[bytes], headers: Mapping[str, str], *, peer: str
-) -> Optional[Question]:
-    """Parse a question to this peer; None if it is missing or signed with none of the keys."""
-    asker, nonce = headers.get(_ASKER, ""), headers.get(_NONCE, "")
-    # A header may carry any bytes, and compare_digest refuses text that is not ASCII.
-    given = headers.get(_MAC, "").encode(errors="replace")
-    for key in keys:
-        expected = _mac(key, "question", asker, peer, nonce)
-        if hmac.compare_digest(given, expected.encode()):
-            return Question(asker, nonce, key)
-    return None
+def outage_question_body(question: OutageQuestion) -> Json:
+    """Return a question as JSON."""
+    return {"asker": question.asker, "failingFor": question.failing_for}
 
 
-def build_reply(key: bytes, *, peer: str, nonce: str, answer: PeerAnswer) -> bytes:
-    """Return the answer as JSON; the signature covers the peer and the question's nonce."""
-    mac = _mac(key, "reply", peer, nonce, answer.value)
-    return json.dumps({"answer": answer.value, "mac": mac}).encode()
+def read_outage_question(body: Json) -> Optional[OutageQuestion]:
+    """Return the question in JSON; None if there is none."""
+    seconds = _seconds(body.get("failingFor"))
+    return None if seconds is None else OutageQuestion(str(body.get("asker")), seconds)
 
 
-def read_reply(key: bytes, *, peer: str, nonce: str, text: bytes) -> PeerAnswer:
-    """Return this peer's answer to this question; SILENT unless the text matches exactly.
+def outage_answer_body(answer: OutageAnswer) -> Json:
+    """Return an answer as JSON."""
+    return {"answer": answer.answer.value, "age": answer.age}
 
-    A question has only three valid replies, so the text is compared with these and never parsed.
-    """
-    for answer in _SPOKEN:
-        if hmac.compare_digest(build_reply(key, peer=peer, nonce=nonce, answer=answer), text):
-            return answer
-    return PeerAnswer.SILENT
+
+def read_outage_answer(body: Json) -> Optional[OutageAnswer]:
+    """Return the answer in JSON; None if there is none."""
+    age = _seconds(body.get("age"))
+    spoken = [answer for answer in _SPOKEN if answer.value == body.get("answer")]
+    return OutageAnswer(spoken[0], age) if spoken and age is not None else None
+
+
+class CanRenew(NamedTuple):
+    """What a node says of itself in other messages: it can renew; `age` as in an answer."""
+
+    node: str
+    age: float
+
+
+def can_renew_body(can: Optional[CanRenew]) -> Json:
+    """Return what to add to a message; nothing if the node cannot."""
+    return {} if can is None else {"can": can.node, "age": can.age}
+
+
+def read_can_renew(body: Json) -> Optional[CanRenew]:
+    """Return what a message says; None if it says nothing of that."""
+    age = _seconds(body.get("age"))
+    return CanRenew(str(body["can"]), age) if "can" in body and age is not None else None
+
+
+def _seconds(value: Any) -> Optional[float]:
+    """Return a number of seconds that is not negative; None for everything else."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if is_number and 0 <= value < _FOR_EVER else None

@@ -25,6 +25,9 @@ from ..settings import LeaseTiming
 _CLOCK_RATES = 0.001
 # Seconds that a failed renewal waits at least before it is tried again.
 _MIN_PAUSE = 0.5
+# A renewal that gives a right back takes less than this part of what one may take that keeps it: if
+# it took as long, a node whose renewals take about that would lose it again and again.
+_RETURN = 0.75
 _NEVER = float("-inf")
 
 
@@ -77,11 +80,12 @@ class Right:
 
     `token`: differs for each start of the agent. `number`: of the epoch in which the last write
     succeeded; 0: none yet, or it is over. `next_number`: of the next epoch. `sent_at`: when the
-    last successful renewal of the epoch was sent; `is_failing`: one after it failed. `is_shown`: a
-    watch or a list has shown this node its own Lease in this epoch, and so every Lease that was
-    written before. `is_left`: a renewal in another epoch has been sent. `is_deleted`: a program
-    deleted the Lease. `agreed`: until when it may hold because no node can renew. `subnets`: what
-    the Lease lists in this epoch.
+    last successful renewal of the epoch was sent, and `took`: seconds until it was answered;
+    `is_failing`: one after it failed. `is_shown`: a watch or a list has shown this node its own
+    Lease in this epoch, and so every Lease that was written before. `is_left`: a renewal in another
+    epoch has been sent. `is_deleted`: a program deleted the Lease. `agreed`: until when it may hold
+    because no node can renew; `is_cut_off`: another one can. `subnets`: what the Lease lists in
+    this epoch.
     """
 
     timing: LeaseTiming
@@ -89,11 +93,13 @@ class Right:
     number: int = 0
     next_number: int = 1
     sent_at: float = _NEVER
+    took: float = 0.0
     is_failing: bool = False
     is_shown: bool = False
     is_left: bool = False
     is_deleted: bool = False
     agreed: Optional[HoldDeadline] = None
+    is_cut_off: bool = False
     subnets: Tuple[Network, ...] = ()
     is_released: bool = False
 
@@ -102,6 +108,14 @@ class Right:
         """The epoch that this node is in; empty if it has no right."""
         return self._named(self.number) if self.number else ""
 
+    @property
+    def over(self) -> str:
+        """The last epoch that may have been written, if this node has no right; empty if it has.
+
+        It never had one in this epoch, or has it no more, and neither in those before.
+        """
+        return "" if self.number or self.next_number == 1 else self._named(self.next_number - 1)
+
     def _named(self, number: int) -> str:
         return f"{self.token}.{number}"
 
@@ -109,6 +123,34 @@ class Right:
     def ends_at(self) -> float:
         """Until when the own Lease gives the right to announce, counted from the last renewal."""
         return self.sent_at + self.timing.renew_deadline
+
+    @property
+    def _lease_ends_at(self) -> float:
+        """When the others may find the own Lease ended, at the earliest."""
+        return self.sent_at + self.timing.duration * (1 - _CLOCK_RATES)
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether renewals are answered so soon that each one is in time for the next."""
+        return self.is_quick_by(1.0)
+
+    def is_quick_by(self, share: float) -> bool:
+        """Whether the last renewal took less than this part of what it may take."""
+        return self.took < share * self.timing.renew_deadline / 2
+
+    @property
+    def renew_at(self) -> float:
+        """When to send the next renewal: the time left then is twice what the last one took."""
+        pause = self.timing.renew_deadline - 2 * self.took
+        return max(self.sent_at + min(self.timing.renew_period, pause), self.sent_at + self.took)
+
+    def can_renew(self, since: float) -> bool:
+        """Whether a renewal that was sent since then shows that this node can renew.
+
+        A read shows nothing: an API server that cannot write may well be able to read.
+        """
+        is_known = self.number > 0 and self.sent_at >= since
+        return is_known and self.is_quick and not self.is_failing
 
     def epoch_to_write(self, subnets: Tuple[Network, ...], *, now: float) -> str:
         """Return the epoch that a renewal sent now carries: another one if the present is over."""
@@ -130,41 +172,36 @@ class Right:
     ) -> Right:
         """Record that a renewal was written which was sent at `sent_at` with this epoch.
 
-        One that comes too late, after the right of its epoch has ended, gives none: by then the
-        others may have found the Lease ended.
+        One that comes too late gives none and counts as failed: after its own end, or after the
+        Lease's, by which the others may have found it ended. So does a slow one of a node that has
+        lost its right while others can renew: the next one would not be in time.
         """
-        if self.is_released or now >= sent_at + self.timing.renew_deadline:
+        if self.is_released:
             return self
-        if self.number and epoch == self._named(self.number):
-            if now >= self.ends_at:
-                return self
-            return replace(self, sent_at=sent_at, is_failing=False, agreed=None)
-        if epoch != self._named(self.next_number):
-            return self
-        return replace(
-            self,
-            number=self.next_number,
-            next_number=self.next_number + 1,
-            sent_at=sent_at,
-            is_failing=False,
-            is_shown=False,
-            is_left=False,
-            is_deleted=False,
-            agreed=None,
-            subnets=subnets,
-        )
+        renewed = replace(self, sent_at=sent_at, took=now - sent_at, is_failing=False)
+        has_right = self.deadline(now) is not None
+        is_late = now >= renewed.ends_at
+        if has_right and epoch == self.epoch and now < self._lease_ends_at and not is_late:
+            return renewed
+        had_none = has_right or self.sent_at == _NEVER
+        is_useful = had_none or not self.is_cut_off or renewed.is_quick_by(_RETURN)
+        if epoch == self._named(self.next_number) and is_useful and not is_late:
+            return _begun(renewed, subnets)
+        return self.failed(epoch)
 
     def failed(self, epoch: str) -> Right:
         """Record a failed renewal; it may have been written, so no other enters its new epoch."""
         is_next = epoch == self._named(self.next_number)
         return replace(self, is_failing=True, next_number=self.next_number + (1 if is_next else 0))
 
-    def retry_at(self, now: float) -> float:
+    def retry_at(self, now: float, *, hangs: bool = False) -> float:
         """Return when to try again after a failure: while it lasts, halfway to the right's end.
 
         So one that fails, as it were at the last moment, is followed by one that can be in time.
+        `hangs`: the last one has no answer yet, and may be answered as long as a right lasts.
         """
-        pause, left = self.timing.retry_period, self.ends_at - now
+        pause = self.timing.renew_deadline / 2 if hangs else self.timing.retry_period
+        left = self.ends_at - now
         if left > 0:
             pause = min(pause, max(left / 2, _MIN_PAUSE))
         return now + pause
@@ -190,6 +227,10 @@ class Right:
         """Record that no node can renew; this never restores a right that has ended."""
         return replace(self, agreed=agreed) if self.deadline(now) else self
 
+    def cut_off(self, *, is_cut_off: bool) -> Right:
+        """Record whether another node can renew while this one cannot."""
+        return self if is_cut_off == self.is_cut_off else replace(self, is_cut_off=is_cut_off)
+
     def at(self, now: float) -> Right:
         """Return the right at this time; once it has ended, so has its epoch."""
         if not self.number or self.deadline(now) is not None:
@@ -204,8 +245,7 @@ class Right:
         """Return until when this node may hold addresses; None if it may not hold any."""
         if not self.number:
             return None
-        lasts = self.timing.duration * (1 - _CLOCK_RATES)
-        own = HoldDeadline(self.ends_at, self.sent_at + lasts)
+        own = HoldDeadline(self.ends_at, self._lease_ends_at)
         if self.agreed is not None and now < self.agreed.announce_until:
             return own.extended_to(self.agreed)
         return own if now < self.ends_at else None
@@ -216,7 +256,8 @@ class Right:
             return RightState.RELEASED
         if self.deadline(now) is None:
             return RightState.ABSENT if self.sent_at == _NEVER else RightState.LOST
-        if self.agreed is not None and now < self.agreed.announce_until:
+        is_doubtful = self.is_failing or now >= self.ends_at
+        if is_doubtful and self.agreed is not None and now < self.agreed.announce_until:
             return RightState.HOLDING
         return RightState.DOUBTFUL if self.is_failing else RightState.HELD
 
@@ -227,3 +268,17 @@ class Right:
         agreement only keeps what it has.
         """
         return self.is_shown and now < self.ends_at and self.deadline(now) is not None
+
+
+def _begun(right: Right, subnets: Tuple[Network, ...]) -> Right:
+    """Return a right in its next epoch; what was agreed on with other neighbors is void."""
+    return replace(
+        right,
+        number=right.next_number,
+        next_number=right.next_number + 1,
+        is_shown=False,
+        is_left=False,
+        is_deleted=False,
+        agreed=right.agreed if subnets == right.subnets else None,
+        subnets=subnets,
+    )
