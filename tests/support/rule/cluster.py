@@ -14,12 +14,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from purelb.core.election.counting import Check, Counting
-from purelb.core.election.peers import (
-    OutageAssessment,
-    PeerAnswer,
-    assess_outage,
-    extended_deadline,
-)
 from purelb.core.election.permissions import (
     PermissionAnswer,
     PermissionQuestion,
@@ -29,15 +23,13 @@ from purelb.core.election.permissions import (
 )
 from purelb.core.election.right import Right
 from tests.support.rule.records import IT, TIMING, VIP, Node, PostedLease
-from tests.support.rule.world import World
+from tests.support.rule.renewals import Renewing
 
-# How long a node passes on that another could renew.
-_PASSED_ON = 3
 # Steps of one node in one tick: meet, ask those who do not hold, ask the holder.
 _ROUNDS = 4
 
 
-class Cluster(World):
+class Cluster(Renewing):
     """A world whose nodes act."""
 
     def tick(self) -> None:
@@ -88,6 +80,7 @@ class Cluster(World):
         self._hear_late(name)
         self._watch(name)
         self._lapse(name)
+        self._hear_renewals(name)
         self._renew(name)
         self._doubt(name)
         self._resign(name)
@@ -107,125 +100,13 @@ class Cluster(World):
             self.change(name, permissions=permissions, late=())
             self._let_go(name)
 
-    def _watch(self, name: str) -> None:
-        """Read what the watches show; a watch that does not show the own renewal is restarted."""
-        node = self.nodes[name]
-        right = node.right
-        assert right is not None
-        is_behind = right.number > 0 and not right.is_shown and self.now > right.sent_at + 1
-        stands_still = self.has("stalled", name) and not is_behind
-        if node.read == len(self.log) or not self.reaches_api(name) or stands_still:
-            return
-        counting, tainted = node.counting, node.tainted
-        for entry in self.log[node.read :]:
-            if entry.taint is not None:
-                tainted = tainted | {entry.node} if entry.taint else tainted - {entry.node}
-            elif entry.lease is None:
-                continue
-            elif entry.node == name:
-                right = right.deleted() if entry.is_deleted else right.shown(entry.lease.epoch)
-                counting = counting.seen_from(None if entry.is_deleted else entry.lease.subnets)
-            elif entry.is_deleted:
-                counting = counting.deleted(entry.node, last=entry.lease)
-            else:
-                counting = counting.observe(entry.lease, now=self.now)
-        self.change(
-            name, right=right, counting=counting, tainted=tainted, read=len(self.log),
-            next_write=self.now if right.is_deleted else node.next_write,
-        )  # fmt: skip
-        self._update_peers(name)
-
-    def _update_peers(self, name: str) -> None:
-        node = self.nodes[name]
-        counting = node.counting.at(self.now)
-        permissions = node.permissions.among(counting.epochs())
-        if counting is not node.counting or permissions is not node.permissions:
-            self.change(name, counting=counting, permissions=permissions)
-
-    def _lapse(self, name: str) -> None:
-        node = self.nodes[name]
-        right = node.right
-        assert right is not None
-        after = right.at(self.now)
-        if after is not right:
-            self.change(
-                name, right=after, holds=False, permissions=node.permissions.entered(""),
-                resigned=(right.epoch, frozenset(node.counting.near())),
-            )  # fmt: skip
-
-    def _renew(self, name: str) -> None:
-        node = self.nodes[name]
-        right = node.right
-        assert right is not None
-        if self.now < node.next_write:
-            return
-        subnets = self.subnets[name]
-        epoch = right.epoch_to_write(subnets, now=self.now)
-        right = right.sent(epoch)
-        self.change(name, right=right)
-        asked = node.permissions.asked
-        lease = PostedLease(
-            name, instance=str(node.starts), holder=name, duration=TIMING.duration,
-            renew_time=float(self.now), epoch=epoch, subnets=subnets,
-            questions=tuple(q for p, q in asked.items() if node.permissions.asks_by_lease(p)),
-            answers=node.posted,
-        )  # fmt: skip
-        if self.reaches_api(name) and self.has("slow", name):
-            self.writes = (*self.writes, (self.now + 2, lease, self.leases.get(name)))
-        elif self.reaches_api(name):
-            self.store(lease)
-            after = right.succeeded(epoch, subnets, sent_at=self.now, now=self.now)
-            permissions = node.permissions.entered(after.epoch)
-            self.change(
-                name, right=after, permissions=permissions,
-                next_write=self.now + TIMING.renew_period,
-            )  # fmt: skip
-            self._watch(name)
-            return
-        self.change(name, right=right.failed(epoch), next_write=self.now + TIMING.retry_period)
-        self._lapse(name)
-
-    def _doubt(self, name: str) -> None:
-        """Ask the others whether they can renew, while this node cannot."""
-        node = self.nodes[name]
-        assert node.right is not None
-        if not node.right.is_failing or self.reaches_api(name):
-            return
-        members = {*node.counting.near(), name}
-        answers = {peer: self._says_whether_it_can(name, peer) for peer in members - {name}}
-        for peer, answer in answers.items():
-            if answer is PeerAnswer.CAN:
-                self._note_who_can(name, peer)
-        node = self.nodes[name]
-        assert node.right is not None
-        if assess_outage(members, name, answers) is OutageAssessment.HOLD:
-            until = extended_deadline(self.now, TIMING)
-            self.change(name, right=node.right.extended(until, now=self.now))
-
-    def _note_who_can(self, name: str, peer: str) -> None:
-        recent = tuple(h for h in self.nodes[name].heard if self.now - h[1] < _PASSED_ON)
-        self.change(name, heard=(*recent, (peer, self.now)))
-
-    def _says_whether_it_can(self, asker: str, peer: str) -> PeerAnswer:
-        if not self.passes(asker, peer):
-            return PeerAnswer.SILENT
-        node, answer = self.nodes[peer], PeerAnswer.CANNOT
-        if self.reaches_api(peer):
-            answer = PeerAnswer.CAN
-        elif any(who != asker and self.now - at < _PASSED_ON for who, at in node.heard):
-            answer = PeerAnswer.KNOWS
-        else:
-            promised = node.counting.promise(asker, until=self.now + TIMING.duration)
-            if promised is None:
-                answer = PeerAnswer.KNOWS
-            else:
-                self.change(peer, counting=promised)
-        self._hear_from(peer, asker)
-        return answer if self.passes(peer, asker) else PeerAnswer.SILENT
-
     def _resign(self, name: str) -> None:
         """Tell the others that the last right of this node is over, until they have heard it."""
-        epoch, untold = self.nodes[name].resigned
+        node = self.nodes[name]
+        epoch, untold = node.resigned
+        if node.right is not None and not node.holds and node.right.over not in ("", epoch):
+            epoch, untold = node.right.over, frozenset(node.counting.near())
+            self.change(name, resigned=(epoch, untold))
         told = set()
         for peer in sorted(untold):
             if peer in self.nodes and self.passes(name, peer):
@@ -285,7 +166,8 @@ class Cluster(World):
         for other in counting.near_to(counting.leases[peer].lease):
             if not self.passes(name, other):
                 continue
-            self._note_who_can(other, name)
+            if self._can_renew(name):
+                self._note_who_can(other, name)
             promises = self.nodes[other].counting.promises
             if peer in promises and self.passes(other, name):
                 seconds = promises[peer] - self.now
@@ -370,9 +252,6 @@ class Cluster(World):
                 self._hear(name, peer, question, answer)
                 asked = asked or answer.refusal is None
         return asked
-
-    def _hear_from(self, name: str, peer: str) -> Node:
-        return self.change(name, counting=self.nodes[name].counting.heard(peer, now=self.now))
 
     def _hear_promised(self, name: str, promised: Promised) -> None:
         counting = self.nodes[name].counting.with_promised(promised, now=self.now)

@@ -42,13 +42,24 @@ class Written:
 
 
 @dataclass(frozen=True)
+class SentRenewal:
+    """A renewal without an answer so far; `at`: when it was sent, `acts_at`: when it is written."""
+
+    lease: Lease
+    at: int
+    acts_at: int
+
+
+@dataclass(frozen=True)
 class Node:
     """A node: its agent, None while it does not run, and its kernel.
 
     `read`: how much of the log the agent has seen; `acted`: it has made its first plan.
     `kernel_until`: when the kernel removes the address that it holds. `resigned`: an epoch that is
     over, and the peers that have not been told. `late`: answers that arrive in the next tick;
-    `posted`: those that it gives by its Lease.
+    `posted`: those that it gives by its Lease. `under_way`: renewals; `failing_since`: when the
+    first one after the last that succeeded was sent. `heard`: which peers said that they can renew,
+    when, and when they had.
     """
 
     name: str
@@ -62,11 +73,21 @@ class Node:
     holds: bool = False
     kernel_until: float = 0
     next_write: float = 0
-    heard: tuple[tuple[str, int], ...] = ()
+    under_way: tuple[SentRenewal, ...] = ()
+    failing_since: int | None = None
+    heard: tuple[tuple[str, int, float], ...] = ()
     resigned: tuple[str, frozenset[str]] = ("", _NOBODY)
     late: tuple[tuple[str, PermissionAnswer], ...] = ()
     nonce: int = 0
     posted: tuple[tuple[str, PermissionAnswer], ...] = ()
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether renewals fail, have no answer, or take so long that the next may be late."""
+        right = self.right
+        return right is not None and (
+            right.is_failing or bool(self.under_way) or not right.is_quick
+        )
 
     @property
     def held(self) -> frozenset[IPv4Address]:

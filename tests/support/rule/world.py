@@ -168,7 +168,7 @@ class World:
         return (
             right is not None
             and right.is_shown
-            and not right.is_failing
+            and not node.is_in_doubt
             and right.epoch == node.permissions.epoch
             and len(epochs) == len(self.names)
             and node.counting.epochs() == others
@@ -194,6 +194,7 @@ class World:
                 tuple(permissions.silent.items()), node.posted,
                 len(self.log) - node.read, node.tainted, node.acted, node.holds,
                 node.kernel_until, node.next_write, node.heard, node.resigned, node.late,
+                node.under_way, node.failing_since,
                 self.down[node.name],
             )  # fmt: skip
         yield tuple(self.leases.values())

@@ -212,10 +212,6 @@ def _keeps_its_epoch(monkeypatch):
     monkeypatch.setattr(Right, "_named", lambda self, _number: self.token)
 
 
-def _does_not_pass_on_that_a_node_can(monkeypatch):
-    monkeypatch.setattr(cluster, "_PASSED_ON", 0)
-
-
 def _enters_an_epoch_that_it_failed_to_write(monkeypatch):
     def failed(self, _epoch):
         return replace(self, is_failing=True)
@@ -230,15 +226,15 @@ def at(tick, kind, *nodes, length=6):
 SCHEDULES = {
     "stalled watch, slow writes": (
         _acts_before_its_lease_is_shown,
-        [at(9, "stalled", "b", length=8), at(9, "all slow", "a", "b", length=4)],
-    ),
-    "a node cut off, then the holder": (
-        _is_over_in_an_earlier_epoch,
         [
-            at(9, "some cut", "a", "c", length=3),
-            at(11, "cut", "b", length=3),
-            at(13, "some cut", "a", "c", length=3),
+            at(9, "mute", "a", "b"),
+            at(11, "all slow", "a", "b", length=10),
+            at(11, "stalled", "b", length=12),
         ],
+    ),
+    "slow writes of all": (
+        _is_over_in_an_earlier_epoch,
+        [at(13, "all slow", "a", "b", "c")],
     ),
     "stalled watch, one direction cut": (
         _does_not(Check.READ),
@@ -248,12 +244,12 @@ SCHEDULES = {
         _does_not_ask_the_node,
         [at(9, "left", "a", length=1), at(10, "cut", "b", length=8)],
     ),
-    "outage, a link cut": (
+    "a link cut, a node cut off and frozen": (
         _does_not(Check.ASK_OTHERS),
         [
-            at(9, "frozen", "b"),
-            at(14, "all cut", "a", "b", "c"),
-            at(15, "mute", "c", "a"),
+            at(12, "mute", "c", "a", length=9),
+            at(14, "cut", "c"),
+            at(16, "frozen", "c", length=12),
         ],
     ),
     "join, then the holder cut off and heard": (
@@ -268,20 +264,12 @@ SCHEDULES = {
         _takes_a_deleted_lease_for_a_leave,
         [at(9, "frozen", "a", length=3), at(9, "deleted", "a", length=1)],
     ),
-    "a link cut, the one between frozen": (
-        _does_not_pass_on_that_a_node_can,
-        [
-            at(9, "apart", "a", "c", length=12),
-            at(9, "some cut", "b", "c"),
-            at(14, "frozen", "b"),
-        ],
-    ),
-    "a link cut, slow writes, then frozen": (
+    "a link cut, slow writes, then cut off": (
         _enters_an_epoch_that_it_failed_to_write,
         [
-            at(9, "apart", "a", "c", length=20),
-            at(9, "slow", "c"),
-            at(15, "frozen", "c"),
+            at(9, "apart", "a", "c", length=12),
+            at(11, "slow", "c", length=8),
+            at(17, "cut", "c", length=8),
         ],
     ),
     "out of reach of one that promised, and back": (
@@ -305,7 +293,7 @@ SCHEDULES = {
             at(15, "apart", "a", "b"),
         ],
     ),
-    "frozen and back": (_keeps_its_epoch, [at(9, "frozen", "a", length=8)]),
+    "cut off and back": (_keeps_its_epoch, [at(11, "some cut", "b", "c")]),
 }
 
 
