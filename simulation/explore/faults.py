@@ -28,7 +28,7 @@ _LONG = (8.0, 30.0, 60.0)
 _FREEZES = (0.3, 4.0, 8.0, 12.0, 20.0, 30.0)
 _OUTAGES = (15.0, 30.0, 60.0)
 _STOPS = (3.0, 8.0, 12.0, 30.0)
-_SLOW = (0.3, 0.6, 0.8, 1.0, 1.3, 1.7)
+_SLOW = (0.4, 0.8, 1.3, 1.7, 2.5, 3.5, 5.0, 10.0)
 _FLAPS = "the API refuses {nodes} for {value:g} s, every {value:g} s"
 # Within so many seconds a client has to notice that a watch is silent.
 _NOTICED = (120.0,)
@@ -73,6 +73,13 @@ KINDS: Mapping[str, Kind] = {
         "writes of {nodes} take {value:g} s",
         partial(effects.slow, effects.writes_act_late),
         0,
+        _SLOW,
+        _LONG,
+    ),
+    "one-slow-writes": Kind(
+        "writes of {nodes} take {value:g} s",
+        partial(effects.slow, effects.writes_act_late),
+        1,
         _SLOW,
         _LONG,
     ),
@@ -225,7 +232,7 @@ FAMILIES: Mapping[str, tuple[int, tuple[str, ...]]] = {
     ),
     "who is frozen in an outage": (3, _each("frozen first-back silence")),
     "who asks whom in an outage": (3, _each("all-but-one pair one-way")),
-    "slow": (1, _each("slow-writes slow-answers flapping lost killed off joins")),
+    "slow": (1, _each("slow-writes one-slow-writes slow-answers flapping lost killed off joins")),
     "lists": (1, _each("slow-lists stall-leases old-lists one-flapping joins")),
     "a server that is back": (3, _each("slow-return scale-up service-stays")),
     "new nodes": (1, _each("slow-return scale-up joins frozen")),

@@ -20,6 +20,7 @@ from simulation import users
 from simulation.api.way import Delay, Reach, Refusals, Slowness, Way
 from simulation.cluster import KEYS, Cluster, Node
 from simulation.history import History
+from simulation.manifests import KINDS as OBJECTS
 from simulation.time.process import Process
 from simulation.time.timeline import MICROSECONDS, Action
 
@@ -28,6 +29,9 @@ from simulation.time.timeline import MICROSECONDS, Action
 BELIEF, LIFETIME = LeaseTiming().renew_deadline, LeaseTiming().duration
 # From the start of an agent to its first plan, at most, if the API answers.
 _STARTS = 2.0
+# A right by writes that take so long ends before the next one; it lasts only where enough others
+# agree that none is faster.
+_TOO_SLOW = 0.4 * LeaseTiming().renew_deadline
 T = TypeVar("T")
 _CONFIG, _SELECTED = "selected", {"selected": "True"}
 # The worst of several is what counts.
@@ -115,13 +119,14 @@ class Troubles:
         return tuple(self.cluster.nodes.values())
 
     def serves(self, node: Node) -> bool:
-        """Whether a node's agent runs, reaches the API and has a Node and a place for addresses."""
+        """Whether a node's agent runs, can renew and has a Node and a place for addresses."""
         agent, way = node.agent, self.cluster.way(f"agent/{node.name}")
         return (
             agent is not None
             and not (agent.is_dead or agent.has_ended or agent.is_frozen or agent.stands_still)
             and node.machine.runs
             and way.reach is Reach.WHOLE
+            and sum(way.slow("PUT", OBJECTS["leases"])) < _TOO_SLOW
             and not self._refused[f"agent/{node.name}"]
             and node.eth0.is_up
             and node.eth0.has_carrier

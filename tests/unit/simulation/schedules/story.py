@@ -121,12 +121,12 @@ def join(cluster, history, name, *, clock_ahead=0.0):
     return node
 
 
-def slow_writes(cluster, seconds):
+def slow_writes(cluster, seconds, of=None):
     draw = stream(1, "slow writes")
 
     def slow(method, _kind):
         is_write = method in ("POST", "PUT")
         return (seconds * draw.uniform(0.9, 1.1) if is_write else 0.0), 0.0
 
-    for way in ways(cluster):
-        way.slow = slow
+    for name in of or cluster.nodes:
+        cluster.way(f"agent/{name}").slow = slow
