@@ -139,7 +139,8 @@ class Renewer:
         if self._subnets is not None:
             log.info("subnetsChanged", subnets=",".join(map(str, subnets)))
         self._subnets = subnets
-        changed = self._written is not None and subnets != self._written
+        latest = next((sent.subnets for sent in reversed(self._under_way)), self._written)
+        changed = latest is not None and subnets != latest
         delay = 0.0 if at_once else SUBNET_DEBOUNCE
         self._write_due = clock.now() + delay if changed else math.inf
         self._wakeup.notify()

@@ -66,6 +66,16 @@ class TestSubnets:
             await node.until(4.9)
             assert node.written_at == [0.0]
 
+    async def test_those_that_change_while_others_are_written_are_written_next(self, node):
+        async with node.running():
+            await node.until(1)
+            node.slow_writes(0.2)
+            for subnets in ((NET4,), NETS):
+                node.renewer.set_subnets(subnets, at_once=True)
+                await asyncio.sleep(0.1)
+            await node.until(1.5)
+            assert [lease.subnets for _at, lease in node.writes] == [NETS, (NET4,), NETS]
+
     async def test_the_same_ones_change_nothing(self, node, logged):
         async with node.running():
             await node.until(1)
