@@ -27,6 +27,8 @@ class Interfaces:
 
     def __init__(self, kernel: Kernel, metrics: AddressMetrics) -> None:
         self.links: tuple[Link, ...] = ()
+        # Whether one of them counts as without a carrier since the last read.
+        self.is_cut_off = False
         # The addresses that this process added and that were present at the last read.
         self.put: frozenset[Place] = frozenset()
         # Those of them that the last plan wanted, even if they have been removed since.
@@ -70,7 +72,9 @@ class Interfaces:
                 self._disturb(link)
             self._read, self._links_read_at = read, now
             self._carriers = self._carriers.seen(self._read, now=now)
+        before = {link.index for link in self.links if link.has_carrier}
         self.links = self._carriers.kept(self._read, now=now)
+        self.is_cut_off = any(link.index in before and not link.has_carrier for link in self.links)
 
     def _disturb(self, link: Link) -> None:
         """Note a link on which no frame got through for a moment, or that has another MAC."""

@@ -161,7 +161,7 @@ class Reconciler:
         self._say(snapshot, mistaken, now)
         subnets = lease_subnets(snapshot.segments)
         self._metrics.election.show_local_subnets(len(subnets))
-        self._renewer.set_subnets(subnets, at_once=is_new_config)
+        self._renewer.set_subnets(subnets, at_once=is_new_config or self._interfaces.is_cut_off)
         self._renewer.saw(self._store.leases.own)
         self._renewer.ensure_current()
         has_begun = snapshot.hold_deadline is not None or self._readiness.has_acted

@@ -291,6 +291,7 @@ class TestCarrier:
         assert serving.held == ON_ETH0
         await asyncio.sleep(0.2)
         assert serving.held == set()
+        assert serving.renewer.subnets[-1] == ((), True)
         self.unplug(serving, has_carrier=True)
         await settle()
         assert serving.held == ON_ETH0
