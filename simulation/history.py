@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 from purelb.core.model import Address
 from simulation.cluster import Cluster, Node
@@ -18,6 +19,7 @@ from simulation.node.addresses import Place
 from simulation.time.timeline import MICROSECONDS
 
 Holders = frozenset[str]
+T = TypeVar("T")
 
 
 class History:
@@ -31,8 +33,12 @@ class History:
         self._changes: dict[Address, list[tuple[int, Holders]]] = {}
         # The nodes that answer the host which hears most of them.
         self._heard: dict[Address, list[tuple[int, Holders]]] = {}
+        # Whether a host looks for it at a node that does not answer, although another one does.
+        self._misled: dict[Address, list[tuple[int, bool]]] = {}
         for segment in cluster.segments:
             segment.paths.changed.append(self._listen)
+            for host in segment.hosts:
+                host.changed.append(self._learned)
         for node in cluster.nodes.values():
             self.follow(node)
         for address in cluster.addresses():
@@ -59,12 +65,22 @@ class History:
         self.changed(address, changes[-1][1] if changes else frozenset(), holders)
         changes.append((now, holders))
         self._heard.setdefault(address, []).append((now, self._most_heard(address)))
+        self._learned(address)
 
     def _listen(self) -> None:
         """Note what hosts hear from now on, as not the holders but the segment has changed."""
         now = self._cluster.timeline.now
         for address, heard in self._heard.items():
             heard.append((now, self._most_heard(address)))
+            self._learned(address)
+
+    def _learned(self, address: Address) -> None:
+        is_misled = any(
+            segment.misleads(host, address)
+            for segment in self._cluster.segments
+            for host in segment.hosts
+        )
+        self._misled.setdefault(address, []).append((self._cluster.timeline.now, is_misled))
 
     def _most_heard(self, address: Address) -> Holders:
         heard = (
@@ -85,16 +101,21 @@ class History:
         """Return the same of the nodes that answer the host which hears most of them."""
         return self._lasted(self._heard.get(address, []), 0.0)
 
-    def _lasted(
-        self, changes: list[tuple[int, Holders]], since: float
-    ) -> list[tuple[float, Holders]]:
+    def misled(self, address: Address) -> list[tuple[float, bool]]:
+        """Return for how long a host did and did not look for an address at a wrong node.
+
+        That is one that does not answer for it, although another one does.
+        """
+        return self._lasted(self._misled.get(address, []), 0.0)
+
+    def _lasted(self, changes: list[tuple[int, T]], since: float) -> list[tuple[float, T]]:
         first = self.began + int(since * MICROSECONDS)
         if not changes:
             return []
-        ends = [moment for moment, _holders in changes[1:]] + [self._cluster.timeline.now]
+        ends = [moment for moment, _seen in changes[1:]] + [self._cluster.timeline.now]
         return [
-            ((end - max(moment, first)) / MICROSECONDS, holders)
-            for (moment, holders), end in zip(changes, ends, strict=True)
+            ((end - max(moment, first)) / MICROSECONDS, seen)
+            for (moment, seen), end in zip(changes, ends, strict=True)
             if end > max(moment, first)
         ]
 

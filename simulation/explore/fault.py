@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from purelb.core.settings import LeaseTiming
 from simulation.explore.troubles import Troubles
 from simulation.time.timeline import Action
 
@@ -38,6 +39,10 @@ class Kind:
     `story` describes it, with the nodes and the value. `hits`: how many nodes are drawn; of 0 it
     hits all, and there are ALL_BUT_ONE and NEW, which names one that joins. `values` and `seconds`:
     of which one is drawn, for about how long it lasts; without any, nothing ends it.
+
+    `away`: for how many seconds it may leave an address on no node, in all: as the only fault, and
+    among others. `is_slow`: whether writes take `value` seconds. `halts`: whether it stops an agent
+    in its work.
     """
 
     story: str
@@ -45,3 +50,11 @@ class Kind:
     hits: int = 1
     values: tuple[float, ...] = (0.0,)
     seconds: tuple[float, ...] = (0.3, 1.5, 4.0, 8.0, 15.0, 30.0)
+    away: tuple[float, float] = (0.3, 0.3)
+    is_slow: bool = False
+    halts: bool = False
+
+    @property
+    def disturbs(self) -> bool:
+        """Whether an agent that it hits may hold nothing in an outage."""
+        return max(self.away) > LeaseTiming().duration

@@ -30,28 +30,45 @@ _OUTAGES = (15.0, 30.0, 60.0)
 _STOPS = (3.0, 8.0, 12.0, 30.0)
 _SLOW = (0.4, 0.8, 1.3, 1.7, 2.5, 3.5, 5.0, 10.0)
 _FLAPS = "the API refuses {nodes} for {value:g} s, every {value:g} s"
+# Seconds for which a fault may leave an address on no node, alone and among others: an outage that
+# all see, and one of some nodes (which withdraw up to a renewal period apart), a cable that is out,
+# and an agent or a node that is gone (a Lease's duration, and a margin).
+_OUTAGE, _API, _CARRIER, _CRASH = (1.0, 5.0), (2.0, 5.0), (2.5, 12.0), (12.0, 12.0)
+# Only with others costs something what disturbs an agent or a link, and a new address: the Lease of
+# its winner may have to end first.
+_ODD, _NEW = (0.3, 12.0), (0.3, 10.0)
 # Within so many seconds a client has to notice that a watch is silent.
 _NOTICED = (120.0,)
 KINDS: Mapping[str, Kind] = {
-    "refused": Kind("the API refuses {nodes}", partial(effects.reach, Reach.REFUSED)),
-    "dropped": Kind("{nodes} does not reach the API", partial(effects.reach, Reach.DROPPED)),
-    "stopped": Kind("the API server of {nodes} is stopped", partial(effects.reach, Reach.STOPPED)),
-    "outage": Kind("the API is down for {nodes}", partial(effects.reach, Reach.REFUSED), hits=0),
-    "silence": Kind("{nodes} do not reach the API", partial(effects.reach, Reach.DROPPED), hits=0),
+    "refused": Kind("the API refuses {nodes}", partial(effects.reach, Reach.REFUSED), away=_API),
+    "dropped": Kind(
+        "{nodes} does not reach the API", partial(effects.reach, Reach.DROPPED), away=_API
+    ),
+    "stopped": Kind(
+        "the API server of {nodes} is stopped", partial(effects.reach, Reach.STOPPED), away=_API
+    ),
+    "outage": Kind(
+        "the API is down for {nodes}", partial(effects.reach, Reach.REFUSED), hits=0, away=_OUTAGE
+    ),
+    "silence": Kind(
+        "{nodes} do not reach the API", partial(effects.reach, Reach.DROPPED), hits=0, away=_OUTAGE
+    ),
     "slow-return": Kind(
         "the API refuses {nodes}, and its lists are {value:g} s old for a while when it is back",
         effects.slow_return,
         1,
         (1.5, 1.9),
         (15.0, 30.0),
+        away=_API,
     ),
     "two-dropped": Kind(
-        "{nodes} do not reach the API", partial(effects.reach, Reach.DROPPED), hits=2
+        "{nodes} do not reach the API", partial(effects.reach, Reach.DROPPED), hits=2, away=_API
     ),
     "all-but-one": Kind(
         "{nodes} do not reach the API, and the other one does",
         partial(effects.reach, Reach.DROPPED),
         ALL_BUT_ONE,
+        away=_API,
     ),
     "staggered": Kind(
         "one after the other, {nodes} lose the API, and get it back within {value:g} s",
@@ -59,6 +76,7 @@ KINDS: Mapping[str, Kind] = {
         0,
         (3, 10, 20),
         _OUTAGES,
+        away=_API,
     ),
     "first-back": Kind(
         "no node reaches the API, and {nodes} does again {value:g} s before the others",
@@ -66,15 +84,18 @@ KINDS: Mapping[str, Kind] = {
         1,
         (3, 10),
         _OUTAGES,
+        away=_API,
     ),
-    "flapping": Kind(_FLAPS, effects.flapping, 0, (2, 5), _LONG),
-    "one-flapping": Kind(_FLAPS, effects.flapping, 1, (1, 2, 5), _LONG),
+    "flapping": Kind(_FLAPS, effects.flapping, 0, (2, 5), _LONG, away=_OUTAGE),
+    "one-flapping": Kind(_FLAPS, effects.flapping, 1, (1, 2, 5), _LONG, away=_API),
     "slow-writes": Kind(
         "writes of {nodes} take {value:g} s",
         partial(effects.slow, effects.writes_act_late),
         0,
         _SLOW,
         _LONG,
+        away=_OUTAGE,
+        is_slow=True,
     ),
     "one-slow-writes": Kind(
         "writes of {nodes} take {value:g} s",
@@ -82,6 +103,8 @@ KINDS: Mapping[str, Kind] = {
         1,
         _SLOW,
         _LONG,
+        away=_API,
+        is_slow=True,
     ),
     "slow-answers": Kind(
         "the answers to writes of {nodes} take {value:g} s",
@@ -89,6 +112,8 @@ KINDS: Mapping[str, Kind] = {
         0,
         _SLOW,
         _LONG,
+        away=_OUTAGE,
+        is_slow=True,
     ),
     "slow-lists": Kind(
         "lists of Leases for {nodes} take {value:g} s",
@@ -124,11 +149,20 @@ KINDS: Mapping[str, Kind] = {
         partial(effects.silence, (OBJECTS["services"],)),
         seconds=_NOTICED,
     ),
-    "frozen": Kind("the agent of {nodes} is frozen", effects.freeze, seconds=_FREEZES),
-    "killed": Kind("the agent of {nodes} is killed", partial(effects.down, Down.KILLED)),
-    "leaves": Kind("the agent of {nodes} leaves", partial(effects.down, Down.STOPPED)),
-    "off": Kind("{nodes} has no power", partial(effects.down, Down.OFF)),
-    "lost": Kind("{nodes} is lost", effects.lost, seconds=()),
+    "frozen": Kind(
+        "the agent of {nodes} is frozen",
+        effects.freeze,
+        seconds=_FREEZES,
+        away=_CRASH,
+    ),
+    "killed": Kind(
+        "the agent of {nodes} is killed",
+        partial(effects.down, Down.KILLED),
+        away=_CRASH,
+    ),
+    "leaves": Kind("the agent of {nodes} leaves", partial(effects.down, Down.STOPPED), away=_ODD),
+    "off": Kind("{nodes} has no power", partial(effects.down, Down.OFF), away=_CRASH),
+    "lost": Kind("{nodes} is lost", effects.lost, seconds=(), away=_CRASH),
     "joins": Kind("{nodes} joins", effects.join, NEW, seconds=()),
     "scale-up": Kind(
         "{value:g} nodes, {nodes}-1 and so on, begin to join", effects.scale_up, NEW, (3, 5), ()
@@ -136,23 +170,37 @@ KINDS: Mapping[str, Kind] = {
     "joins-astray": Kind(
         "{nodes} joins, its wall clock {value:+g} s off", effects.join, NEW, (310, -310), seconds=()
     ),
-    "pair": Kind("{nodes} do not hear each other's questions", effects.cut_pair, hits=2),
+    "pair": Kind(
+        "{nodes} do not hear each other's questions",
+        effects.cut_pair,
+        hits=2,
+        away=_ODD,
+    ),
     "one-way": Kind(
         "nothing gets from the first to the other of {nodes}",
         partial(effects.lose, effects.one_way),
         2,
+        away=_ODD,
     ),
     "cut": Kind(
-        "nothing gets through between {nodes}", partial(effects.lose, effects.both_ways), 2
+        "nothing gets through between {nodes}",
+        partial(effects.lose, effects.both_ways),
+        2,
+        away=_ODD,
     ),
-    "isolated": Kind("{nodes} hears no node and no host", partial(effects.lose, effects.from_all)),
+    "isolated": Kind(
+        "{nodes} hears no node and no host",
+        partial(effects.lose, effects.from_all),
+        away=_ODD,
+    ),
     "lossy": Kind(
         "{value:.0%} of all frames and questions get lost",
         partial(effects.lose, effects.everywhere),
         0,
         (0.05, 0.3),
+        away=_ODD,
     ),
-    "unplugged": Kind("the cable of {nodes} is out", effects.unplug),
+    "unplugged": Kind("the cable of {nodes} is out", effects.unplug, away=_CARRIER),
     "crowd": Kind(
         "{value:g} others ask {nodes} at once", effects.crowd, 1, (100, 249), seconds=(0.3,)
     ),
@@ -173,7 +221,7 @@ KINDS: Mapping[str, Kind] = {
     "late-answer": Kind(
         "an answer of the kernel of {nodes} is 2 s late", effects.late_answer, seconds=()
     ),
-    "unreadable": Kind("the kernel of {nodes} cannot be read", effects.unreadable),
+    "unreadable": Kind("the kernel of {nodes} cannot be read", effects.unreadable, away=_ODD),
     "wall": Kind(
         "the wall clock of {nodes} steps by {value:+g} s",
         effects.wall,
@@ -181,45 +229,67 @@ KINDS: Mapping[str, Kind] = {
         (-3600, 310, 3600),
         seconds=(),
     ),
-    "paused": Kind("{nodes} is paused with all its clocks", effects.pause),
-    "suspended": Kind("{nodes} is suspended", effects.suspend),
+    "paused": Kind("{nodes} is paused with all its clocks", effects.pause, away=_CRASH),
+    "suspended": Kind("{nodes} is suspended", effects.suspend, away=_CRASH),
     "rate": Kind(
         "the clocks of {nodes} go {value:+g} ppm too fast", effects.rate, 1, (-500, 200, 500), ()
     ),
-    "starved": Kind("each step of {nodes} takes {value:g} s", effects.starve, 1, (0.05, 0.2)),
+    "starved": Kind(
+        "each step of {nodes} takes {value:g} s",
+        effects.starve,
+        1,
+        (0.05, 0.2),
+        away=_ODD,
+    ),
     "stopped-adding": Kind(
         "{nodes} is stopped while it adds addresses",
         partial(effects.stop_inside, RTM_NEWADDR),
         seconds=_STOPS,
+        away=_CRASH,
+        halts=True,
     ),
     "stopped-reading": Kind(
         "{nodes} is stopped after it has read its addresses",
         partial(effects.stop_inside, RTM_GETADDR),
         seconds=_STOPS,
+        away=_CRASH,
+        halts=True,
     ),
     "torn-dump": Kind("the next dump of {nodes} lacks an address", effects.torn_dump, seconds=()),
     "lost-news": Kind("{nodes} loses news of its kernel", effects.lost_news, 1, (1, 10), ()),
-    "errors": Kind("half of all requests of {nodes} fail", partial(effects.refuse, 500, 0.5), 0),
-    "unauthorized": Kind("the token of {nodes} has expired", partial(effects.refuse, 401, 1.0)),
-    "too-many": Kind("the API has no time for {nodes}", partial(effects.refuse, 429, 1.0), 0),
+    "errors": Kind(
+        "half of all requests of {nodes} fail", partial(effects.refuse, 500, 0.5), 0, away=_OUTAGE
+    ),
+    "unauthorized": Kind(
+        "the token of {nodes} has expired", partial(effects.refuse, 401, 1.0), away=_API
+    ),
+    "too-many": Kind(
+        "the API has no time for {nodes}", partial(effects.refuse, 429, 1.0), 0, away=_OUTAGE
+    ),
     "lagging": Kind("the watches of {nodes} lag by {value:g} s", effects.lag, 1, (1, 3, 5)),
     "restored": Kind("then the API server has its backup of this moment again", effects.restore, 0),
     "node-deleted": Kind("there is no Node {nodes}", effects.delete_node),
-    "crashed": Kind("the container of {nodes} is killed", effects.crash, seconds=()),
+    "crashed": Kind("the container of {nodes} is killed", effects.crash, seconds=(), away=_ODD),
     "leader-killed": Kind("the allocator that leads is killed", changes.kill_leader, 0, seconds=()),
-    "type": Kind("a Service is of the type ClusterIP", changes.change_type, 0, seconds=_SHORT),
+    "type": Kind(
+        "a Service is of the type ClusterIP", changes.change_type, 0, seconds=_SHORT, away=_NEW
+    ),
     "pool": Kind("the default group has another range", changes.move_pool, 0),
-    "service": Kind("there is one Service more", changes.new_service, hits=0),
+    "service": Kind("there is one Service more", changes.new_service, hits=0, away=_NEW),
     "endpoints": Kind(
         "the endpoints of the Local Services move to {nodes}", changes.move_endpoints, seconds=()
     ),
     "unselected": Kind("no LBNodeAgent selects {nodes}", changes.unselect),
     "timings": Kind(
-        "a roll-out of timings of half the seconds begins", changes.roll_out, hits=0, seconds=()
+        "a roll-out of timings of half the seconds begins",
+        changes.roll_out,
+        hits=0,
+        seconds=(),
+        away=_ODD,
     ),
     "keys": Kind("the keys of the peers are rotated", changes.rotate_keys, 0, seconds=_LONG),
     "service-stays": Kind(
-        "there is one Service more, for good", changes.new_service, hits=0, seconds=()
+        "there is one Service more, for good", changes.new_service, hits=0, seconds=(), away=_NEW
     ),
 }
 # What is likely to matter together. The kinds of most schedules are drawn from one of these. In an

@@ -11,8 +11,6 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from ipaddress import ip_address
-from itertools import pairwise
 
 from purelb.core.api.codec import lease_of
 from purelb.core.election.election import rank
@@ -25,9 +23,13 @@ from simulation.api.objects import field_selector
 from simulation.api.server import Watch
 from simulation.api.way import Reach
 from simulation.cluster import ETH0, Cluster, Node
+from simulation.explore.fault import Fault
+from simulation.explore.faults import KINDS as FAULTS
+from simulation.explore.given import Given
+from simulation.explore.presence import Presence
 from simulation.explore.reach import OutOfReach, share
 from simulation.explore.troubles import Troubles
-from simulation.history import History
+from simulation.history import History, Holders
 from simulation.manifests import KINDS
 from simulation.node.addresses import ordered
 from simulation.time.timeline import MICROSECONDS
@@ -35,8 +37,6 @@ from simulation.users import endpoints
 
 # Seconds. Nodes that were apart have each other's addresses until they have asked each other.
 DELIVERY = 0.05
-# A crash, at worst (the contract); counted from the last change of what is wrong.
-TAKEOVER = 20.0
 # From the end of the last fault on: then everything is in order again.
 SETTLED = 40.0
 # A right lasts for a Lease's duration. The kernel may end what it held a moment later.
@@ -63,27 +63,24 @@ class Breach:
 class Judge:
     """Watches a cluster from now on."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, faults: Sequence[Fault] = ()) -> None:
         self.cluster = cluster
         self.history = History(cluster)
         self.troubles = Troubles(cluster, self.history)
         self.reach = OutOfReach(cluster)
-        self.history.changed, self.troubles.noted = self.reach.changed, self.reach.look
+        self.history.changed, self.troubles.noted = self._changed, self.reach.look
         self.began = cluster.timeline.now
         self._rights: dict[str, list[int]] = {n: [self.began] for n in cluster.nodes}
         # Begin and end of each time in which a node had the only Lease with its subnets.
         self._alone: dict[str, list[list[int]]] = defaultdict(list)
         self._writes = 0
         self._asked = {name: cluster.way(f"agent/{name}").asked for name in cluster.nodes}
-        # All addresses that a Service has had.
-        self._given: dict[Address, None] = dict.fromkeys(cluster.addresses())
-        self._given_twice: list[str] = []
-        # Begin and end of each time in which no Service had an address.
-        self._free: dict[Address, list[list[int]]] = defaultdict(list)
         cluster.network.heard, cluster.network.replied = self._heard, self._replied
         every = field_selector("")
         cluster.api.follow(Watch(KINDS["leases"], "", every, self._renewed))
-        cluster.api.follow(Watch(KINDS["services"], "", every, self._service_changed))
+        self.given = Given(cluster, self._new_address)
+        known = [(fault, FAULTS[fault.kind]) for fault in faults]
+        self.presence = Presence(cluster, self.history, self.troubles, self.given.free, known)
         for address in cluster.addresses():
             cluster.segment.ask(cluster.host, address)
 
@@ -96,6 +93,11 @@ class Judge:
         ]
 
     # What it hears
+
+    def _changed(self, address: Address, before: Holders, holders: Holders) -> None:
+        self.reach.changed(address, before, holders)
+        if address not in self.cluster.host.neighbors:
+            self.cluster.segment.ask(self.cluster.host, address)
 
     def _heard(self, node: str) -> None:
         self._rights.setdefault(node, []).append(self.cluster.timeline.now)
@@ -145,27 +147,9 @@ class Judge:
         for span in self._alone.get(node, [])[-1:]:
             span[1] = min(span[1], self.cluster.timeline.now)
 
-    def _service_changed(self, _line: bytes) -> None:
-        services: dict[str, list[str]] = defaultdict(list)
-        for stored in self.cluster.api.objects.of_kind(KINDS["services"], ""):
-            ingress = (stored.body.get("status") or {}).get("loadBalancer", {}).get("ingress", ())
-            for entry in ingress:
-                services[entry["ip"]].append(stored.key.name)
-        for text, names in services.items():
-            address = ip_address(text)
-            if address not in self._given:
-                # It may be that no node ever has it.
-                self.history.note(address)
-            self._given[address] = None
-            if len(names) > 1:
-                self._given_twice.append(f"{address} was given to {' and '.join(names)}")
-        now = self.cluster.timeline.now
-        for address in self._given:
-            spans, is_given = self._free[address], str(address) in services
-            if spans and spans[-1][1] == _FOR_EVER:
-                spans[-1][1] = now if is_given else _FOR_EVER
-            elif not is_given:
-                spans.append([now, _FOR_EVER])
+    def _new_address(self, address: Address) -> None:
+        # It may be that no node ever has it.
+        self.history.note(address)
 
     # Always
 
@@ -175,7 +159,7 @@ class Judge:
         One of the two may be a node that cannot act on the end of its right, for as long; or the
         other one cannot know of its right.
         """
-        for address in self._given:
+        for address in self.given.addresses:
             for seconds, holders, since in self._dated(self.history.heard(address)):
                 if len(holders) < 2:  # noqa: PLR2004 - two
                     continue
@@ -212,7 +196,7 @@ class Judge:
 
         A node whose Lease is the only one with its subnets needs none.
         """
-        for address in self._given:
+        for address in self.given.addresses:
             for seconds, holders, since in self._spans(address):
                 for node in sorted(holders):
                     late = self._without_right(node, since, since + seconds)
@@ -232,29 +216,29 @@ class Judge:
 
     def given_twice(self) -> Iterator[str]:
         """Yield addresses that two Services had."""
-        yield from dict.fromkeys(self._given_twice)
+        yield from self.given.twice
+
+    def lost(self) -> Iterator[str]:
+        """Yield Services that lost an address although they were to keep it."""
+        yield from self.given.lost
 
     # Within bounds
 
     def unheld(self) -> Iterator[str]:
-        """Yield addresses that no node had for too long, although one could and nothing changed."""
-        moments = [*self.troubles.moments, (self.cluster.timeline.now, False)]
-        quiet = [
-            (self._after(first), self._after(last))
-            for (first, is_excused), (last, _) in pairwise(moments)
-            if not is_excused
-        ]
-        for address in self.cluster.addresses():
-            free = self._free[address]
-            for seconds, holders, since in self._spans(address):
-                shared = ((max(since, b), min(since + seconds, e)) for b, e in quiet)
-                longest = max((e - b - self._common(b, e, free) for b, e in shared), default=0.0)
-                if not holders and longest > TAKEOVER:
-                    yield f"{address} was on no node for {longest:.1f} s, from {since:.1f} s on"
+        """Yield addresses that no node had for too long."""
+        yield from self.presence.unheld(self.given.addresses)
+
+    def unanswered(self) -> Iterator[str]:
+        """Yield addresses that a node has, and for which hosts get no answer for too long."""
+        yield from self.presence.unanswered(self.given.addresses)
+
+    def waited(self) -> Iterator[str]:
+        """Yield Services that waited for an address for too long."""
+        yield from self.presence.waited(self.given.waited)
 
     def settled(self) -> Iterator[str]:
         """Yield addresses that are not on their winner alone at the end."""
-        live = [node.name for node in self.troubles.nodes if self.troubles.serves(node)]
+        live = [node.name for node in self.troubles.nodes if self.troubles.able.serves(node)]
         for address, service in self.cluster.addresses().items() if live else ():
             preferred = endpoints(self.cluster, service) & set(live)
             winner = rank(sorted(preferred) or live, address)[0]
@@ -369,7 +353,10 @@ INVARIANTS: dict[str, Callable[[Judge], Iterator[str]]] = {
     "twice": Judge.twice,
     "rightless": Judge.rightless,
     "given twice": Judge.given_twice,
+    "lost": Judge.lost,
+    "waited": Judge.waited,
     "unheld": Judge.unheld,
+    "unanswered": Judge.unanswered,
     "settled": Judge.settled,
     "leaked": Judge.leaked,
     "known": Judge.known,

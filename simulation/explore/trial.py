@@ -53,7 +53,7 @@ def at_work(number: int, names: Sequence[str]) -> Iterator[Cluster]:
 
 def put_through(cluster: Cluster, schedule: Schedule) -> list[Breach]:
     """Let the faults of a schedule happen in a cluster; return what that broke."""
-    judge = Judge(cluster)
+    judge = Judge(cluster, schedule.faults)
     for fault in schedule.faults:
         begin = partial(KINDS[fault.kind].begin, judge.troubles, fault)
         judge.troubles.later(fault.at, fault.seconds, begin)

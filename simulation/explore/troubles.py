@@ -8,7 +8,7 @@ list changes, so a fault that ends does not mend what another one still breaks.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from functools import partial
@@ -19,8 +19,8 @@ from purelb.core.settings import LeaseTiming
 from simulation import users
 from simulation.api.way import Delay, Reach, Refusals, Slowness, Way
 from simulation.cluster import KEYS, Cluster, Node
+from simulation.explore.able import CONFIG, SELECTED, Able, Moment, runs
 from simulation.history import History
-from simulation.manifests import KINDS as OBJECTS
 from simulation.time.process import Process
 from simulation.time.timeline import MICROSECONDS, Action
 
@@ -29,11 +29,9 @@ from simulation.time.timeline import MICROSECONDS, Action
 BELIEF, LIFETIME = LeaseTiming().renew_deadline, LeaseTiming().duration
 # From the start of an agent to its first plan, at most, if the API answers.
 _STARTS = 2.0
-# A right by writes that take so long ends before the next one; it lasts only where enough others
-# agree that none is faster.
-_TOO_SLOW = 0.4 * LeaseTiming().renew_deadline
+# A node that is paused for no longer than this has renewed before others take over.
+_UNNOTICED_PAUSE = 2.0
 T = TypeVar("T")
-_CONFIG, _SELECTED = "selected", {"selected": "True"}
 # The worst of several is what counts.
 _WORSE = (Reach.WHOLE, Reach.STOPPED, Reach.DROPPED, Reach.REFUSED)
 
@@ -49,8 +47,7 @@ class Down(IntEnum):
 class Troubles:
     """What is wrong, by what it is wrong with.
 
-    `moments`: when something changed, in microseconds, each with whether from then on addresses may
-    be on no node: no node at all can serve them, or one need not know yet that it has to.
+    `moments`: when something changed. `able`: which nodes can serve.
     `unaware`: from when to when each node cannot act on the end of its right, as its machine was
     paused and cannot know it, or has slept and its agent does not run yet. `blind`: nodes that
     could not read their kernels, so that their agents may have ended. `restarted_at`: when a
@@ -60,7 +57,8 @@ class Troubles:
     def __init__(self, cluster: Cluster, history: History) -> None:
         self.cluster = cluster
         self.history = history
-        self.moments: list[tuple[int, bool]] = [(cluster.timeline.now, False)]
+        self.able = Able(cluster)
+        self.moments = [Moment(cluster.timeline.now)]
         # In the Secret: what nodes read that join now.
         self.keys = KEYS
         self.unaware: dict[str, list[list[int]]] = defaultdict(list)
@@ -70,7 +68,8 @@ class Troubles:
         self._unnoticed = 0
         # Machines whose clocks have stood since they stopped.
         self._stood: set[str] = set()
-        self._refused: Counter[str] = Counter()
+        # When each that is stopped now was stopped, and whether its agent ran.
+        self._paused: dict[str, tuple[int, bool]] = {}
         self._usual: dict[str, Delay] = {}
         self._wrong: dict[tuple[str, ...], list[Any]] = {}
 
@@ -109,41 +108,13 @@ class Troubles:
 
     def note(self) -> None:
         """Note that something has changed."""
-        excuse = self._unnoticed > 0 or not any(map(self.serves, self.nodes))
-        self.moments.append((self.cluster.timeline.now, excuse))
+        self.moments.append(self.able.now(is_unnoticed=self._unnoticed > 0))
         self.noted()
 
     @property
     def nodes(self) -> tuple[Node, ...]:
         """All nodes that have joined."""
         return tuple(self.cluster.nodes.values())
-
-    def serves(self, node: Node) -> bool:
-        """Whether a node's agent runs, can renew and has a Node and a place for addresses."""
-        agent, way = node.agent, self.cluster.way(f"agent/{node.name}")
-        return (
-            agent is not None
-            and not (agent.is_dead or agent.has_ended or agent.is_frozen or agent.stands_still)
-            and node.machine.runs
-            and way.reach is Reach.WHOLE
-            and sum(way.slow("PUT", OBJECTS["leases"])) < _TOO_SLOW
-            and not self._refused[f"agent/{node.name}"]
-            and node.eth0.is_up
-            and node.eth0.has_carrier
-            and not self._taints(node)
-            and self._is_selected(node)
-            and self.cluster.find("nodes", "", node.name) is not None
-        )
-
-    def _taints(self, node: Node) -> bool:
-        found = self.cluster.find("nodes", "", node.name)
-        return bool(found and found["spec"].get("taints"))
-
-    def _is_selected(self, node: Node) -> bool:
-        if self.cluster.find("configs", DEFAULT_NAMESPACE, _CONFIG) is None:
-            return True
-        found = self.cluster.find("nodes", "", node.name)
-        return bool(found and found["metadata"].get("labels", {}).items() >= _SELECTED.items())
 
     # Things that can be wrong
 
@@ -200,14 +171,21 @@ class Troubles:
         return self.begin(("freeze", agent.name, str(node.pods)), agent, show)
 
     def pause(self, node: Node, *, is_asleep: bool) -> Action:
-        """Stop a machine with all its clocks, or let it sleep; until nothing stops it any more."""
+        """Stop a machine with all its clocks, or let it sleep; until nothing stops it any more.
+
+        After a short time of that, an agent that runs cannot be too late for anything.
+        """
+        paused = self._paused.setdefault(node.name, (self.cluster.timeline.now, runs(node)))
 
         def show(wrong: Sequence[bool]) -> None:
             if not wrong:
                 knows = node.name not in self._stood
                 self._stood.discard(node.name)
+                del self._paused[node.name]
                 self.cluster.resume(node)
-                now = self.cluster.timeline.now
+                now, (since, ran) = self.cluster.timeline.now, paused
+                if ran and now - since <= _UNNOTICED_PAUSE * MICROSECONDS:
+                    return
                 span = [now, now + int(LIFETIME * MICROSECONDS)]
                 self.unaware[node.name].append(span)
                 # One that starts leaves what an earlier one put until its first plan.
@@ -252,7 +230,7 @@ class Troubles:
     def refuse(self, user: str, refusals: Refusals, *, is_all: bool) -> Action:
         """Let the server refuse requests of a program; `is_all`: it refuses all of them."""
         way = self.cluster.way(user)
-        self._refused[user] += is_all
+        self.able.refused[user] += is_all
 
         def show(wrong: Sequence[Refusals]) -> None:
             each = tuple(wrong)
@@ -263,7 +241,7 @@ class Troubles:
         end_one = self.begin(("refusals", user), refusals, show)
 
         def end() -> None:
-            self._refused[user] -= is_all
+            self.able.refused[user] -= is_all
             end_one()
 
         return end
@@ -336,7 +314,7 @@ class Troubles:
                 return
             if not wrong:
                 users.untaint(self.cluster, node, key)
-            elif not self._taints(node):
+            elif not self.able.is_tainted(node):
                 users.taint(self.cluster, node, key)
 
         return self.begin(("taint", node.name), key, show)
@@ -348,14 +326,14 @@ class Troubles:
         def show(wrong: Sequence[Sequence[str]]) -> None:
             if not wrong:
                 # Unless an older store was put back, which did not have it.
-                if cluster.find("configs", DEFAULT_NAMESPACE, _CONFIG) is not None:
-                    users.unconfigure(cluster, _CONFIG)
+                if cluster.find("configs", DEFAULT_NAMESPACE, CONFIG) is not None:
+                    users.unconfigure(cluster, CONFIG)
                 return
             hit = {name for each in wrong for name in each}
             for node in self.nodes:
                 if cluster.find("nodes", "", node.name) is not None:
                     users.label(cluster, node, selected=str(node.name not in hit))
-            users.configure(cluster, _CONFIG, local={}, labels=_SELECTED)
+            users.configure(cluster, CONFIG, local={}, labels=SELECTED)
 
         return self.begin(("selected",), tuple(names), show)
 

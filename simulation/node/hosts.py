@@ -23,22 +23,33 @@ Asks = Callable[[bytes | None], bytes | None]
 class Host:
     """A host on the segment that is no node: keeps the MAC address of each address it asked for.
 
-    `uses` are the addresses to which it sends all the time.
+    `uses` are the addresses to which it sends all the time. `changed` are called with an address
+    of which it knows something else now.
     """
 
     def __init__(self, name: str = "client") -> None:
         self.name = name
         self.neighbors: dict[Address, bytes] = {}
         self.uses: dict[Address, Use] = {}
+        self.changed: list[Callable[[Address], None]] = []
 
     def hear(self, address: Address, mac: bytes) -> None:
         """Replace what is known, as hosts do that did not ask."""
         if address not in self.neighbors:
             return
         is_new = self.neighbors[address] != mac
-        self.neighbors[address] = mac
+        self.learn(address, mac)
         if is_new and address in self.uses:
             self.uses[address].doubt()
+
+    def learn(self, address: Address, mac: bytes | None) -> None:
+        """Know who has an address from now on; None: know nothing of it."""
+        if mac is None:
+            del self.neighbors[address]
+        else:
+            self.neighbors[address] = mac
+        for changed in self.changed:
+            changed(address)
 
 
 class Use:
@@ -73,7 +84,7 @@ class Use:
 
     def _probe(self, left: int) -> None:
         if not left:
-            del self._host.neighbors[self._address]
+            self._host.learn(self._address, None)
             self._resolve()
         elif self._asks(self._host.neighbors[self._address]) is not None:
             self._confirmed()
@@ -85,5 +96,5 @@ class Use:
         if mac is None:
             self._after(_RETRANSMIT, self._resolve)
             return
-        self._host.neighbors[self._address] = mac
+        self._host.learn(self._address, mac)
         self._confirmed()

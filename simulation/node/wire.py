@@ -140,11 +140,19 @@ class Segment:
         connects = self.paths.connects
         return [p.name for p in self._ports if p.has(address) and connects(p.name, host.name)]
 
+    def misleads(self, host: Host, address: Address) -> bool:
+        """Whether a host looks for an address at a node that does not answer, and another does."""
+        known, connects = host.neighbors.get(address), self.paths.connects
+        answering = {
+            p.link.mac for p in self._ports if p.has(address) and connects(p.name, host.name)
+        }
+        return known is not None and bool(answering) and known not in answering
+
     def ask(self, host: Host, address: Address) -> None:
         """Let a host learn who has an address; of several the first one that answers."""
         mac = self._asked(host, address, None)
         if mac is not None:
-            host.neighbors[address] = mac
+            host.learn(address, mac)
 
     def use(self, host: Host, address: Address) -> Use:
         """Let a host send to an address from now on, and look after what it knows of it."""

@@ -17,12 +17,15 @@ from purelb_agent.runtime.probes import BACKLOG
 from simulation.api.way import Reach
 from simulation.cluster import ETH0
 from simulation.crowd import Crowd
-from simulation.explore.judge import SETTLED, TAKEOVER, Judge
+from simulation.explore.judge import SETTLED, Judge
+from simulation.explore.presence import TAKEOVER
 from simulation.explore.troubles import BELIEF, LIFETIME
 from simulation.manifests import KINDS
 from simulation.time.timeline import MICROSECONDS
 
 _ETH0 = 2
+# Seconds: longer than what remains of every right.
+PAUSED = 2.5
 
 
 def broken(judge):
@@ -70,7 +73,9 @@ def test_a_node_whose_agent_runs_believes_in_its_right_for_no_longer_than_that_l
 ):
     def work():
         judge = Judge(cluster)
-        judge.troubles.pause(cluster.nodes["n1"], is_asleep=False)()
+        resume = judge.troubles.pause(cluster.nodes["n1"], is_asleep=False)
+        cluster.run(PAUSED)
+        resume()
         cluster.run(LIFETIME)
         ((begin, end),) = judge.troubles.unaware["n1"]
         assert BELIEF <= (end - begin) / MICROSECONDS < BELIEF + 1
@@ -84,11 +89,31 @@ def test_an_address_on_two_nodes_after_a_pause(cluster, in_a_copy, seconds, is_e
         judge = Judge(cluster)
         address = a_vip(cluster)
         other = other_than(cluster, address)
-        judge.troubles.pause(other, is_asleep=False)()
+        resume = judge.troubles.pause(other, is_asleep=False)
+        cluster.run(PAUSED)
+        resume()
         end(cluster, other)
         other.kernel.add_address(_ETH0, address, 32)
         cluster.run(seconds)
         assert ("twice" not in broken(judge)) is is_excused
+
+    in_a_copy(work)
+
+
+@pytest.mark.parametrize(("runs", "is_excused"), [(True, False), (False, True)])
+@pytest.mark.parametrize("is_asleep", [True, False], ids=["slept", "paused"])
+def test_a_short_pause_makes_no_agent_late_that_runs(
+    cluster, in_a_copy, runs, is_excused, is_asleep
+):
+    def work():
+        judge = Judge(cluster)
+        node = cluster.nodes["n1"]
+        if not runs:
+            node.agent.freeze()
+        resume = judge.troubles.pause(node, is_asleep=is_asleep)
+        cluster.run(1.9)
+        resume()
+        assert bool(judge.troubles.unaware["n1"]) is is_excused
 
     in_a_copy(work)
 
@@ -120,7 +145,7 @@ def test_a_machine_that_was_paused_and_slept_is_one_that_was_paused(cluster, in_
         node = cluster.nodes["n1"]
         ends = [judge.troubles.pause(node, is_asleep=is_asleep) for is_asleep in (first, not first)]
         for end in ends:
-            cluster.run(1)
+            cluster.run(PAUSED / 2)
             end()
         ((begin, end),) = judge.troubles.unaware["n1"]
         assert end - begin > BELIEF * MICROSECONDS
@@ -263,7 +288,7 @@ def test_an_address_that_two_services_have(cluster, in_a_copy):
         first, second = (cluster.find("services", "default", name) for name in ("s0", "s1"))
         cluster.put("services", "default", "s1", {**second, "status": first["status"]})
         # What the second one had belongs to no one now.
-        assert broken(judge) == {"given twice", "leaked"}
+        assert broken(judge) == {"given twice", "lost", "leaked"}
 
     in_a_copy(work)
 

@@ -1,0 +1,94 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which Service has which addresses since when: what is given twice, lost, or not given at all."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable
+from ipaddress import ip_address
+
+from purelb.core.model import Address
+from simulation.api.objects import Json, field_selector
+from simulation.api.server import Watch
+from simulation.cluster import Cluster
+from simulation.explore.spans import FOR_EVER, Span
+from simulation.manifests import KINDS, ingress
+from simulation.time.timeline import MICROSECONDS
+
+_VERSIONS = {"IPv4": 4, "IPv6": 6}
+
+
+class Given:
+    """Follows the Services of a cluster from now on; times are in seconds after that.
+
+    `addresses`: all that a Service has had. `twice`: what two Services had. `lost`: what a Service
+    lost that stayed one with an address. `free`: when an address belonged to no Service. `waited`:
+    when a Service had not all its addresses, by its name.
+    """
+
+    def __init__(self, cluster: Cluster, new: Callable[[Address], None]) -> None:
+        self.addresses: dict[Address, None] = dict.fromkeys(cluster.addresses())
+        self.twice: dict[str, None] = {}
+        self.lost: dict[str, None] = {}
+        self.free: dict[Address, list[Span]] = defaultdict(list)
+        self.waited: dict[str, list[Span]] = defaultdict(list)
+        self._cluster, self._new = cluster, new
+        self._began = cluster.timeline.now
+        # By UID: the addresses of each Service that is to have some, by the version of IP.
+        self._had: dict[str, dict[int, Address]] = {}
+        self._version = cluster.api.objects.version
+        watch = Watch(KINDS["services"], "", field_selector(""), self._changed)
+        cluster.api.follow(watch)
+        self._look()
+
+    def _changed(self, line: bytes) -> None:
+        version = int(json.loads(line)["object"]["metadata"]["resourceVersion"])
+        if version <= self._version:
+            # The store was restored, so what it says is older than what was seen.
+            self._had.clear()
+        self._version = version
+        self._look()
+
+    def _look(self) -> None:
+        services = [s.body for s in self._cluster.api.objects.of_kind(KINDS["services"], "")]
+        owners: dict[Address, list[str]] = defaultdict(list)
+        for body in services:
+            for entry in ingress(body):
+                owners[ip_address(entry["ip"])].append(body["metadata"]["name"])
+        for address, names in owners.items():
+            if address not in self.addresses:
+                self._new(address)
+            self.addresses[address] = None
+            if len(names) > 1:
+                self.twice[f"{address} was given to {' and '.join(names)}"] = None
+        for address in self.addresses:
+            self._note(self.free[address], is_so=address not in owners)
+        waiting = {body["metadata"]["name"] for body in services if self._compare(body)}
+        for name in waiting | self.waited.keys():
+            self._note(self.waited[name], is_so=name in waiting)
+
+    def _compare(self, body: Json) -> bool:
+        """Note what a Service has lost; returns whether it waits for an address."""
+        uid, spec = body["metadata"]["uid"], body["spec"]
+        if spec["type"] != "LoadBalancer":
+            self._had.pop(uid, None)
+            return False
+        texts = (entry["ip"] for entry in ingress(body))
+        has: dict[int, Address] = {address.version: address for address in map(ip_address, texts)}
+        for version, address in self._had.get(uid, {}).items():
+            if has.get(version) != address:
+                instead = has.get(version, "no address")
+                self.lost[f"{body['metadata']['name']} has {instead}, not {address}"] = None
+        self._had[uid] = has
+        return any(_VERSIONS[family] not in has for family in spec["ipFamilies"])
+
+    def _note(self, spans: list[Span], *, is_so: bool) -> None:
+        """Note whether something is so from now on."""
+        now = (self._cluster.timeline.now - self._began) / MICROSECONDS
+        was_so = bool(spans) and spans[-1][1] == FOR_EVER
+        if was_so and not is_so:
+            spans[-1] = spans[-1][0], now
+        elif is_so and not was_so:
+            spans.append((now, FOR_EVER))

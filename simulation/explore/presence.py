@@ -1,0 +1,207 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""How long each address was on no node, or where no host found it; and how long it may be.
+
+What a fault may cost is written down with its kind (`faults.KINDS`), and adds up.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import TypeVar
+
+from purelb.core.model import Address
+from purelb.core.settings import LeaseTiming
+from simulation.cluster import Cluster
+from simulation.explore.able import Excuse, Moment
+from simulation.explore.fault import Fault, Kind
+from simulation.explore.spans import FOR_EVER, Span, common, seconds, without
+from simulation.explore.troubles import Troubles
+from simulation.history import History, Holders
+from simulation.time.timeline import MICROSECONDS
+
+# Seconds. A crash, at worst (the contract); counted from the last change of what is wrong.
+TAKEOVER = 20.0
+# An address that changes hands, and what a kernel checks before it uses an IPv6 address.
+_MOVES, _DETECTION = 0.3, 2.1
+_ROUNDED = 0.001
+# A host misses an announcement. It is repeated, by the schedule of a configuration.
+_MISLED = 2.0
+# A Lease, and with it the time for which others wait for its node.
+DURATION = LeaseTiming().duration
+# After two nodes had an address, hosts are told again with the next probe (docs/design.md).
+_TOLD_AGAIN = 31.0
+T = TypeVar("T")
+
+
+class Presence:
+    """Follows a cluster from now on; times are in seconds after that.
+
+    `faults`: what will happen, each with its kind; what else happens may cost nothing. `free`: when
+    each address belonged to no Service. `excused`: for how many seconds each excuse was used, of
+    the address that used it most.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        history: History,
+        troubles: Troubles,
+        free: dict[Address, list[Span]],
+        faults: Sequence[tuple[Fault, Kind]],
+    ) -> None:
+        self.excused: dict[str, float] = {}
+        self._cluster, self._history, self._troubles = cluster, history, troubles
+        self._free, self._faults = free, faults
+        self._began = cluster.timeline.now
+        # When no host got an answer of a node, by the node.
+        self._apart: dict[str, list[Span]] = defaultdict(list)
+        cluster.segment.paths.changed.append(self._look)
+
+    def _after(self, moment: int) -> float:
+        return (moment - self._began) / MICROSECONDS
+
+    @property
+    def _now(self) -> float:
+        return self._after(self._cluster.timeline.now)
+
+    def _look(self) -> None:
+        for name in self._cluster.nodes:
+            connects = self._cluster.segment.paths.connects(name, self._cluster.host.name)
+            spans = self._apart[name]
+            is_apart = bool(spans) and spans[-1][1] == FOR_EVER
+            if connects and is_apart:
+                spans[-1] = spans[-1][0], self._now
+            elif not connects and not is_apart:
+                spans.append((self._now, FOR_EVER))
+
+    def unheld(self, addresses: Iterable[Address]) -> Iterator[str]:
+        """Yield addresses that were on no node for longer than the faults may cost.
+
+        And those that were for too long although one could have them, and nothing changed.
+        """
+        allowed = self._allowed()
+        for address in addresses:
+            left: list[Span] = []
+            before: Holders = frozenset()
+            for span, holders in self._dated(self._history.spans(address)):
+                if not holders:
+                    left += self._unexcused(without([span], self._free[address]), before)
+                before = holders or before
+            if seconds(left) > allowed:
+                yield (
+                    f"{address} was on no node for {seconds(left):.2f} s in all, from "
+                    f"{left[0][0]:.2f} s on, and that may be {allowed:.1f} s"
+                )
+            longest = max(map(self._longest_quiet, left), default=0.0)
+            if longest > TAKEOVER:
+                yield f"{address} was on no node for {longest:.1f} s while nothing changed"
+
+    def _unexcused(self, spans: list[Span], before: Holders) -> list[Span]:
+        """Return when an address had to be on a node; `before`: which nodes had it last."""
+        for piece, moment in self._pieces():
+            excuse = moment.excuse
+            if excuse is None or (excuse is Excuse.OUTAGE and not self._may_let_go(before, piece)):
+                continue
+            self._use(excuse.value, seconds(common(spans, [piece])))
+            spans = without(spans, [piece])
+        return spans
+
+    def waited(self, waited: dict[str, list[Span]]) -> Iterator[str]:
+        """Yield Services that had no address for too long, or at the end."""
+        for name, spans in waited.items():
+            longest = max(map(self._longest_quiet, spans), default=0.0)
+            if longest > TAKEOVER or (spans and spans[-1][1] == FOR_EVER):
+                since = f"from {spans[-1][0]:.2f} s on"
+                yield f"{name} waited for an address for {longest:.1f} s, {since}"
+
+    def unanswered(self, addresses: Iterable[Address]) -> Iterator[str]:
+        """Yield addresses that a node has for which no host gets an answer, and misled hosts."""
+        for address in addresses:
+            held = [(span, on) for span, on in self._dated(self._history.spans(address)) if on]
+            heard = self._dated(self._history.heard(address))
+            silent = [span for span, by in heard if not by]
+            for span, on in held:
+                apart = [s for name in on for s in self._apart[name]]
+                found = common([span], silent)
+                self._use("no host reaches the holder", seconds(common(found, apart)))
+                longest = max((e - b for b, e in without(found, apart)), default=0.0)
+                if longest > (_DETECTION if address.version == 6 else _ROUNDED):  # noqa: PLR2004 - the version of IP
+                    names = " and ".join(sorted(on))
+                    yield f"{address} on {names} answered no host for {longest:.2f} s"
+            yield from self._misled(address)
+
+    def _misled(self, address: Address) -> Iterator[str]:
+        misled = [span for span, is_so in self._dated(self._history.misled(address)) if is_so]
+        on_two = [span for span, by in self._dated(self._history.heard(address)) if len(by) > 1]
+        told = [(begin, end + _TOLD_AGAIN) for begin, end in on_two]
+        self._use("two nodes had answered hosts", seconds(common(misled, told[:1])))
+        left = seconds(without(misled, told))
+        # One that is stopped before it announces what it has put cannot do so.
+        stopped = sum(fault.seconds for fault, kind in self._faults if kind.halts)
+        if left > _MISLED + stopped:
+            yield f"hosts looked for {address} at a node without it for {left:.2f} s"
+
+    def _allowed(self) -> float:
+        """Return for how long an address may be on no node because of the faults, in all."""
+        slowest = max((f.value for f, kind in self._faults if kind.is_slow), default=0.0)
+        with_others = len(self._faults) > 1
+        costs = (k.away[with_others] + slowest * k.disturbs for _f, k in self._faults)
+        return _MOVES + sum(costs)
+
+    def _may_let_go(self, holders: Holders, outage: Span) -> bool:
+        """Whether holders may withdraw in an outage: they were disturbed, or most nodes were.
+
+        Shortly before it counts as well, as they had hardly recovered. If only some nodes were
+        without the API until the outage, these have rightly withdrawn; any disturbed node may be
+        the one whose Lease the others have to wait for then.
+        """
+        begin, end = outage
+        disturbed = {
+            name
+            for fault, kind in self._faults
+            if kind.disturbs and fault.at < end
+            if not fault.seconds or fault.at + fault.seconds + TAKEOVER > begin
+            for name in fault.nodes
+        }
+        members = self._cluster.nodes.keys()
+        if not holders or holders & disturbed or 2 * len(members - disturbed) <= len(members):
+            return True
+        return bool(disturbed) and self._was_split_before(end)
+
+    def _was_split_before(self, end: float) -> bool:
+        """Whether some nodes lost the API later than others, before the outage at this time."""
+        before = [(piece, moment) for piece, moment in self._pieces() if piece[1] <= end]
+        began = end
+        for (begin, until), moment in reversed(before):
+            if moment.excuse is Excuse.OUTAGE and until == began:
+                began = begin
+            elif moment.is_split:
+                return until > began - DURATION
+        return False
+
+    def _pieces(self) -> list[tuple[Span, Moment]]:
+        moments = [*self._troubles.moments, Moment(self._cluster.timeline.now)]
+        return [
+            ((self._after(first.at), self._after(last.at)), first)
+            for first, last in pairwise(moments)
+        ]
+
+    def _longest_quiet(self, span: Span) -> float:
+        """Return for how long of a time nothing changed."""
+        quiet = common([span], (piece for piece, _moment in self._pieces()))
+        return max((end - begin for begin, end in quiet), default=0.0)
+
+    def _use(self, excuse: str, used: float) -> None:
+        if used:
+            self.excused[excuse] = max(used, self.excused.get(excuse, 0.0))
+
+    def _dated(self, lasted: list[tuple[float, T]]) -> list[tuple[Span, T]]:
+        """Return each with its begin and end; they follow each other, up to now."""
+        since, dated = self._now - sum(each for each, _seen in lasted), []
+        for each, seen in lasted:
+            dated.append(((since, since + each), seen))
+            since += each
+        return dated
