@@ -1,0 +1,281 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""The agent on a node: its Lease, questions of and to other nodes, interfaces."""
+
+from __future__ import annotations
+
+from tests.support.mutants.mutant import Mutant
+
+_AGENT = "agent/purelb_agent"
+_ENDS = f"{_AGENT}/lease/ends.py"
+_RESIGNATION = f"{_AGENT}/lease/resignation.py"
+_RENEWER = f"{_AGENT}/lease/renewer.py"
+_OWN_LEASE = f"{_AGENT}/lease/own_lease.py"
+_PERMITS = f"{_AGENT}/node/permits.py"
+_RECONCILE = f"{_AGENT}/node/reconcile.py"
+_INTERFACES = f"{_AGENT}/node/interfaces.py"
+_ANNOUNCER = f"{_AGENT}/node/announcer.py"
+_LEASE_TABLE = f"{_AGENT}/kube/lease_table.py"
+_STORE = f"{_AGENT}/kube/store.py"
+_WATCH = f"{_AGENT}/kube/watch.py"
+
+MUTANTS = (
+    Mutant(
+        "a node says that its right is over while it still holds addresses",
+        _ENDS,
+        "if self._store.holds_nothing and right.is_over(",
+        "if right.is_over(",
+    ),
+    Mutant(
+        "a node that may still hold addresses says that its right is over",
+        _ENDS,
+        '        if deadline is not None:\n            return {"seconds"',
+        "        if deadline is not None and not self._store.holds_nothing:\n"
+        '            return {"seconds"',
+    ),
+    Mutant(
+        "that a node says of its right how long it lasts is ignored",
+        _ENDS,
+        "        else:\n            self._count(lease.node, answer)\n",
+        "",
+    ),
+    Mutant(
+        "what others promised a node whose Lease ends is ignored",
+        _ENDS,
+        "            if answer is not None:\n                self._count(node, answer)\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "a Lease that could not be read counts as not renewed",
+        _ENDS,
+        "            if error.status != NOT_FOUND:\n",
+        "            if error.status > NOT_FOUND:\n",
+    ),
+    Mutant(
+        "a node says to the others once only that its right is over",
+        _RESIGNATION,
+        "self._untold = self._untold - heard if clock.now() < self._until else set()",
+        "self._untold = set()",
+    ),
+    Mutant(
+        "a renewal that is under way is tried again and again after another one's success",
+        _RENEWER,
+        "            other.cancel()\n        self._under_way.clear()\n",
+        "            other.cancel()\n",
+        survives="the task that was cancelled removes itself from them a moment later",
+    ),
+    Mutant(
+        "a renewal that hangs raises no doubt",
+        _RENEWER,
+        "        if self._under_way:\n            self._doubt()\n",
+        "",
+    ),
+    Mutant(
+        "a renewal that fails raises no doubt",
+        _RENEWER,
+        '            log.warning("leaseRenewalFailed", node=self.node, error=error)\n'
+        "        self._doubt()\n",
+        '            log.warning("leaseRenewalFailed", node=self.node, error=error)\n',
+    ),
+    Mutant(
+        "slow renewals end the doubt",
+        _RENEWER,
+        "        if self._right.is_quick:\n            self._note_outage()",
+        "        if self._right:\n            self._note_outage()",
+    ),
+    Mutant(
+        "a node says that it can renew although it does not reach the API",
+        _RENEWER,
+        "            if not await asyncio.shield(self._reading):\n                return None\n",
+        "            await asyncio.shield(self._reading)\n",
+    ),
+    Mutant(
+        "a Lease that another program deleted is not written again at once",
+        _RENEWER,
+        "            self._right = self._right.deleted()\n            self.renew_soon()\n",
+        "            self._right = self._right.deleted()\n",
+    ),
+    Mutant(
+        "an agent without a key says that it knows epochs",
+        _RENEWER,
+        'epoch=attempt.epoch if self._key_ids() else "",',
+        "epoch=attempt.epoch,",
+    ),
+    Mutant(
+        "an agent that leaves may still hold addresses",
+        _RENEWER,
+        "        self._right = self._right.resigned()\n",
+        "",
+    ),
+    Mutant(
+        "a watch that does not show the own Lease is not restarted",
+        _RENEWER,
+        "            self._store.leases.watch_anew()\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "a renewal creates a Lease that another program has deleted for a Node that is gone",
+        _OWN_LEASE,
+        '        for field in ("resourceVersion", "uid"):\n',
+        '        for field in ("resourceVersion",):\n',
+    ),
+    Mutant(
+        "an agent that leaves deletes the Lease of its successor",
+        _OWN_LEASE,
+        "        if body is None or not self._is_own(body):\n",
+        "        if body is None:\n",
+    ),
+    Mutant(
+        "an agent that leaves does not say so before it deletes its Lease",
+        _OWN_LEASE,
+        '        body["spec"]["holderIdentity"] = ""\n',
+        "",
+    ),
+    Mutant(
+        "a permission is given before the address has been withdrawn",
+        _PERMITS,
+        "            self._permissions = self._permissions.keeping(asked.question, held=held)\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "a node says that its epoch is over while it holds addresses",
+        _PERMITS,
+        "            if held or not right.is_over(question.peer_epoch, now):\n",
+        "            if not right.is_over(question.peer_epoch, now):\n",
+    ),
+    Mutant(
+        "a node resigns while it holds addresses",
+        _PERMITS,
+        "        if right.over and not held:\n",
+        "        if right.over:\n",
+    ),
+    Mutant(
+        "a node never says unasked that its right is over",
+        _PERMITS,
+        "            self.resignation.resign(right.over)\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "a question that was refused is never asked again",
+        _PERMITS,
+        "            *self._not_before.values(),\n",
+        "",
+    ),
+    Mutant(
+        "an answer does not say whom its node promised to count",
+        _PERMITS,
+        "asked.reply(replace(answer, has=pair, promised=promised))",
+        "asked.reply(replace(answer, has=pair))",
+    ),
+    Mutant(
+        "whom the answering node promised to count is ignored",
+        _PERMITS,
+        "            self._store.leases.hear_promised(answer.promised)\n",
+        "",
+    ),
+    Mutant(
+        "a node that knows too little does not look again",
+        _PERMITS,
+        "            self._look_anew()\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "that another node's epoch is over is not believed",
+        _PERMITS,
+        "                table.change(table.counting.resigned(peer, question.peer_epoch))\n",
+        "                table.change(table.counting)\n",
+    ),
+    Mutant(
+        "questions in Leases are not answered",
+        _PERMITS,
+        "                self._questions.append(_Asked(question, now, reply))\n",
+        "",
+    ),
+    Mutant(
+        "an agent withdraws what an earlier one left before its first Lease",
+        _RECONCILE,
+        "        if not has_begun and now < self._left_until:\n",
+        "        if not has_begun and now > self._left_until:\n",
+    ),
+    Mutant(
+        "a node does not wake at the end of its right",
+        _RECONCILE,
+        "            snapshot.hold_deadline.announce_until if snapshot.hold_deadline else None,\n",
+        "",
+    ),
+    Mutant(
+        "a node that cannot read its interfaces keeps addresses without a right",
+        _RECONCILE,
+        "self._interfaces.withdraw_put(Reason.LEASE_UNHEALTHY, only_expiring=True)",
+        "pass",
+    ),
+    Mutant(
+        "an address that could not be withdrawn counts as withdrawn",
+        _INTERFACES,
+        '            log.error("withdrawFailed", ip=held.address, interface=where, '
+        "error=str(error))\n            return False\n",
+        '            log.error("withdrawFailed", ip=held.address, interface=where, '
+        "error=str(error))\n",
+    ),
+    Mutant(
+        "an address is put although its time has passed meanwhile",
+        _INTERFACES,
+        "sent = put.sent_at(clock.now())",
+        "sent = put.sent_at(0.0)",
+    ),
+    Mutant(
+        "an address whose detection is not finished is announced",
+        _INTERFACES,
+        "return seen is not None and not seen.tentative and not seen.dad_failed",
+        "return seen is not None and not seen.dad_failed",
+    ),
+    Mutant(
+        "addresses are not announced again when a cable is back",
+        _RECONCILE,
+        "        fresh |= {place for place in announced if place[0] in restored}\n",
+        "",
+    ),
+    Mutant(
+        "addresses of IPv6 are not announced",
+        _ANNOUNCER,
+        "frames = [frame for a in addresses for frame in build_announcement(link.mac, a)]",
+        "ours = [a for a in addresses if a.version == 4]\n"
+        "        frames = [frame for a in ours for frame in build_announcement(link.mac, a)]",
+    ),
+    Mutant(
+        "an address that comes back is not announced",
+        _ANNOUNCER,
+        "gained = (usable - self._usable) | (usable & fresh)\n        self._usable = usable\n",
+        "gained = (usable - self._usable) | (usable & fresh)\n        self._usable |= usable\n",
+    ),
+    Mutant(
+        "a Lease that a list lacks counts until it ends",
+        _LEASE_TABLE,
+        "            self.counting = self.counting.deleted(node)\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "a new epoch of a node is noticed at its next change only",
+        _LEASE_TABLE,
+        "        lease.epoch,\n        lease.mail,\n",
+        "        lease.mail,\n",
+    ),
+    Mutant(
+        "a node counts itself as a candidate without a right",
+        _STORE,
+        "        if self.hold_deadline is None:\n            return members\n",
+        "",
+    ),
+    Mutant(
+        "a node that is deleted from the API is not reached any more, though it may hold",
+        _STORE,
+        "self._addresses = {**left, **{node: own for node, own in found.items() if own}}",
+        "self._addresses = {node: own for node, own in found.items() if own}",
+    ),
+    Mutant(
+        "a watch begins where it was after an older store was put back",
+        _WATCH,
+        '                raise ApiError(GONE, "an older store has been put back")\n',
+        "                pass\n",
+    ),
+)

@@ -1,0 +1,112 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a node decides and plans for its interfaces."""
+
+from __future__ import annotations
+
+from tests.support.mutants.mutant import Mutant
+
+_CORE = "plugins/module_utils/purelb/core/node"
+_DECISIONS = f"{_CORE}/decisions.py"
+_PLAN = f"{_CORE}/plan.py"
+_SNAPSHOT = f"{_CORE}/snapshot.py"
+_ANNOUNCING = f"{_CORE}/announcing.py"
+
+MUTANTS = (
+    Mutant(
+        "a lifetime outlives the right by the second that the kernel may be late",
+        _PLAN,
+        "else deadline.hold_until - _KERNEL_LATE\n",
+        "else deadline.hold_until\n",
+    ),
+    Mutant(
+        "an address is put with its whole lifetime, however late that is",
+        _PLAN,
+        "        if left >= self.valid_lft:\n            return self\n",
+        "        return self\n",
+    ),
+    Mutant(
+        "an address on a real interface has the mask of its pool",
+        _PLAN,
+        "if vip.pool_type is PoolType.LOCAL or vip.prefixlen is None:",
+        "if vip.prefixlen is None:",
+    ),
+    Mutant(
+        "an IPv6 address of a Service is a source of the node's traffic",
+        _PLAN,
+        "default = 0 if address.version == 6 else valid",
+        "default = valid",
+    ),
+    Mutant(
+        "an IPv4 address stays before the node's own",
+        _PLAN,
+        " or (held.link, held.address) in misplaced:",
+        ":",
+    ),
+    Mutant(
+        "lifetimes are refreshed only when they end",
+        _PLAN,
+        "finite = [now + want.valid_lft / 2 for want",
+        "finite = [now + want.valid_lft for want",
+    ),
+    Mutant(
+        "an address that failed duplicate address detection stays",
+        _PLAN,
+        "        and not held.dad_failed\n",
+        "",
+    ),
+    Mutant(
+        "addresses that are not wanted any more stay until their lifetime ends",
+        _PLAN,
+        "            if snapshot.is_vip(held):\n                decision",
+        "            if snapshot.is_vip(held) and not held.expires_at:\n                decision",
+    ),
+    Mutant(
+        "addresses that are not the agent's are removed",
+        _SNAPSHOT,
+        "return held.protocol == ADDRESS_PROTOCOL",
+        "return True",
+    ),
+    Mutant(
+        "a node is healthy until its addresses end, not until it has to withdraw them",
+        _SNAPSHOT,
+        "healthy = deadline is not None and now < deadline.announce_until",
+        "healthy = deadline is not None and now < deadline.hold_until",
+    ),
+    Mutant(
+        "the address of a Node is put on another node",
+        _DECISIONS,
+        "    if vip.address in snapshot.known:\n        return Reason.NODE_ADDRESS\n",
+        "",
+    ),
+    Mutant(
+        "a node that leaves keeps its addresses",
+        _DECISIONS,
+        "return Reason.LEAVING if snapshot.leaving else None",
+        "return None",
+    ),
+    Mutant(
+        "a node with externalTrafficPolicy Local announces without an endpoint",
+        _DECISIONS,
+        "if not vip.everywhere and snapshot.node not in vip.endpoint_nodes(snapshot.endpoints):",
+        "if not vip.everywhere and not vip.endpoint_nodes(snapshot.endpoints):",
+    ),
+    Mutant(
+        "a change of the endpoints moves no address",
+        _DECISIONS,
+        "services=before.vips is after.vips and before.endpoints is after.endpoints,",
+        "services=before.vips is after.vips,",
+    ),
+    Mutant(
+        "an evicted node withdraws a remote address that no other node can have",
+        _DECISIONS,
+        "    if snapshot.taint != names.SPOT_TAINT_KEY:\n        return bool(snapshot.taint)\n",
+        "    if snapshot.taint:\n        return True\n",
+    ),
+    Mutant(
+        "announcements of an address continue after it was lost",
+        _ANNOUNCING,
+        "if config.verify and place not in holding:",
+        "if config.verify and not holding:",
+    ),
+)
