@@ -50,7 +50,7 @@ view = $(PYTHON) -m tests.support.machine.view $(1) -- $(MAKE)
 
 .PHONY: help setup packages venv kubernetes containerd images test-packages machine demo bench test built \
 	checked explored on-labs newcomer demo-and-down integration-and-down summary checks explorations \
-	test-all test-fresh test-lab lint sanity molecule coverage shells models seeds unit simulate \
+	test-all test-fresh test-lab lint sanity molecule coverage shells models seeds unit simulate mutants \
 	integration netbox lab-up lab-down clean
 
 help: ## show this help
@@ -170,6 +170,10 @@ seeds: venv
 simulate: venv ## random faults on simulated time: make simulate SEEDS=4000 FIRST=1
 	@PYTHONHASHSEED=0 $(PYTHON) -m simulation \
 		--first $(or $(FIRST),1) --seeds $(or $(SEEDS),1000) $(OPTIONS)
+
+# MUTANTS: numbers, or parts of a bug or a path; OPTIONS: make mutants OPTIONS=--help
+mutants: venv test-packages ## small bugs, one at a time: which tests find each; takes hours
+	@$(PYTHON) -m tests.support.mutants $(OPTIONS) $(MUTANTS)
 
 # With the plus, each line is printed at once, also by make test.
 integration: setup test-packages ## the gate's tests on labs alone; brings the labs up if need be

@@ -77,6 +77,8 @@ class Programs:
         finally:
             timer.cancel()
             _end(process)
+            if process.stdout:
+                process.stdout.close()
             with self._lock:
                 self._running.discard(process)
         if self._is_ended:

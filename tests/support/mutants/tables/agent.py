@@ -58,11 +58,10 @@ MUTANTS = (
         "self._untold = set()",
     ),
     Mutant(
-        "a renewal that is under way is tried again and again after another one's success",
+        "renewals that were given up delay the next one",
         _RENEWER,
         "            other.cancel()\n        self._under_way.clear()\n",
         "            other.cancel()\n",
-        survives="the task that was cancelled removes itself from them a moment later",
     ),
     Mutant(
         "a renewal that hangs raises no doubt",

@@ -68,14 +68,6 @@ MUTANTS = (
         "candidates = preferred",
     ),
     Mutant(
-        "an address of IPv6 is looked up in subnets of IPv4",
-        _ELECTION,
-        "        if of_version == version:\n",
-        "        if of_version <= version:\n",
-        survives="no number of an IPv6 address is as small as one of IPv4, "
-        "so the comparison only saves look-ups",
-    ),
-    Mutant(
         "only equal subnets are shared, not those that overlap",
         _ELECTION,
         "any(a.version == b.version and a.overlaps(b) for a in one for b in other)",

@@ -44,7 +44,6 @@ MUTANTS = (
         _RIGHT,
         "if has_right and epoch == self.epoch and now < self._lease_ends_at and not is_late:",
         "if epoch == self.epoch and now < self._lease_ends_at and not is_late:",
-        survives="`at` forgets the epoch when the right ends, and every caller calls it first",
     ),
     Mutant(
         "a slow renewal gives a right back to a node that others have replaced",
