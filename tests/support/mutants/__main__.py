@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
     before = trial.stages(_SEEDS_BEFORE)[1 : max(2, last)]
     stages = trial.stages(options.seeds)[:last]
     # Ended as by Ctrl-C, so that nothing is left of it.
-    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return job.run(job.Job(ROOT, mutants, len(MUTANTS), stages, before, _say))
     except KeyboardInterrupt:
