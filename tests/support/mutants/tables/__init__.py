@@ -15,6 +15,7 @@ from tests.support.mutants.tables import (
     permissions,
     placing,
     right,
+    wiring,
 )
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -27,4 +28,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *placing.MUTANTS,
     *agent.MUTANTS,
     *allocation.MUTANTS,
+    *wiring.MUTANTS,
 )

@@ -27,7 +27,7 @@ MUTANTS = (
         "if right.is_over(",
     ),
     Mutant(
-        "a node that may still hold addresses says that its right is over",
+        "a node that holds nothing does not say that it has a right",
         _ENDS,
         '        if deadline is not None:\n            return {"seconds"',
         "        if deadline is not None and not self._store.holds_nothing:\n"
@@ -131,7 +131,7 @@ MUTANTS = (
         "",
     ),
     Mutant(
-        "a permission is given before the address has been withdrawn",
+        "what a node could not withdraw is not taken back",
         _PERMITS,
         "            self._permissions = self._permissions.keeping(asked.question, held=held)\n",
         "            pass\n",

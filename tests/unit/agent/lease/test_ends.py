@@ -345,8 +345,10 @@ class TestPromisesOfOthers:
 
 
 class TestAnswersOfThisNode:
-    async def test_who_has_a_right_says_for_how_long(self, node):
+    @pytest.mark.parametrize("holds_nothing", [True, False])
+    async def test_who_has_a_right_says_for_how_long(self, node, holds_nothing):
         peers = node.start()
+        node.store.holds_nothing = holds_nothing
         async with node.running():
             await node.until(1)
             answer = await peers.answers[RIGHT]({"epoch": "any"})
