@@ -87,8 +87,8 @@ MUTANTS = (
     Mutant(
         "an address that the last read did not show does not count as held",
         _RECONCILE,
-        "        held |= {a for link, a in self._interfaces.held if link not in snapshot.dummies}\n",
-        "",
+        "held |= {a for link, a in self._interfaces.held if link not in snapshot.dummies}\n",
+        "held |= frozenset()\n",
     ),
     Mutant(
         "an address whose put was not answered is not the agent's",
