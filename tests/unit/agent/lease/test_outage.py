@@ -143,6 +143,14 @@ class TestHolding:
         assert logged.events.count("apiDownForAll") == 1
         assert logged.fields("apiDownForAll") == [{"node": "n1", "cannot": "2"}]
 
+    async def test_it_holds_for_a_time_that_begins_with_the_question(self, node):
+        node.peers.seconds = 0.6
+        node.refuse()
+        await node.until(5.7)
+        deadline = node.store.hold_deadline
+        assert deadline.announce_until == pytest.approx(node.began + 8.5)
+        assert deadline.hold_until == pytest.approx(node.began + 12)
+
     @pytest.mark.parametrize("answer", [CAN, SILENT], ids=str)
     async def test_it_does_not_where_others_can_or_are_out_of_reach(self, node, answer):
         node.peers.answer = answer

@@ -215,6 +215,12 @@ class TestWhatNodesSay:
         assert ended.with_promised((), now=11.0) is ended
         assert counting.with_promised((("b", 8.0),), now=1.0) is counting
 
+    def test_whom_another_promised_to_count_counts_until_the_promise_ends(self, counting):
+        promised = counting.with_promised((("b", 12.0),), now=1.0)
+        assert counted(checked(promised, now=10.0), 10.0) == ["b", "c"]
+        assert "b" not in promised.checks(12.5)
+        assert promised.checks(12.6)["b"] is Check.ASK_NODE
+
     def test_the_end_of_one_that_is_heard_is_found_out_again(self, counting):
         ended = checked(counting, now=10.0).at(10.0)
         heard = ended.heard("b", now=11.0)
@@ -226,6 +232,11 @@ class TestWhatNodesSay:
     def test_who_resigned_does_not_count_by_what_others_promised(self, counting):
         resigned = counting.resigned("b", "b.1")
         assert not resigned.with_promised((("b", 50.0),), now=1.0).is_live("b")
+
+    def test_a_promise_is_kept_until_it_ends(self, counting):
+        promised = counting.promise("b", until=7.0)
+        assert promised.at(6.9).promises == {"b": 7.0}
+        assert promised.at(7.0).promises == {}
 
     def test_it_says_how_long_its_promises_last(self, counting):
         promised = counting.promise("c", until=9.0).promise("b", until=7.0)

@@ -62,6 +62,10 @@ class TestAssessment:
         assert assess_outage(["me", "a", "b"], "me", {"a": CANNOT}) is HOLD
         assert assess_outage(["me", "a", "b"], "me", {}) is ISOLATED
 
+    def test_one_that_said_unasked_that_it_can_renew_is_believed(self):
+        answers = {"a": CANNOT, "b": CANNOT}
+        assert assess_outage(["me", *answers], "me", answers, told=True) is CUT_OFF
+
     def test_only_members_count(self):
         strangers = {"x": CANNOT, "y": CANNOT, "me": CANNOT}
         assert assess_outage(["me", "a", "b"], "me", strangers) is ISOLATED

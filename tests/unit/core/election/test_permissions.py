@@ -226,6 +226,15 @@ class TestAsking:
         talk.hear(old, late)
         assert not talk.may_put("a", ours)
 
+    def test_an_answer_from_before_the_peer_asked_is_void(self, talk, ours):
+        """`a` lent an address to `b`, and has it again when `b` hears of that."""
+        talk.ask("a")
+        question = talk.question("b", wants=[ours])
+        answer = talk.answer(question)
+        talk.ask("a", wants=[ours])
+        talk.hear(question, answer)
+        assert [talk.may_put(node, ours) for node in "ab"] == [True, False]
+
     def test_an_answer_that_no_one_waits_for_is_void(self, talk, ours):
         question = talk.question("a")
         answer = talk.answer(question)
