@@ -131,6 +131,8 @@ class TestAgreement:
 
     def test_it_never_restores_a_right_that_has_ended(self, right):
         assert right.at(17.0).extended(AGREED, now=17.0).deadline(17.0) is None
+        # Neither before `at` has noted the end.
+        assert right.extended(AGREED, now=17.0).deadline(17.0) is None
 
     def test_it_never_shortens_one(self, right):
         held = right.extended(HoldDeadline(12.0, 13.0), now=11.0)

@@ -106,6 +106,12 @@ class TestWinner:
         assert (put.link, put.address, put.is_new) == (ETH0.index, vip, True)
         assert decide_vips(fresh).by_address[vip].reason is Reason.ELECTION_WON
 
+    def test_lifetime_is_refreshed_when_half_of_it_is_left(self, vip):
+        made = planned(snapshot(service(addresses=[vip]), hold_until=NOW + 9.7))
+        (put,) = made.puts
+        assert made.refresh_at == NOW + put.valid_lft / 2
+        assert planned(snapshot()).refresh_at is None
+
     def test_lifetime_is_limited_by_the_lease(self, vip):
         (put,) = planned(snapshot(service(addresses=[vip]), hold_until=NOW + 9.7)).puts
         assert (put.valid_lft, put.preferred_lft) == (8, 8 if vip.version == 4 else 0)
