@@ -31,6 +31,12 @@ class TestSequence:
         left, due = Announcements().gained([place], CONFIG, now=0.0).due([], CONFIG, now=0.0)
         assert (left.pending, due) == ({}, [])
 
+    def test_a_lost_address_is_announced_no_more_though_others_are_held(self, place):
+        other = next(known for known in PLACES if known != place)
+        gained = Announcements().gained(PLACES, CONFIG, now=0.0)
+        left, due = gained.due([other], CONFIG, now=0.0)
+        assert (left.pending.keys(), due) == ({other}, [other])
+
     def test_times_that_passed_unnoticed_make_one_frame(self, place):
         left, due = Announcements().gained([place], CONFIG, now=0.0).due([place], CONFIG, now=60.0)
         assert (left.pending, due) == ({}, [place])
