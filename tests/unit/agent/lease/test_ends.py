@@ -84,6 +84,15 @@ class TestEnd:
         assert not node.counts()
         assert node.counts("n3")
 
+    async def test_who_can_renew_says_so_to_all_that_it_asks(self, node):
+        node.see("n2")
+        node.see("n3", duration=100)
+        node.start()
+        async with node.running():
+            await node.until(11)
+        said = [(told.peer, told.kind, told.body.get("can")) for told in node.agents.told]
+        assert said == [("n2", RIGHT, "n1"), ("n3", PROMISED, "n1"), ("n2", RIGHT, "n1")]
+
     async def test_of_two_nodes_no_other_is_asked(self, node):
         node.see("n2")
         node.start()

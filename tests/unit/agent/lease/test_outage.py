@@ -165,6 +165,13 @@ class TestHolding:
         assert state(node) is RightState.LOST
         assert logged.fields("cutOff") == [{"node": "n1", "cannot": "2"}]
 
+    @pytest.mark.parametrize("answer", [CAN, CANNOT, SILENT], ids=str)
+    async def test_it_notes_whether_only_it_is_cut_off(self, node, answer):
+        node.peers.answer = answer
+        node.refuse()
+        await node.until(6)
+        assert node.renewer.right.is_cut_off == (answer is CAN)
+
     async def test_it_ends_a_while_after_another_one_can_renew(self, node, logged):
         node.refuse()
         await node.until(10.5)
