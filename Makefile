@@ -172,7 +172,7 @@ simulate: venv ## random faults on simulated time: make simulate SEEDS=4000 FIRS
 		--first $(or $(FIRST),1) --seeds $(or $(SEEDS),1000) $(OPTIONS)
 
 # MUTANTS: numbers, or parts of a bug or a path; OPTIONS: make mutants OPTIONS=--help
-mutants: venv test-packages ## small bugs, one at a time: which tests find each; takes hours
+mutants: venv test-packages ## small bugs, one at a time: which tests find each, in an hour or more
 	@$(PYTHON) -m tests.support.mutants $(OPTIONS) $(MUTANTS)
 
 # With the plus, each line is printed at once, also by make test.

@@ -130,6 +130,14 @@ class TestAnswer:
             await node.answer(question)
             assert table.counting.is_live("n3")
 
+    async def test_one_is_a_sign_that_its_asker_lives(self, node):
+        table = node.store.leases
+        async with node.working():
+            table.change(table.counting.ended("n2", "n2.1", now=clock.now()))
+            assert not table.counting.is_live("n2")
+            await node.answer(node.n2.ask(node.epoch))
+            assert table.counting.is_live("n2")
+
     async def test_several_are_answered_in_one_cycle(self, node):
         node.store.leases.put(peer_lease("n3", duration=100))
         node.agents.answer("n3", KIND, HANGS)

@@ -94,6 +94,20 @@ class TestStart:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
+    async def test_what_was_just_added_counts_as_held(self, node):
+        added = []
+        put = node.kernel.put
+
+        def put_and_look(wanted):
+            put(wanted)
+            asyncio.get_running_loop().call_soon(lambda: added.append(node.store.holds_nothing))
+
+        node.kernel.put = put_and_look
+        node.list_all()
+        node.renew()
+        await settle()
+        assert added[0] is False
+
     async def test_without_a_lease_it_acts_when_what_was_left_has_ended(self, serving):
         later = Node()
         later.kernel.hold(*(h for place, h in serving.kernel.held.items() if place in ON_ETH0))
