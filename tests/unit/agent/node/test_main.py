@@ -6,17 +6,25 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import NamedTuple
 
 import pytest
 
+from purelb.core.election.messages import build_message, question_body, read_message
 from purelb.core.election.peer_keys import PeerKeys
+from purelb.core.election.peers import OUTAGE
+from purelb.core.election.permissions import PermissionQuestion
 from purelb.core.errors import SettingError
 from purelb.core.names import ANNOUNCING_ANNOTATIONS, DUPLICATES_ANNOTATION, PEER_KEYS_ANNOTATION
 from purelb.core.node.conflicts import DuplicateAddress
+from purelb_agent.kube.client import ApiError
+from purelb_agent.lease import resignation
 from purelb_agent.node import main as program
+from purelb_agent.node.permits import KIND
 from purelb_agent.runtime import clock
 from purelb_agent.runtime.tasks import TaskEndedError
 from simulation.api.server import ApiServer
+from tests.support.agent.fake_agents import peer_lease
 from tests.support.agent.fake_api import FakeApi
 from tests.support.agent.fake_kernel import FakeKernel
 from tests.support.agent.kubernetes_objects import (
@@ -31,6 +39,7 @@ from tests.support.core.snapshots import ETH0, OWN4, OWN6, VIP4, VIP6
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/purelb-node-n1"
 SERVICE = "/api/v1/namespaces/default/services/web"
 ENVIRONMENT = {"PURELB_NODE_NAME": "n1", "PURELB_POD_UID": "pod-n1"}
+LISTED_AGAIN = (LEASE.rpartition("/")[0], "/api/v1/nodes")
 VIPS = {(ETH0.index, VIP4), (ETH0.index, VIP6)}
 
 
@@ -43,6 +52,7 @@ class Cluster(FakeApi):
         self.put("/apis/purelb.io/v2/servicegroups", group_object())
         self.put("/api/v1/services", service_object())
         self.kernel, self.listener, self.probes = Kernel(), Listener(), Server()
+        self.wire = Wire()
         self.stop = asyncio.Event()
 
     @property
@@ -133,6 +143,35 @@ class Server:
         pass
 
 
+class Request(NamedTuple):
+    """A request of a peer."""
+
+    body: bytes
+
+    async def read(self):
+        return self.body
+
+
+class Wire:
+    """Sends messages to peers, of which none is answered; `kinds` are those that were sent."""
+
+    def __init__(self):
+        self.kinds = []
+
+    def make(self, _port):
+        return self
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_error):
+        pass
+
+    async def send(self, _address, message):
+        self.kinds.append(read_message([b"x" * 32], message, peer="n2").kind)
+        raise OSError("no route to host")
+
+
 @pytest.fixture
 def keys(tmp_path):
     (tmp_path / "key").write_bytes(b"x" * 32)
@@ -180,6 +219,7 @@ async def run_for(cluster, seconds):
         sender=Sender,
         listener=cluster.listener.make,
         server=cluster.probes.make,
+        peers=cluster.wire.make,
     )
     work = program.run_agent(cluster.settings, outside, cluster.stop)
     task = asyncio.create_task(work)
@@ -207,6 +247,30 @@ class TestRun:
     async def test_peers_are_answered_on_the_port_of_the_probes(self, cluster):
         task = await run_for(cluster, 1)
         assert list(cluster.probes.routes) == ["/peer"]
+        cluster.stop.set()
+        await task
+
+    async def test_peers_are_asked_in_an_outage_and_told_when_the_right_is_over(self, cluster):
+        cluster.put("/api/v1/nodes", node_object("n2", "10.0.0.2"))
+        cluster.put(LEASE.rpartition("/")[0], peer_lease("n2", duration=1000))
+        task = await run_for(cluster, 15)
+        assert {OUTAGE, resignation.KIND}.isdisjoint(cluster.wire.kinds)
+        cluster.answer("PUT", LEASE, ApiError(0, "no route to host"))
+        await asyncio.sleep(15)
+        assert {OUTAGE, resignation.KIND} <= set(cluster.wire.kinds)
+        cluster.stop.set()
+        await task
+
+    async def test_leases_and_nodes_are_listed_again_if_a_peer_has_seen_more(self, cluster):
+        task = await run_for(cluster, 15)
+        before = [len(cluster.sent("GET", path)) for path in LISTED_AGAIN]
+        question = PermissionQuestion("n2", "n2.1", "n1", "n1.1", "nonce")
+        body = question_body(question)
+        message = build_message(b"x" * 32, peer="n1", kind=KIND, nonce="1", body=body)
+        await cluster.probes.routes["/peer"](Request(message))
+        await asyncio.sleep(1)
+        after = [len(cluster.sent("GET", path)) for path in LISTED_AGAIN]
+        assert after == [count + 1 for count in before]
         cluster.stop.set()
         await task
 
