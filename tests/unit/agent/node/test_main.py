@@ -252,7 +252,7 @@ class TestRun:
 
     async def test_peers_are_asked_in_an_outage_and_told_when_the_right_is_over(self, cluster):
         cluster.put("/api/v1/nodes", node_object("n2", "10.0.0.2"))
-        cluster.put(LEASE.rpartition("/")[0], peer_lease("n2", duration=1000))
+        cluster.put("/apis/coordination.k8s.io/v1/leases", peer_lease("n2", duration=1000))
         task = await run_for(cluster, 15)
         assert {OUTAGE, resignation.KIND}.isdisjoint(cluster.wire.kinds)
         cluster.answer("PUT", LEASE, ApiError(0, "no route to host"))
