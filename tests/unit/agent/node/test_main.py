@@ -250,6 +250,15 @@ class TestRun:
         cluster.stop.set()
         await task
 
+    async def test_addresses_are_taken_over_when_the_lease_of_a_dead_peer_ends(self, cluster):
+        cluster.put("/apis/coordination.k8s.io/v1/leases", peer_lease("n2"))
+        task = await run_for(cluster, 9)
+        assert cluster.kernel.vips == set()
+        await asyncio.sleep(6)
+        assert cluster.kernel.vips == VIPS
+        cluster.stop.set()
+        await task
+
     async def test_peers_are_asked_in_an_outage_and_told_when_the_right_is_over(self, cluster):
         cluster.put("/api/v1/nodes", node_object("n2", "10.0.0.2"))
         cluster.put("/apis/coordination.k8s.io/v1/leases", peer_lease("n2", duration=1000))
@@ -335,6 +344,20 @@ class TestStop:
         cluster.stop.set()
         await task
         assert held == [set()]
+
+    async def test_nothing_renews_the_lease_any_more_when_it_is_deleted(self, cluster):
+        task = await run_for(cluster, 15)
+        running = []
+
+        def delete(_request):
+            names = {other.get_name() for other in asyncio.all_tasks() if not other.done()}
+            running.append(names & {"renew", "reconcile"})
+            return {}
+
+        cluster.answer("DELETE", LEASE, delete)
+        cluster.stop.set()
+        await task
+        assert running == [set()]
 
     async def test_before_the_first_plan_the_lease_is_left_as_addresses_may_be(self, cluster):
         leases = "/apis/coordination.k8s.io/v1/leases"
