@@ -132,6 +132,10 @@ class Renewer:
         """Name of this node."""
         return self._identity.node
 
+    def look_at_clock(self) -> None:
+        """Do what has become due while the machine slept: the event loop's timers stood still."""
+        self._wakeup.notify()
+
     def set_subnets(self, subnets: tuple[Network, ...], *, at_once: bool) -> None:
         """Set the subnets in the Lease; a change is written at once or after SUBNET_DEBOUNCE."""
         if subnets == self._subnets:

@@ -49,10 +49,15 @@ class Interfaces:
         self._unsure: set[Place] = set()
         self._dummy_error = ""
 
-    def subscribe(self, wake: Callable[[], None]) -> None:
-        """Wake the planner unless the change is our own reset of a lifetime."""
+    def subscribe(self, wake: Callable[[], None], resumed: Callable[[], None]) -> None:
+        """Wake the planner unless the change is our own reset of a lifetime.
+
+        `resumed` is called after a sleep of the machine.
+        """
 
         def on_news(news: News) -> None:
+            if news.is_resume:
+                resumed()
             if news.link is not None:
                 self._disturb(news.link)
             if news.address is not None and not news.is_gone:

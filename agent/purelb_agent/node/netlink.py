@@ -52,12 +52,13 @@ class NoAnswerError(NetlinkError):
 class News:
     """A change: of an address or a link, which was added, changed or removed, or of anything else.
 
-    `link`: as it was then; it may have changed again since.
+    `link`: as it was then; it may have changed again since. `is_resume`: the machine has slept.
     """
 
     address: InterfaceAddress | None = None
     link: Link | None = None
     is_gone: bool = False
+    is_resume: bool = False
 
 
 def open_socket(groups: int) -> socket.socket:
@@ -106,7 +107,7 @@ class Kernel:
 
         def resumed() -> None:
             resumes.read()
-            callback(News())
+            callback(News(is_resume=True))
 
         loop.add_reader(resumes, resumed)
 

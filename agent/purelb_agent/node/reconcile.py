@@ -115,7 +115,7 @@ class Reconciler:
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
-        self._interfaces.subscribe(self._store.changed.notify)
+        self._interfaces.subscribe(self._store.changed.notify, self._renewer.look_at_clock)
         self._conflict_listener.subscribe(self._store.changed.notify)
         while True:
             await self._store.changed.wait(until=self._try_cycle())

@@ -37,7 +37,7 @@ class RecordedRenewer:
 
     def __init__(self):
         self.subnets = []
-        self.checks = 0
+        self.checks = self.looks = 0
         self.own = []
         self.said = Said()
         self.right = Right(LeaseTiming(), "token")
@@ -47,6 +47,9 @@ class RecordedRenewer:
 
     def ensure_current(self):
         self.checks += 1
+
+    def look_at_clock(self):
+        self.looks += 1
 
     def saw(self, own):
         self.own.append(own)

@@ -17,6 +17,7 @@ from purelb_agent.node.interfaces import Interfaces
 from purelb_agent.node.metrics import NodeMetrics
 from purelb_agent.node.netlink import NetlinkError, News, NoAnswerError
 from purelb_agent.runtime import clock
+from purelb_agent.runtime.wakeup import Wakeup
 from tests.support.agent.fake_kernel import FakeKernel
 from tests.support.agent.logs import Logged
 from tests.support.core.snapshots import DUMMY, ETH0, OWN4, OWN6, VIP4, VIP6
@@ -86,7 +87,7 @@ class TestReadingLinks:
         assert self.reads(kernel) == 2
 
     def test_links_are_read_again_after_a_change(self, interfaces, kernel):
-        interfaces.subscribe(lambda: None)
+        interfaces.subscribe(lambda: None, lambda: None)
         kernel.notify(News())
         interfaces.read_links(1.0, max_age=30.0)
         assert self.reads(kernel) == 2
@@ -109,7 +110,7 @@ class TestReadingLinks:
 
     @pytest.mark.parametrize("change", [{"has_carrier": False}, {"mac": b"\x02\0\0\0\0\x09"}])
     def test_what_was_so_between_two_reads_is_not_missed(self, interfaces, kernel, change):
-        interfaces.subscribe(lambda: None)
+        interfaces.subscribe(lambda: None, lambda: None)
         kernel.notify(News(link=ETH0))
         assert interfaces.take_restored() == frozenset()
         kernel.notify(News(link=replace(ETH0, **change)))
@@ -168,11 +169,15 @@ class TestReadingAddresses:
 @BOTH
 class TestNotifications:
     @pytest.fixture
-    def wakes(self, interfaces, kernel, vip):
+    def resumed(self):
+        return Wakeup()
+
+    @pytest.fixture
+    def wakes(self, interfaces, kernel, vip, resumed):
         woken = []
         kernel.hold(held_at(vip, expires_at=9.0))
         interfaces.read_addresses()
-        interfaces.subscribe(lambda: woken.append(True))
+        interfaces.subscribe(lambda: woken.append(True), resumed.notify)
         return lambda news: (kernel.notify(news), len(woken))[1]
 
     def test_a_reset_lifetime_wakes_no_task(self, wakes, vip):
@@ -199,8 +204,13 @@ class TestNotifications:
     def test_an_unknown_address_wakes(self, wakes, vip):
         assert wakes(News(held_at(vip + 1))) == 1
 
-    def test_news_that_is_not_about_an_address_wakes(self, wakes, vip):
+    async def test_news_that_is_not_about_an_address_wakes(self, wakes, resumed):
         assert wakes(News()) == 1
+        assert not await resumed.wait(seconds=0)
+
+    async def test_a_resume_wakes_those_whose_timers_stood_still(self, wakes, resumed):
+        assert wakes(News(is_resume=True)) == 1
+        assert await resumed.wait(seconds=0)
 
     def test_an_address_removed_by_a_plan_is_news_when_it_is_back(
         self, wakes, interfaces, kernel, vip

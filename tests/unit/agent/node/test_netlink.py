@@ -392,7 +392,7 @@ class TestNotifications:
     async def test_each_resume_is_news(self, received, resumes):
         for number in range(1, 3):
             resumes.resume()
-            assert await received() == [News()] * number
+            assert await received() == [News(is_resume=True)] * number
 
     async def test_the_source_of_resumes_is_closed(self, requests, notifications, resumes):
         made = Kernel(

@@ -319,6 +319,13 @@ class TestCarrier:
         assert serving.kernel.calls.count("remove") == calls
 
 
+async def test_a_resume_lets_the_renewer_look_at_the_clock(serving):
+    serving.kernel.notify(News())
+    assert serving.renewer.looks == 0
+    serving.kernel.notify(News(is_resume=True))
+    assert serving.renewer.looks == 1
+
+
 class TestRestored:
     async def test_hosts_are_told_again_when_frames_get_through_again(self, serving):
         for place, held in serving.kernel.held.items():

@@ -11,6 +11,7 @@ from purelb.core.settings import LeaseTiming
 from simulation.api.way import Reach
 from simulation.node.netlink import Stop
 from tests.unit.simulation.schedules.story import (
+    ASKED,
     DELIVERY,
     TAKEOVER,
     THREE,
@@ -116,6 +117,22 @@ def slept(seed):
         cluster.run(30)
         assert held_by(cluster, "n1") == own
         return history.twice()
+
+
+# Between two renewals.
+@pytest.mark.parametrize("phase", range(5))
+def test_a_machine_that_slept_for_a_moment_renews_in_time(phase):
+    with at_work() as (cluster, history):
+        own = won_by(cluster, "n1", THREE)
+        # While it can, as its right lasts.
+        cluster.run(0.8 * phase)
+        cluster.suspend(cluster.nodes["n1"])
+        cluster.run(2.5)
+        cluster.resume(cluster.nodes["n1"])
+        cluster.run(15)
+        moved = [a for a in own for _seconds, on in history.spans(a) if not on <= {"n1"}]
+        must(not moved, f"{moved} moved to another node")
+        must(history.unheld() < 2.5 + ASKED, f"on no node for {history.unheld():.2f} s")
 
 
 def test_a_machine_that_slept_answers_no_more_before_it_hears_from_others():
