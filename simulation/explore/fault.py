@@ -41,8 +41,8 @@ class Kind:
     of which one is drawn, for about how long it lasts; without any, nothing ends it.
 
     `away`: for how many seconds it may leave an address on no node, in all: as the only fault, and
-    among others. `is_slow`: whether writes take `value` seconds. `halts`: whether it stops an agent
-    in its work.
+    among others. `is_slow`: whether writes take `value` seconds. `halts`: whether an agent
+    that has put an address may not announce it for so long.
     """
 
     story: str

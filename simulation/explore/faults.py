@@ -31,9 +31,10 @@ _STOPS = (3.0, 8.0, 12.0, 30.0)
 _SLOW = (0.4, 0.8, 1.3, 1.7, 2.5, 3.5, 5.0, 10.0)
 _FLAPS = "the API refuses {nodes} for {value:g} s, every {value:g} s"
 # Seconds for which a fault may leave an address on no node, alone and among others: an outage that
-# all see, and one of some nodes (which withdraw up to a renewal period apart), a cable that is out,
-# and an agent or a node that is gone (a Lease's duration, and a margin).
-_OUTAGE, _API, _CARRIER, _CRASH = (1.0, 5.0), (2.0, 5.0), (2.5, 12.0), (12.0, 12.0)
+# all see, of one node, and of some (which withdraw up to a renewal period apart), a cable that is
+# out, and an agent or a node that is gone (a Lease's duration, and a margin).
+_OUTAGE, _API, _SOME = (1.0, 5.0), (2.0, 5.0), (5.0, 5.0)
+_CARRIER, _CRASH = (2.5, 12.0), (12.0, 12.0)
 # Only with others costs something what disturbs an agent or a link, and a new address: the Lease of
 # its winner may have to end first.
 _ODD, _NEW = (0.3, 12.0), (0.3, 10.0)
@@ -62,13 +63,13 @@ KINDS: Mapping[str, Kind] = {
         away=_API,
     ),
     "two-dropped": Kind(
-        "{nodes} do not reach the API", partial(effects.reach, Reach.DROPPED), hits=2, away=_API
+        "{nodes} do not reach the API", partial(effects.reach, Reach.DROPPED), hits=2, away=_SOME
     ),
     "all-but-one": Kind(
         "{nodes} do not reach the API, and the other one does",
         partial(effects.reach, Reach.DROPPED),
         ALL_BUT_ONE,
-        away=_API,
+        away=_SOME,
     ),
     "staggered": Kind(
         "one after the other, {nodes} lose the API, and get it back within {value:g} s",
@@ -76,7 +77,7 @@ KINDS: Mapping[str, Kind] = {
         0,
         (3, 10, 20),
         _OUTAGES,
-        away=_API,
+        away=_SOME,
     ),
     "first-back": Kind(
         "no node reaches the API, and {nodes} does again {value:g} s before the others",
@@ -84,7 +85,7 @@ KINDS: Mapping[str, Kind] = {
         1,
         (3, 10),
         _OUTAGES,
-        away=_API,
+        away=_SOME,
     ),
     "flapping": Kind(_FLAPS, effects.flapping, 0, (2, 5), _LONG, away=_OUTAGE),
     "one-flapping": Kind(_FLAPS, effects.flapping, 1, (1, 2, 5), _LONG, away=_API),
@@ -221,7 +222,9 @@ KINDS: Mapping[str, Kind] = {
     "late-answer": Kind(
         "an answer of the kernel of {nodes} is 2 s late", effects.late_answer, seconds=()
     ),
-    "unreadable": Kind("the kernel of {nodes} cannot be read", effects.unreadable, away=_ODD),
+    "unreadable": Kind(
+        "the kernel of {nodes} cannot be read", effects.unreadable, away=_ODD, halts=True
+    ),
     "wall": Kind(
         "the wall clock of {nodes} steps by {value:+g} s",
         effects.wall,
@@ -279,7 +282,7 @@ KINDS: Mapping[str, Kind] = {
     "endpoints": Kind(
         "the endpoints of the Local Services move to {nodes}", changes.move_endpoints, seconds=()
     ),
-    "unselected": Kind("no LBNodeAgent selects {nodes}", changes.unselect),
+    "unselected": Kind("no LBNodeAgent selects {nodes}", changes.unselect, away=_ODD),
     "timings": Kind(
         "a roll-out of timings of half the seconds begins",
         changes.roll_out,

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from ipaddress import ip_address
 
+from purelb.core.allocation.duplicates import NEW_FOR
 from purelb.core.model import Address
 from simulation.api.objects import Json, field_selector
 from simulation.api.server import Watch
@@ -30,12 +31,12 @@ class Given:
 
     def __init__(self, cluster: Cluster, new: Callable[[Address], None]) -> None:
         self.addresses: dict[Address, None] = dict.fromkeys(cluster.addresses())
+        self._cluster, self._new = cluster, new
+        self._began = cluster.timeline.now
         self.twice: dict[str, None] = {}
         self.lost: dict[str, None] = {}
         self.free: dict[Address, list[Span]] = defaultdict(list)
         self.waited: dict[str, list[Span]] = defaultdict(list)
-        self._cluster, self._new = cluster, new
-        self._began = cluster.timeline.now
         # By UID: the addresses of each Service that is to have some, by the version of IP.
         self._had: dict[str, dict[int, Address]] = {}
         self._version = cluster.api.objects.version
@@ -59,6 +60,7 @@ class Given:
                 owners[ip_address(entry["ip"])].append(body["metadata"]["name"])
         for address, names in owners.items():
             if address not in self.addresses:
+                self.free[address].append((0.0, self._now))
                 self._new(address)
             self.addresses[address] = None
             if len(names) > 1:
@@ -78,17 +80,36 @@ class Given:
         texts = (entry["ip"] for entry in ingress(body))
         has: dict[int, Address] = {address.version: address for address in map(ip_address, texts)}
         for version, address in self._had.get(uid, {}).items():
-            if has.get(version) != address:
+            if has.get(version) != address and not self._is_exchanged(address):
                 instead = has.get(version, "no address")
                 self.lost[f"{body['metadata']['name']} has {instead}, not {address}"] = None
         self._had[uid] = has
         return any(_VERSIONS[family] not in has for family in spec["ipFamilies"])
 
+    def _is_exchanged(self, address: Address) -> bool:
+        """Whether an address was given a moment ago, and its range taken away since.
+
+        Then the Service gets another one if no node announces it (docs/allocation.md).
+        """
+        was_free = self.free[address]
+        is_new = bool(was_free) and self._now - was_free[-1][1] < NEW_FOR
+        return is_new and not any(int(address) in numbers for numbers in self._ranges(address))
+
+    def _ranges(self, address: Address) -> Iterator[range]:
+        """Yield the ranges of all groups, of the family of an address."""
+        for stored in self._cluster.api.objects.of_kind(KINDS["groups"], ""):
+            for pool in stored.body["spec"]["local"].get(f"v{address.version}pools", ()):
+                first, _dash, last = pool["pool"].partition("-")
+                yield range(int(ip_address(first)), int(ip_address(last)) + 1)
+
+    @property
+    def _now(self) -> float:
+        return (self._cluster.timeline.now - self._began) / MICROSECONDS
+
     def _note(self, spans: list[Span], *, is_so: bool) -> None:
         """Note whether something is so from now on."""
-        now = (self._cluster.timeline.now - self._began) / MICROSECONDS
         was_so = bool(spans) and spans[-1][1] == FOR_EVER
         if was_so and not is_so:
-            spans[-1] = spans[-1][0], now
+            spans[-1] = spans[-1][0], self._now
         elif is_so and not was_so:
-            spans.append((now, FOR_EVER))
+            spans.append((self._now, FOR_EVER))

@@ -31,7 +31,8 @@ _ROUNDED = 0.001
 _MISLED = 2.0
 # A Lease, and with it the time for which others wait for its node.
 DURATION = LeaseTiming().duration
-# After two nodes had an address, hosts are told again with the next probe (docs/design.md).
+# After two nodes had an address, or frames got lost, hosts are told again with the next probe
+# (docs/design.md).
 _TOLD_AGAIN = 31.0
 T = TypeVar("T")
 
@@ -136,13 +137,20 @@ class Presence:
     def _misled(self, address: Address) -> Iterator[str]:
         misled = [span for span, is_so in self._dated(self._history.misled(address)) if is_so]
         on_two = [span for span, by in self._dated(self._history.heard(address)) if len(by) > 1]
-        told = [(begin, end + _TOLD_AGAIN) for begin, end in on_two]
-        self._use("two nodes had answered hosts", seconds(common(misled, told[:1])))
-        left = seconds(without(misled, told))
-        # One that is stopped before it announces what it has put cannot do so.
+        apart = [span for spans in self._apart.values() for span in spans]
+        left = misled
+        for excuse, causes in (
+            ("two nodes had answered hosts", on_two),
+            ("no host reached a node", apart),
+        ):
+            told = [(begin, end + _TOLD_AGAIN) for begin, end in causes]
+            self._use(excuse, seconds(left) - seconds(without(left, told)))
+            left = without(left, told)
+        late = seconds(left)
+        # An agent that cannot announce what it has put.
         stopped = sum(fault.seconds for fault, kind in self._faults if kind.halts)
-        if left > _MISLED + stopped:
-            yield f"hosts looked for {address} at a node without it for {left:.2f} s"
+        if late > _MISLED + stopped:
+            yield f"hosts looked for {address} at a node without it for {late:.2f} s"
 
     def _allowed(self) -> float:
         """Return for how long an address may be on no node because of the faults, in all."""
@@ -158,29 +166,30 @@ class Presence:
         without the API until the outage, these have rightly withdrawn; any disturbed node may be
         the one whose Lease the others have to wait for then.
         """
-        begin, end = outage
+        end = outage[1]
+        began, was_split = self._before_outage(end)
         disturbed = {
             name
             for fault, kind in self._faults
             if kind.disturbs and fault.at < end
-            if not fault.seconds or fault.at + fault.seconds + TAKEOVER > begin
+            if not fault.seconds or fault.at + fault.seconds + TAKEOVER > began
             for name in fault.nodes
         }
         members = self._cluster.nodes.keys()
         if not holders or holders & disturbed or 2 * len(members - disturbed) <= len(members):
             return True
-        return bool(disturbed) and self._was_split_before(end)
+        return bool(disturbed) and was_split
 
-    def _was_split_before(self, end: float) -> bool:
-        """Whether some nodes lost the API later than others, before the outage at this time."""
+    def _before_outage(self, end: float) -> tuple[float, bool]:
+        """Return when the outage at this time began, and whether it did so for some nodes later."""
         before = [(piece, moment) for piece, moment in self._pieces() if piece[1] <= end]
         began = end
         for (begin, until), moment in reversed(before):
             if moment.excuse is Excuse.OUTAGE and until == began:
                 began = begin
             elif moment.is_split:
-                return until > began - DURATION
-        return False
+                return began, until > began - DURATION
+        return began, False
 
     def _pieces(self) -> list[tuple[Span, Moment]]:
         moments = [*self._troubles.moments, Moment(self._cluster.timeline.now)]

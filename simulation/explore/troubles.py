@@ -68,6 +68,8 @@ class Troubles:
         self._unnoticed = 0
         # Machines whose clocks have stood since they stopped.
         self._stood: set[str] = set()
+        # When each resumed last whose agent ran all the time, and is late only if it ends.
+        self._resumed: dict[str, int] = {}
         # When each that is stopped now was stopped, and whether its agent ran.
         self._paused: dict[str, tuple[int, bool]] = {}
         self._usual: dict[str, Delay] = {}
@@ -108,6 +110,12 @@ class Troubles:
 
     def note(self) -> None:
         """Note that something has changed."""
+        now = self.cluster.timeline.now
+        for name, resumed in tuple(self._resumed.items()):
+            if not runs(self.cluster.nodes[name]):
+                del self._resumed[name]
+                if now - resumed < LIFETIME * MICROSECONDS:
+                    self.unaware[name].append([now, now + int(LIFETIME * MICROSECONDS)])
         self.moments.append(self.able.now(is_unnoticed=self._unnoticed > 0))
         self.noted()
 
@@ -185,6 +193,7 @@ class Troubles:
                 self.cluster.resume(node)
                 now, (since, ran) = self.cluster.timeline.now, paused
                 if ran and now - since <= _UNNOTICED_PAUSE * MICROSECONDS:
+                    self._resumed[node.name] = now
                     return
                 span = [now, now + int(LIFETIME * MICROSECONDS)]
                 self.unaware[node.name].append(span)
