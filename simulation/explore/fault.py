@@ -42,7 +42,7 @@ class Kind:
 
     `away`: for how many seconds it may leave an address on no node, in all: as the only fault, and
     among others. `is_slow`: whether writes take `value` seconds. `halts`: whether an agent
-    that has put an address may not announce it for so long.
+    that has put an address may be kept from announcing it.
     """
 
     story: str

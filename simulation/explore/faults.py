@@ -151,15 +151,13 @@ KINDS: Mapping[str, Kind] = {
         seconds=_NOTICED,
     ),
     "frozen": Kind(
-        "the agent of {nodes} is frozen",
-        effects.freeze,
-        seconds=_FREEZES,
-        away=_CRASH,
+        "the agent of {nodes} is frozen", effects.freeze, seconds=_FREEZES, away=_CRASH, halts=True
     ),
     "killed": Kind(
         "the agent of {nodes} is killed",
         partial(effects.down, Down.KILLED),
         away=_CRASH,
+        halts=True,
     ),
     "leaves": Kind("the agent of {nodes} leaves", partial(effects.down, Down.STOPPED), away=_ODD),
     "off": Kind("{nodes} has no power", partial(effects.down, Down.OFF), away=_CRASH),
@@ -272,7 +270,9 @@ KINDS: Mapping[str, Kind] = {
     "lagging": Kind("the watches of {nodes} lag by {value:g} s", effects.lag, 1, (1, 3, 5)),
     "restored": Kind("then the API server has its backup of this moment again", effects.restore, 0),
     "node-deleted": Kind("there is no Node {nodes}", effects.delete_node),
-    "crashed": Kind("the container of {nodes} is killed", effects.crash, seconds=(), away=_ODD),
+    "crashed": Kind(
+        "the container of {nodes} is killed", effects.crash, seconds=(), away=_ODD, halts=True
+    ),
     "leader-killed": Kind("the allocator that leads is killed", changes.kill_leader, 0, seconds=()),
     "type": Kind(
         "a Service is of the type ClusterIP", changes.change_type, 0, seconds=_SHORT, away=_NEW

@@ -147,9 +147,9 @@ class Presence:
             self._use(excuse, seconds(left) - seconds(without(left, told)))
             left = without(left, told)
         late = seconds(left)
-        # An agent that cannot announce what it has put.
-        stopped = sum(fault.seconds for fault, kind in self._faults if kind.halts)
-        if late > _MISLED + stopped:
+        # Of one that has put an address and cannot announce it, the next agent probes it.
+        may_be_untold = any(kind.halts for _fault, kind in self._faults)
+        if late > (_TOLD_AGAIN if may_be_untold else _MISLED):
             yield f"hosts looked for {address} at a node without it for {late:.2f} s"
 
     def _allowed(self) -> float:
@@ -168,11 +168,13 @@ class Presence:
         """
         end = outage[1]
         began, was_split = self._before_outage(end)
+        # Who could not renew since then has not recovered.
+        recent = 0.0 if was_split else began - TAKEOVER
         disturbed = {
             name
             for fault, kind in self._faults
             if kind.disturbs and fault.at < end
-            if not fault.seconds or fault.at + fault.seconds + TAKEOVER > began
+            if not fault.seconds or fault.at + fault.seconds > recent
             for name in fault.nodes
         }
         members = self._cluster.nodes.keys()

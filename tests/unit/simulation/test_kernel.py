@@ -354,5 +354,5 @@ def test_news_come_after_a_sleep_and_not_after_a_pause(node, timeline, stops):
         assert node.news == []
         node.kernel.machine.resume()
         timeline.run(timeline.now + MICROSECONDS)
-        assert node.news == ([News()] if stops == "suspend" else [])
+        assert node.news == ([News(is_resume=True)] if stops == "suspend" else [])
         node.news.clear()
