@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter as Tally
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from purelb.core.election.peers import (
     OutageAssessment,
@@ -78,14 +78,19 @@ class OutageKeeper:
 
         So no two parts of those that can have the same address are more than half of them.
         """
-        members = (*self._store.leases.counting.near(), self._renewer.node)
-        return {member: self._store.addresses_of(member) for member in members}
+        return self._reached((*self._store.leases.counting.near(), self._renewer.node))
+
+    def _reached(self, nodes: Iterable[str]) -> dict[str, tuple[Address, ...]]:
+        return {node: self._store.addresses_of(node) for node in nodes}
 
     async def _ask(
         self, members: Mapping[str, tuple[Address, ...]], asked_at: float
     ) -> OutageAssessment:
         since = self._renewer.failing_since or asked_at
-        answers = await self._peers.ask(members, since=since, seconds=self._time_to_ask(asked_at))
+        # Who said unasked that it can may be no member yet; its answer is passed on to those whom
+        # it does not reach.
+        asked = {**self._reached(self._peers.told), **members}
+        answers = await self._peers.ask(asked, since=since, seconds=self._time_to_ask(asked_at))
         told = self._peers.was_told(since=since, now=clock.now())
         assessment = assess_outage(members, self._renewer.node, answers, told=told)
         for answer in answers.values():

@@ -74,7 +74,7 @@ class Promises(Protocol):
 class Peers:
     """The other nodes' agents.
 
-    `heard`: what each peer last said directly, that it can renew; `told`: what was said unasked.
+    `heard`: what each peer last answered, that it can renew; `told`: what was said unasked.
     `keys` returns the present keys: they may be rotated at any time.
     """
 
@@ -137,9 +137,14 @@ class Peers:
         self.heard = {p: h for p, h in self.heard.items() if now - h.at < self._timing.duration}
 
     def hear(self, can: CanRenew) -> None:
-        """Note that a peer said unasked that it can renew, by a message sent a moment ago."""
-        heard = Heard(clock.now(), clock.now() - _MESSAGE_SECONDS - can.age)
-        self.heard[can.node] = self.told[can.node] = heard
+        """Note that a peer said unasked that it can renew, by a message sent a moment ago.
+
+        It is not passed on: an agent that was frozen reads it late, and does not know that. Only
+        the answer to a question is, so who says so unasked is asked.
+        """
+        now = clock.now()
+        self.told[can.node] = Heard(now, now - _MESSAGE_SECONDS - can.age)
+        self.told = {p: h for p, h in self.told.items() if now - h.at < self._timing.duration}
 
     def was_told(self, *, since: float, now: float) -> bool:
         """Whether a peer said so lately, and nothing else after it, and renewed since then."""

@@ -110,7 +110,7 @@ MUTANTS = (
     Mutant(
         "only nodes whose Lease counts are members, so the rest may be less than half",
         _OUTAGE,
-        "members = (*self._store.leases.counting.near(), self._renewer.node)",
-        "members = (*self._store.leases.counting.epochs(), self._renewer.node)",
+        "self._reached((*self._store.leases.counting.near(), self._renewer.node))",
+        "self._reached((*self._store.leases.counting.epochs(), self._renewer.node))",
     ),
 )

@@ -394,9 +394,11 @@ class TestAnswersOfThisNode:
         peers = node.start()
         now, can = clock.now(), {"can": "n3", "age": 1.0}
         await peers.answers[PROMISED]({"node": "n2", **can})
-        assert set(peers.heard) == {"n3"}
+        assert set(peers.told) == {"n3"}
         await peers.answers[RIGHT]({"epoch": "n1.1", **can, "can": "n4"})
-        assert set(peers.heard) == {"n3", "n4"}
+        assert set(peers.told) == {"n3", "n4"}
+        # It is no answer, so it is not passed on.
+        assert peers.heard == {}
         assert peers.was_told(since=now - 2, now=now)
 
     async def test_who_does_not_say_that_it_can_is_not_heard(self, node):

@@ -27,13 +27,14 @@ CAN, CANNOT, SILENT = PeerAnswer.CAN, PeerAnswer.CANNOT, PeerAnswer.SILENT
 class AnsweringPeers:
     """Stands in for `Peers`: each peer gives the answer that is set here.
 
-    Until `told_until`, a node has lately said unasked that it can renew.
+    Until `told_until`, a node has lately said unasked that it can renew; `told`: who has said so.
     """
 
     def __init__(self, node):
         self.answer = CANNOT
         self.seconds = 0.0
         self.told_until = float("-inf")
+        self.told = {}
         self.asked = []
         self.since = []
         self.time_to_ask = []
@@ -103,6 +104,15 @@ class TestAsking:
         await node.until(5)
         ((_at, members),) = node.peers.asked
         assert set(members) == {"n1", "n2"}
+
+    async def test_who_said_unasked_that_it_can_is_asked_too_but_is_no_member(self, node):
+        node.store.nodes.replace(FakeAgents("n2", "n3", "n4").nodes, asked_at=clock.now())
+        node.peers.told = {"n4": None}
+        node.refuse()
+        await node.until(5)
+        ((_at, asked),) = node.peers.asked
+        assert set(asked) == {"n1", "n2", "n3", "n4"}
+        assert asked["n4"] == node.store.addresses_of("n4") != ()
 
     async def test_they_are_asked_when_one_hangs(self, node):
         node.api.hang("PUT", PATH)

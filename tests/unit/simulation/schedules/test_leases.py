@@ -216,6 +216,22 @@ def test_that_a_node_can_renew_is_passed_on():
     must(worst == 0, f"on two nodes for {worst:.1f} s")
 
 
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_what_a_frozen_agent_reads_late_ends_no_outage(seed):
+    with at_work(seed) as (cluster, history):
+        frozen = cluster.nodes["n3"].agent
+        frozen.freeze()
+        cluster.run(12)
+        for way in ways(cluster):
+            way.set_reach(Reach.DROPPED)
+        # Meanwhile the others say to it, and read nowhere else, that they can renew.
+        cluster.run(10)
+        frozen.thaw()
+        cluster.run(40)
+        unheld = history.unheld(since=12)
+        must(unheld == 0, f"on no node for {unheld:.1f} s")
+
+
 def joined(seed, fault):
     """n4 joins 0.4 s after n3 stopped seeing; return the worst double holding."""
     with at_work(seed) as (cluster, history):
