@@ -18,7 +18,6 @@ from ipaddress import ip_address
 from purelb.core.election.peer_keys import PeerKeys
 from purelb.core.model import Address
 from purelb.core.names import DEFAULT_NAMESPACE
-from purelb.core.settings import LeaseTiming
 from purelb_agent.allocator.main import AllocatorOutside, AllocatorSettings, run_allocator
 from purelb_agent.kube.client import Kube
 from purelb_agent.leader.leader_kube import LeaderKube
@@ -34,60 +33,18 @@ from simulation.api.way import Way
 from simulation.chance import stream
 from simulation.collector import Collector
 from simulation.kubelet import Kubelet
-from simulation.manifests import KINDS, NET4, NET6, POOLS, ingress, node_object, own_lease_alone
+from simulation.manifests import KINDS, POOLS, ingress, node_object, own_lease_alone
+from simulation.member import ETH0, ETH1, Node
 from simulation.node.hosts import Host
 from simulation.node.http import ModelPeers, ModelServer, Network
 from simulation.node.kernel import Kernel
-from simulation.node.messages import LinkState, Route
 from simulation.node.netlink import ModelResumes
 from simulation.node.wire import Segment, WireSender, listen_on
 from simulation.time.machine import Machine
 from simulation.time.process import Process, simulated_clocks
 from simulation.time.timeline import MICROSECONDS, Action, Timeline
 
-KEYS = PeerKeys(b"the key of all agents of a cluster")
-# The interfaces that may have addresses of Services; the second one has a segment of its own.
-ETH0, ETH1 = 2, 3
 _BOOKMARKS = 60.0
-
-
-class Node:
-    """A machine with its kernel and its agent; `pods` counts the agent's Pods that it has had.
-
-    `timing` and `keys` are the settings of its next agent, which reads the keys again at each use;
-    with None it asks no peers.
-    """
-
-    def __init__(self, cluster: Cluster, name: str, number: int) -> None:
-        self.name = name
-        self.machine = Machine(cluster.timeline, name)
-        self.kernel = Kernel(self.machine, stream(cluster.seed, name, "kernel"))
-        # Some promote the secondaries of an address that goes, as systemd sets it, and some do not.
-        self.eth0 = LinkState(
-            ETH0, "eth0", b"\x02\0\0\0\0" + bytes([number]), promotes=number % 2 == 1
-        )
-        self.addresses = tuple(net.network_address + 10 + number for net in (NET4, NET6))
-        # Its own on other interfaces, with the lengths of their prefixes.
-        self.more_addresses: list[tuple[int, Address, int]] = []
-        self.pods = 0
-        self.timing = LeaseTiming()
-        self.keys: PeerKeys | None = KEYS
-        self.agent: Process | None = None
-        self.stop = asyncio.Event()
-        self.kubelet = cluster.kubelet(f"agent/{name}", partial(cluster.start_container, self))
-        self.kernel.add_link(LinkState(1, "lo", bytes(6)))
-        self.kernel.add_link(self.eth0)
-        for net in (NET4, NET6):
-            self.kernel.add_route(Route(ETH0, 100, net.network_address + 1))
-        self.add_addresses()
-
-    def add_addresses(self) -> None:
-        """Give the node its own addresses, as at each boot."""
-        nets = (NET4.prefixlen, NET6.prefixlen)
-        own = [(ETH0, *pair) for pair in zip(self.addresses, nets, strict=True)]
-        for link, address, prefix_length in (*own, *self.more_addresses):
-            if (link, address) not in self.kernel.held:
-                self.kernel.add_address(link, address, prefix_length)
 
 
 class Cluster:
@@ -108,6 +65,8 @@ class Cluster:
         self.processes: list[Process] = []
         self._ways: dict[str, Way] = {}
         self.kubelets: dict[str, Kubelet] = {}
+        # The last container of each.
+        self.allocators: dict[str, Process] = {}
         self.nodes: dict[str, Node] = {}
         for name in names:
             self.add_node(name)
@@ -146,7 +105,9 @@ class Cluster:
 
     def add_node(self, name: str) -> Node:
         """Add a machine to the cluster, without an agent yet."""
-        node = self.nodes[name] = Node(self, name, len(self.nodes) + 1)
+        kernel = Kernel(Machine(self.timeline, name), stream(self.seed, name, "kernel"))
+        kubelet = self.kubelet(f"agent/{name}", lambda: self.start_container(node))
+        node = self.nodes[name] = Node(kernel, len(self.nodes) + 1, kubelet)
         self.segment.attach(node.kernel, node.eth0)
         self.register(node)
         return node
@@ -308,7 +269,7 @@ class Cluster:
         container()
 
     def _start_allocator(self, machine: Machine, name: str) -> None:
-        process = self._process(machine, f"allocator {name}")
+        process = self.allocators[name] = self._process(machine, f"allocator {name}")
         kubelet = self.kubelets[f"allocator/{name}"]
         access = self._access(process, f"allocator/{name}")
         outside = AllocatorOutside(

@@ -10,7 +10,8 @@ from purelb.core.election.messages import build_message
 from purelb.core.election.peers import OUTAGE, OutageQuestion, outage_question_body
 from purelb_agent.lease.peer_http import PATH
 from purelb_agent.runtime.program import METRICS_PORT
-from simulation.cluster import KEYS, Cluster, Node
+from simulation.cluster import Cluster
+from simulation.member import KEYS, Node
 from simulation.node.http import ModelPeers
 from simulation.time.machine import Machine
 from simulation.time.process import Process

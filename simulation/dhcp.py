@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from simulation.cluster import ETH0, Cluster, Node
+from simulation.cluster import Cluster
 from simulation.manifests import NET4, NET6
+from simulation.member import ETH0, Node
 
 # By how much a node's other addresses are higher than its first ones.
 _OTHER = 100

@@ -9,8 +9,9 @@ from functools import partial
 from ipaddress import IPv4Address
 
 from purelb.core.model import Address
-from simulation.cluster import ETH0, Cluster, Node
+from simulation.cluster import Cluster
 from simulation.manifests import node_object
+from simulation.member import ETH0, Node
 from simulation.node.addresses import ordered
 
 # Seconds between two looks of a kubelet at its addresses.

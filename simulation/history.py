@@ -14,8 +14,10 @@ from functools import partial
 from typing import TypeVar
 
 from purelb.core.model import Address
-from simulation.cluster import Cluster, Node
+from simulation.cluster import Cluster
+from simulation.member import Node
 from simulation.node.addresses import Place
+from simulation.node.hosts import Host
 from simulation.time.timeline import MICROSECONDS
 
 Holders = frozenset[str]
@@ -38,7 +40,7 @@ class History:
         for segment in cluster.segments:
             segment.paths.changed.append(self._listen)
             for host in segment.hosts:
-                host.changed.append(self._learned)
+                self.follow_host(host)
         for node in cluster.nodes.values():
             self.follow(node)
         for address in cluster.addresses():
@@ -49,6 +51,10 @@ class History:
         node.kernel.changed = partial(self._changed, node)
         # It stands while the machine answers no host.
         node.machine.monotonic.follow(self._note_all)
+
+    def follow_host(self, host: Host) -> None:
+        """Follow what a host knows, also of one that comes later."""
+        host.changed.append(self._learned)
 
     def _changed(self, _node: Node, place: Place) -> None:
         self.note(place[1])

@@ -11,8 +11,9 @@ from itertools import combinations
 
 from purelb.core.names import SHARING_ANNOTATION
 from simulation.api.objects import Json
-from simulation.cluster import ETH0, ETH1, Cluster
+from simulation.cluster import Cluster
 from simulation.manifests import KINDS, ingress
+from simulation.member import ETH0, ETH1
 from simulation.time.timeline import MICROSECONDS
 
 

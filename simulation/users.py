@@ -29,8 +29,9 @@ from purelb.core.names import (
 from purelb.core.settings import LeaseTiming
 from purelb_agent.runtime.program import METRICS_PORT
 from simulation.api.objects import Json
-from simulation.cluster import ETH1, Cluster, Node
+from simulation.cluster import Cluster
 from simulation.manifests import KINDS, NET4, NET6
+from simulation.member import ETH1, Node
 from simulation.node.http import ModelServer
 from simulation.node.messages import LinkState
 from simulation.time.process import Process
@@ -338,15 +339,19 @@ def give_keys(node: Node, keys: PeerKeys | None) -> str:
     return f"{node.name} has the peers' keys {' '.join(keys.ids) if keys else 'none'}"
 
 
+def leader(cluster: Cluster) -> str:
+    """Return the allocator that leads by its lock, also if that has ended; else the first one."""
+    lock = cluster.find("leases", DEFAULT_NAMESPACE, LEADER_LEASE)
+    holder = lock["spec"].get("holderIdentity") if lock else ""
+    return holder.partition("_")[0] if holder else min(cluster.allocators)
+
+
 def kill_leader(cluster: Cluster) -> str:
     """Let the allocator that leads die at once; its lock stays until its end."""
-    lock = cluster.find("leases", DEFAULT_NAMESPACE, LEADER_LEASE)
-    if lock is None:
-        raise LookupError("no allocator leads")
-    host = lock["spec"]["holderIdentity"].partition("_")[0]
-    for process in cluster.processes:
-        if process.name == f"allocator {host}" and not process.is_dead:
-            process.kill()
-            cluster.kubelets[f"allocator/{host}"].container_ended(process)
-    cluster.way(f"allocator/{host}").abandon()
-    return f"{host}, which leads, is killed"
+    name = leader(cluster)
+    process = cluster.allocators[name]
+    if not (process.is_dead or process.has_ended):
+        process.kill()
+        cluster.kubelets[f"allocator/{name}"].container_ended(process)
+        cluster.way(f"allocator/{name}").abandon()
+    return f"{name}, which leads, is killed"

@@ -183,6 +183,7 @@ class ApiTransport:
                 pipe.put(_set, head, _Answer(error.status, status_text(error)))
                 return
             pipe.put(_set, head, stream)
+            pipe.lag = self._way.lag()
             for line in missed:
                 pipe.put(stream.put, line)
             self._timeline.after(float(request.params["timeoutSeconds"]), end)
@@ -217,17 +218,21 @@ def _fail(future: asyncio.Future[Any], error: OSError) -> None:
 
 
 class _Pipe:
-    """What is on its way to a process on one watch: nothing overtakes anything."""
+    """What is on its way to a process on one watch: nothing overtakes anything.
+
+    `lag`: by how many seconds the server is behind on which the watch was opened.
+    """
 
     def __init__(self, way: Way, connection: Connection, process: Process) -> None:
         self._way, self._connection, self._process = way, connection, process
+        self.lag = 0.0
         self._last = 0
         self._under_way: deque[tuple[Any, ...]] = deque()
 
     def put(self, callback: Callable[..., None], *args: object) -> None:
         """Let the process call back when this arrives."""
         now = self._way.timeline.now
-        self._last = max(now + microseconds(self._way.event()), self._last)
+        self._last = max(now + microseconds(self._way.event() + self.lag), self._last)
         self._under_way.append((callback, *args))
         # Two that arrive at one moment are in order, also if their appointments are not.
         self._way.tell(self._connection, self._last, self._arrive)

@@ -51,12 +51,14 @@ class Way:
 
     `refuses` says what the server refuses at its door, without effect; open watches continue.
 
-    Delays: `request` and `answer` of a request's two ways, `event` of a line of a watch.
+    Delays: `request` and `answer` of a request's two ways, `event` of a line of a watch, `lag` of
+    all lines of a watch: by how much the server is behind on which it was opened.
     """
 
     def __init__(self, timeline: Timeline, *, request: Delay, answer: Delay, event: Delay) -> None:
         self.timeline = timeline
         self.request, self.answer, self.event = request, answer, event
+        self.lag: Delay = lambda: 0.0
         self.slow: Slowness = lambda _method, _kind: (0.0, 0.0)
         self.asked = 0
         self.refuses: Refusals = lambda _method, _kind: 0
@@ -77,8 +79,7 @@ class Way:
         self._reach = reach
         self._changes += 1
         if reach is Reach.REFUSED:
-            for connection in tuple(self._open):
-                self._break(connection, ConnectionResetError("connection reset"))
+            self.reset()
         elif reach is Reach.DROPPED:
             for connection in self._open:
                 self._give_up_later(connection, connection.unanswered)
@@ -101,6 +102,11 @@ class Way:
         """
         for connection in self._open:
             connection.is_silent |= connection.watches in kinds
+
+    def reset(self) -> None:
+        """Break all connections that are open, as a server does that ends; others are let in."""
+        for connection in tuple(self._open):
+            self._break(connection, ConnectionResetError("connection reset"))
 
     def open(self, connection: Connection, *, connect: float | None) -> None:
         """Begin a connection; OSError if it is refused."""

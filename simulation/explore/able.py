@@ -8,11 +8,14 @@ from collections import Counter
 from enum import Enum
 from typing import NamedTuple
 
+from purelb.core.api.codec import lease_of
 from purelb.core.names import DEFAULT_NAMESPACE
 from purelb.core.settings import LeaseTiming
 from simulation.api.way import Reach
-from simulation.cluster import Cluster, Node
+from simulation.cluster import Cluster
 from simulation.manifests import KINDS
+from simulation.member import Node
+from simulation.time.process import Process
 
 CONFIG, SELECTED = "selected", {"selected": "True"}
 # A right by writes that take so long ends before the next one; it lasts only where enough others
@@ -32,12 +35,15 @@ class Excuse(Enum):
 class Moment(NamedTuple):
     """When something changed, in microseconds, and what is so from then on.
 
-    `is_split`: some nodes reach the API, and others do not that could serve else.
+    `is_split`: some nodes reach the API, and others do not that could serve else. `allocates`:
+    whether an allocator runs and reaches the API. `members`: the nodes that have a Lease.
     """
 
     at: int
     excuse: Excuse | None = None
     is_split: bool = False
+    allocates: bool = True
+    members: frozenset[str] = frozenset()
 
 
 class Able:
@@ -61,7 +67,17 @@ class Able:
             excuse = Excuse.OUTAGE
         elif all(map(self._is_slow, able)) and 2 * len(able) <= len(nodes):
             excuse = Excuse.SLOW
-        return Moment(self._cluster.timeline.now, excuse, 0 < len(able) < len(placed))
+        is_split = 0 < len(able) < len(placed)
+        allocates = any(map(self._allocates, self._cluster.allocators))
+        stored = self._cluster.api.objects.of_kind(KINDS["leases"], "")
+        leases = map(lease_of, (each.body for each in stored))
+        members = frozenset(lease.node for lease in leases if lease and not lease.is_released)
+        return Moment(self._cluster.timeline.now, excuse, is_split, allocates, members)
+
+    def _allocates(self, name: str) -> bool:
+        process = self._cluster.allocators[name]
+        reach = self._cluster.way(f"allocator/{name}").reach
+        return _runs(process) and process.machine.runs and reach is Reach.WHOLE
 
     def serves(self, node: Node) -> bool:
         """Whether a node's agent runs, can renew and has a Node and a place for addresses."""
@@ -100,7 +116,8 @@ class Able:
 
 def runs(node: Node) -> bool:
     """Whether a node has an agent whose code runs."""
-    agent = node.agent
-    return agent is not None and not (
-        agent.is_dead or agent.has_ended or agent.is_frozen or agent.stands_still
-    )
+    return node.agent is not None and _runs(node.agent)
+
+
+def _runs(process: Process) -> bool:
+    return not (process.is_dead or process.has_ended or process.is_frozen or process.stands_still)

@@ -11,9 +11,9 @@ from purelb.core.names import DRAINING_TAINTS
 from purelb.core.settings import LeaseTiming
 from simulation import users
 from simulation.chance import stream
-from simulation.cluster import KEYS
 from simulation.explore.fault import Fault
 from simulation.explore.troubles import Troubles
+from simulation.member import KEYS
 from simulation.time.timeline import Action
 
 # As in the group that a cluster begins with.
@@ -33,12 +33,6 @@ def taint(troubles: Troubles, fault: Fault) -> Action:
             each()
 
     return end
-
-
-def kill_leader(troubles: Troubles, _fault: Fault) -> Action:
-    """Kill the allocator that leads; its kubelet starts it again."""
-    users.kill_leader(troubles.cluster)
-    return _nothing
 
 
 def change_type(troubles: Troubles, _fault: Fault) -> Action:

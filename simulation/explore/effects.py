@@ -1,21 +1,20 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""What each kind of fault does: what begins it, and returns how it ends."""
+"""What faults of nodes and between them do: what begins each, and returns how it ends."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from simulation import dhcp
-from simulation.api.way import Reach, Slowness
+from simulation.api.way import Reach
 from simulation.chance import stream
-from simulation.cluster import Node
 from simulation.crowd import Crowd
 from simulation.explore.fault import Fault
 from simulation.explore.troubles import Down, Troubles
 from simulation.first_address import list_first
-from simulation.manifests import KINDS as OBJECTS
+from simulation.member import Node
+from simulation.node.hosts import Host
 from simulation.node.netlink import Stop
 from simulation.time.timeline import Action
 
@@ -24,16 +23,15 @@ Pairs = Callable[[Names, Names], list[tuple[str, str]]]
 # Seconds: as long as a plan for many Services takes.
 _BUSY = 0.02
 _SCALE_UP_EVERY = 1.5
-# Seconds: so long a server is slow that has come back, and all clients with it.
-_SLOW_AFTER = 5.0
-_LEASE_LIST = ("GET", OBJECTS["leases"])
 
 
 def _nodes(troubles: Troubles, fault: Fault) -> tuple[Node, ...]:
     return tuple(troubles.cluster.nodes[name] for name in fault.nodes)
 
 
-def _all(ends: list[Action]) -> Action:
+def all_of(ends: list[Action]) -> Action:
+    """Return what ends all of this."""
+
     def end() -> None:
         for each in ends:
             each()
@@ -41,104 +39,22 @@ def _all(ends: list[Action]) -> Action:
     return end
 
 
-def reach(how: Reach, troubles: Troubles, fault: Fault) -> Action:
-    """Break the ways of nodes to the API."""
-    return _all([troubles.reach(f"agent/{name}", how) for name in fault.nodes])
-
-
-def staggered(troubles: Troubles, fault: Fault) -> Action:
-    """Begin an outage for each node up to 3 s later, and end it up to `value` seconds later."""
-    chance = stream(troubles.cluster.seed, "staggered", str(fault.at))
-    for name in fault.nodes:
-        after = chance.uniform(0, 3)
-        seconds = max(0.3, fault.seconds + chance.uniform(0, fault.value) - after)
-        begin = partial(troubles.reach, f"agent/{name}", Reach.DROPPED)
-        troubles.later(after, seconds, begin)
-    return _nothing
-
-
-def first_back(troubles: Troubles, fault: Fault) -> Action:
-    """Let no node reach the API, and some again `value` seconds before the others."""
-    for node in troubles.nodes:
-        earlier = fault.value if node.name in fault.nodes else 0.0
-        begin = partial(troubles.reach, f"agent/{node.name}", Reach.DROPPED)
-        troubles.later(0, fault.seconds - earlier, begin)
-    return _nothing
-
-
-def flapping(troubles: Troubles, fault: Fault) -> Action:
-    """Refuse all for some seconds, and let all pass for as many, again and again."""
-    begin = partial(reach, Reach.REFUSED, troubles, fault)
-    for number in range(int(fault.seconds / fault.value / 2)):
-        troubles.later(2 * number * fault.value, fault.value, begin)
-    return _nothing
-
-
-def slow(slowness: Callable[[float], Slowness], troubles: Troubles, fault: Fault) -> Action:
-    """Make requests of nodes slow, each by up to a tenth more or less."""
-    chance = stream(troubles.cluster.seed, "slow", str(fault.at))
-
-    def varied(method: str, kind: str) -> tuple[float, float]:
-        before, after = slowness(fault.value)(method, kind)
-        share = chance.uniform(0.9, 1.1)
-        return before * share, after * share
-
-    return _all([troubles.slow(f"agent/{name}", varied) for name in fault.nodes])
-
-
-def slow_return(troubles: Troubles, fault: Fault) -> Action:
-    """Refuse nodes, and let lists come late by `value` seconds for a while when that is over."""
-    late = partial(slow, lists_answer_late, troubles, fault)
-    troubles.later(0, fault.seconds + _SLOW_AFTER, late)
-    return reach(Reach.REFUSED, troubles, fault)
-
-
-def writes_act_late(seconds: float) -> Slowness:
-    """Let writes take effect late."""
-    return lambda method, _kind: (seconds if method in ("POST", "PUT") else 0.0, 0.0)
-
-
-def writes_answer_late(seconds: float) -> Slowness:
-    """Let writes take effect at once, and their answers come late."""
-    return lambda method, _kind: (0.0, seconds if method in ("POST", "PUT") else 0.0)
-
-
-def lists_answer_late(seconds: float) -> Slowness:
-    """Let lists of Leases be made at once, and come late."""
-    return lambda method, kind: (0.0, seconds if (method, kind) == _LEASE_LIST else 0.0)
-
-
-def lists_act_late(seconds: float) -> Slowness:
-    """Let lists of Leases be made late."""
-    return lambda method, kind: (seconds if (method, kind) == _LEASE_LIST else 0.0, 0.0)
-
-
-def stall(kinds: tuple[str, ...], troubles: Troubles, fault: Fault) -> Action:
-    """Let watches of these kinds stand still."""
-    return _all([troubles.stall(f"agent/{name}", kinds) for name in fault.nodes])
-
-
-def silence(kinds: tuple[str, ...], troubles: Troubles, fault: Fault) -> Action:
-    """Let watches of these kinds that are open be silent for good."""
-    return _all([troubles.silence(f"agent/{name}", kinds) for name in fault.nodes])
-
-
 def crowd(troubles: Troubles, fault: Fault) -> Action:
     """Let so many others as `value` ask nodes, which are busy for a moment."""
     nodes = _nodes(troubles, fault)
     for node in nodes:
         Crowd(troubles.cluster, int(fault.value)).ask(node)
-    return _all([troubles.starve(node, _BUSY) for node in nodes])
+    return all_of([troubles.starve(node, _BUSY) for node in nodes])
 
 
 def freeze(troubles: Troubles, fault: Fault) -> Action:
     """Let none of the agents' code run."""
-    return _all([troubles.freeze(node) for node in _nodes(troubles, fault)])
+    return all_of([troubles.freeze(node.agent) for node in _nodes(troubles, fault)])
 
 
 def down(why: Down, troubles: Troubles, fault: Fault) -> Action:
     """Leave nodes without their agents."""
-    return _all([troubles.take_down(node, why) for node in _nodes(troubles, fault)])
+    return all_of([troubles.take_down(node, why) for node in _nodes(troubles, fault)])
 
 
 def lost(troubles: Troubles, fault: Fault) -> Action:
@@ -183,9 +99,22 @@ def cut_pair(troubles: Troubles, fault: Fault) -> Action:
 
 def lose(pairs: Pairs, troubles: Troubles, fault: Fault) -> Action:
     """Lose what some say to others: a share of `value`, or all."""
-    names = [node.name for node in troubles.nodes] + [troubles.cluster.host.name]
+    hosts = [host.name for host in troubles.cluster.segment.hosts]
+    names = [node.name for node in troubles.nodes] + hosts
     share = fault.value or 1.0
-    return _all([troubles.lose(*pair, share) for pair in pairs(fault.nodes, names)])
+    return all_of([troubles.lose(*pair, share) for pair in pairs(fault.nodes, names)])
+
+
+def split(troubles: Troubles, fault: Fault) -> Action:
+    """Split the segment, while all have a carrier: some nodes are on a side with another host."""
+    cluster = troubles.cluster
+    if len(cluster.segment.hosts) == 1:
+        host = Host("client of the other side")
+        cluster.segment.hosts.append(host)
+        troubles.history.follow_host(host)
+        for address in cluster.addresses():
+            cluster.segment.ask(host, address)
+    return troubles.divide(fault.nodes)
 
 
 def one_way(hit: Names, _names: Names) -> list[tuple[str, str]]:
@@ -211,7 +140,7 @@ def everywhere(_hit: Names, names: Names) -> list[tuple[str, str]]:
 
 def unplug(troubles: Troubles, fault: Fault) -> Action:
     """Take cables out."""
-    return _all([troubles.unplug(node) for node in _nodes(troubles, fault)])
+    return all_of([troubles.unplug(node) for node in _nodes(troubles, fault)])
 
 
 def readdress(troubles: Troubles, fault: Fault) -> Action:
@@ -237,7 +166,7 @@ def late_answer(troubles: Troubles, fault: Fault) -> Action:
 
 def unreadable(troubles: Troubles, fault: Fault) -> Action:
     """Let the kernels' dumps fail."""
-    return _all([troubles.blindfold(node) for node in _nodes(troubles, fault)])
+    return all_of([troubles.blindfold(node) for node in _nodes(troubles, fault)])
 
 
 def wall(troubles: Troubles, fault: Fault) -> Action:
@@ -249,7 +178,7 @@ def wall(troubles: Troubles, fault: Fault) -> Action:
 
 def pause(troubles: Troubles, fault: Fault) -> Action:
     """Pause machines with all their clocks."""
-    return _all([troubles.pause(node, is_asleep=False) for node in _nodes(troubles, fault)])
+    return all_of([troubles.pause(node, is_asleep=False) for node in _nodes(troubles, fault)])
 
 
 def suspend(troubles: Troubles, fault: Fault) -> Action:
@@ -257,7 +186,7 @@ def suspend(troubles: Troubles, fault: Fault) -> Action:
     nodes = _nodes(troubles, fault)
     ends = [troubles.pause(node, is_asleep=True) for node in nodes]
     ends += [troubles.reach(f"agent/{node.name}", Reach.DROPPED) for node in nodes]
-    return _all(ends)
+    return all_of(ends)
 
 
 def rate(troubles: Troubles, fault: Fault) -> Action:
@@ -269,7 +198,7 @@ def rate(troubles: Troubles, fault: Fault) -> Action:
 
 def starve(troubles: Troubles, fault: Fault) -> Action:
     """Let each pass of the agents take `value` seconds."""
-    return _all([troubles.starve(node, fault.value) for node in _nodes(troubles, fault)])
+    return all_of([troubles.starve(node, fault.value) for node in _nodes(troubles, fault)])
 
 
 def stop_inside(kind: int, troubles: Troubles, fault: Fault) -> Action:
@@ -278,6 +207,11 @@ def stop_inside(kind: int, troubles: Troubles, fault: Fault) -> Action:
     for node in _nodes(troubles, fault):
         node.kernel.stop = Stop(chance.randint(1, 4), kind, fault.seconds, troubles.note)
     return _nothing
+
+
+def busy(troubles: Troubles, fault: Fault) -> Action:
+    """Let the kernels take `value` seconds for each request."""
+    return all_of([troubles.occupy(node, fault.value) for node in _nodes(troubles, fault)])
 
 
 def torn_dump(troubles: Troubles, fault: Fault) -> Action:
@@ -292,39 +226,6 @@ def lost_news(troubles: Troubles, fault: Fault) -> Action:
     for node in _nodes(troubles, fault):
         node.kernel.lost_news += int(fault.value)
     return _nothing
-
-
-def refuse(status: int, share: float, troubles: Troubles, fault: Fault) -> Action:
-    """Let the server refuse a share of all requests with this status."""
-    chance = stream(troubles.cluster.seed, "refused", str(fault.at))
-
-    def refuses(_method: str, _kind: str) -> int:
-        return status if chance.random() < share else 0
-
-    is_all = share == 1
-    return _all([troubles.refuse(f"agent/{n}", refuses, is_all=is_all) for n in fault.nodes])
-
-
-def lag(troubles: Troubles, fault: Fault) -> Action:
-    """Let watches bring everything `value` seconds later."""
-    return _all([troubles.lag(f"agent/{name}", fault.value) for name in fault.nodes])
-
-
-def restore(troubles: Troubles, _fault: Fault) -> Action:
-    """Take a backup of the API server; it is restored at the end.
-
-    A Node that the backup does not have is registered again, as a restart of its kubelet does.
-    """
-    cluster, backup = troubles.cluster, troubles.cluster.api.backup()
-
-    def end() -> None:
-        registered = [n for n in troubles.nodes if cluster.find("nodes", "", n.name) is not None]
-        cluster.api.restore(backup)
-        for node in registered:
-            if cluster.find("nodes", "", node.name) is None:
-                cluster.register(node)
-
-    return end
 
 
 def delete_node(troubles: Troubles, fault: Fault) -> Action:

@@ -28,7 +28,7 @@ class Fault:
 
 
 # What Kind.hits may be instead of a count.
-NEW, ALL_BUT_ONE = -1, -2
+NEW, ALL_BUT_ONE, HALF = -1, -2, -3
 Begin = Callable[[Troubles, Fault], Action]
 
 
@@ -37,8 +37,8 @@ class Kind:
     """A kind of fault.
 
     `story` describes it, with the nodes and the value. `hits`: how many nodes are drawn; of 0 it
-    hits all, and there are ALL_BUT_ONE and NEW, which names one that joins. `values` and `seconds`:
-    of which one is drawn, for about how long it lasts; without any, nothing ends it.
+    hits all, and there are ALL_BUT_ONE, HALF, and NEW, which names one that joins. `values` and
+    `seconds`: of which one is drawn, for about how long it lasts; without any, nothing ends it.
 
     `away`: for how many seconds it may leave an address on no node, in all: as the only fault, and
     among others. `is_slow`: whether writes take `value` seconds. `halts`: whether an agent

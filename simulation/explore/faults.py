@@ -10,17 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from purelb.core.node.rtnetlink import RTM_GETADDR, RTM_NEWADDR
+from purelb.core.node.rtnetlink import RTM_DELADDR, RTM_GETADDR, RTM_NEWADDR
 from simulation.api.way import Reach
-from simulation.explore import changes, effects
-from simulation.explore.fault import ALL_BUT_ONE, NEW, Fault, Kind
+from simulation.explore import allocators, changes, effects, ways
+from simulation.explore.fault import ALL_BUT_ONE, HALF, NEW, Fault, Kind
 from simulation.explore.troubles import Down
 from simulation.manifests import KINDS as OBJECTS
-
-
-def _each(names: str) -> tuple[str, ...]:
-    return tuple(names.split())
-
 
 # What gives an address back must not last as long as an address may be unheld.
 _SHORT = (0.3, 1.5, 4.0, 8.0)
@@ -41,39 +36,39 @@ _ODD, _NEW = (0.3, 12.0), (0.3, 10.0)
 # Within so many seconds a client has to notice that a watch is silent.
 _NOTICED = (120.0,)
 KINDS: Mapping[str, Kind] = {
-    "refused": Kind("the API refuses {nodes}", partial(effects.reach, Reach.REFUSED), away=_API),
+    "refused": Kind("the API refuses {nodes}", partial(ways.reach, Reach.REFUSED), away=_API),
     "dropped": Kind(
-        "{nodes} does not reach the API", partial(effects.reach, Reach.DROPPED), away=_API
+        "{nodes} does not reach the API", partial(ways.reach, Reach.DROPPED), away=_API
     ),
     "stopped": Kind(
-        "the API server of {nodes} is stopped", partial(effects.reach, Reach.STOPPED), away=_API
+        "the API server of {nodes} is stopped", partial(ways.reach, Reach.STOPPED), away=_API
     ),
     "outage": Kind(
-        "the API is down for {nodes}", partial(effects.reach, Reach.REFUSED), hits=0, away=_OUTAGE
+        "the API is down for {nodes}", partial(ways.reach, Reach.REFUSED), hits=0, away=_OUTAGE
     ),
     "silence": Kind(
-        "{nodes} do not reach the API", partial(effects.reach, Reach.DROPPED), hits=0, away=_OUTAGE
+        "{nodes} do not reach the API", partial(ways.reach, Reach.DROPPED), hits=0, away=_OUTAGE
     ),
     "slow-return": Kind(
         "the API refuses {nodes}, and its lists are {value:g} s old for a while when it is back",
-        effects.slow_return,
+        ways.slow_return,
         1,
         (1.5, 1.9),
         (15.0, 30.0),
         away=_API,
     ),
     "two-dropped": Kind(
-        "{nodes} do not reach the API", partial(effects.reach, Reach.DROPPED), hits=2, away=_SOME
+        "{nodes} do not reach the API", partial(ways.reach, Reach.DROPPED), hits=2, away=_SOME
     ),
     "all-but-one": Kind(
         "{nodes} do not reach the API, and the other one does",
-        partial(effects.reach, Reach.DROPPED),
+        partial(ways.reach, Reach.DROPPED),
         ALL_BUT_ONE,
         away=_SOME,
     ),
     "staggered": Kind(
         "one after the other, {nodes} lose the API, and get it back within {value:g} s",
-        effects.staggered,
+        ways.staggered,
         0,
         (3, 10, 20),
         _OUTAGES,
@@ -81,17 +76,37 @@ KINDS: Mapping[str, Kind] = {
     ),
     "first-back": Kind(
         "no node reaches the API, and {nodes} does again {value:g} s before the others",
-        effects.first_back,
+        ways.first_back,
         1,
         (3, 10),
         _OUTAGES,
         away=_SOME,
     ),
-    "flapping": Kind(_FLAPS, effects.flapping, 0, (2, 5), _LONG, away=_OUTAGE),
-    "one-flapping": Kind(_FLAPS, effects.flapping, 1, (1, 2, 5), _LONG, away=_API),
+    "forgetful": Kind(
+        "the API refuses {nodes}, and the next server has forgotten all changes",
+        ways.forgetful,
+        seconds=_SHORT,
+        away=_API,
+    ),
+    "replicas": Kind(
+        "each connection of {nodes} goes to one of several servers, up to {value:g} s behind",
+        ways.replicas,
+        0,
+        (1, 3, 5),
+        _LONG,
+    ),
+    "control-plane": Kind(
+        "{nodes} has no power, and with it goes the API",
+        ways.control_plane,
+        seconds=_OUTAGES,
+        away=_CRASH,
+        halts=True,
+    ),
+    "flapping": Kind(_FLAPS, ways.flapping, 0, (2, 5), _LONG, away=_OUTAGE),
+    "one-flapping": Kind(_FLAPS, ways.flapping, 1, (1, 2, 5), _LONG, away=_API),
     "slow-writes": Kind(
         "writes of {nodes} take {value:g} s",
-        partial(effects.slow, effects.writes_act_late),
+        partial(ways.slow, ways.writes_act_late),
         0,
         _SLOW,
         _LONG,
@@ -100,7 +115,7 @@ KINDS: Mapping[str, Kind] = {
     ),
     "one-slow-writes": Kind(
         "writes of {nodes} take {value:g} s",
-        partial(effects.slow, effects.writes_act_late),
+        partial(ways.slow, ways.writes_act_late),
         1,
         _SLOW,
         _LONG,
@@ -109,7 +124,7 @@ KINDS: Mapping[str, Kind] = {
     ),
     "slow-answers": Kind(
         "the answers to writes of {nodes} take {value:g} s",
-        partial(effects.slow, effects.writes_answer_late),
+        partial(ways.slow, ways.writes_answer_late),
         0,
         _SLOW,
         _LONG,
@@ -118,36 +133,36 @@ KINDS: Mapping[str, Kind] = {
     ),
     "slow-lists": Kind(
         "lists of Leases for {nodes} take {value:g} s",
-        partial(effects.slow, effects.lists_act_late),
+        partial(ways.slow, ways.lists_act_late),
         1,
         (1.5, 2.5, 4.0, 8.0),
         _LONG,
     ),
     "old-lists": Kind(
         "lists of Leases are {value:g} s old when {nodes} gets them",
-        partial(effects.slow, effects.lists_answer_late),
+        partial(ways.slow, ways.lists_answer_late),
         1,
         (0.5, 1.5, 1.9),
         _LONG,
     ),
     "stall-all": Kind(
-        "the watches of {nodes} stand still", partial(effects.stall, tuple(OBJECTS.values()))
+        "the watches of {nodes} stand still", partial(ways.stall, tuple(OBJECTS.values()))
     ),
     "stall-leases": Kind(
         "the watch of Leases of {nodes} stands still",
-        partial(effects.stall, (OBJECTS["leases"],)),
+        partial(ways.stall, (OBJECTS["leases"],)),
         seconds=(4.0, *_LONG),
     ),
     "stall-nodes": Kind(
-        "the watch of Nodes of {nodes} stands still", partial(effects.stall, (OBJECTS["nodes"],))
+        "the watch of Nodes of {nodes} stands still", partial(ways.stall, (OBJECTS["nodes"],))
     ),
     "stall-services": Kind(
         "the watch of Services of {nodes} stands still",
-        partial(effects.stall, (OBJECTS["services"],)),
+        partial(ways.stall, (OBJECTS["services"],)),
     ),
     "silent-services": Kind(
         "{nodes} need not notice yet that the watch of Services is silent for good",
-        partial(effects.silence, (OBJECTS["services"],)),
+        partial(ways.silence, (OBJECTS["services"],)),
         seconds=_NOTICED,
     ),
     "frozen": Kind(
@@ -156,6 +171,22 @@ KINDS: Mapping[str, Kind] = {
     "killed": Kind(
         "the agent of {nodes} is killed",
         partial(effects.down, Down.KILLED),
+        away=_CRASH,
+        halts=True,
+    ),
+    "all-killed": Kind(
+        "the agents of {nodes} are killed",
+        partial(effects.down, Down.KILLED),
+        0,
+        seconds=_SHORT,
+        away=_CRASH,
+        halts=True,
+    ),
+    "all-crashed": Kind(
+        "the containers of {nodes} are killed",
+        effects.crash,
+        0,
+        seconds=(),
         away=_CRASH,
         halts=True,
     ),
@@ -190,6 +221,12 @@ KINDS: Mapping[str, Kind] = {
     "isolated": Kind(
         "{nodes} hears no node and no host",
         partial(effects.lose, effects.from_all),
+        away=_ODD,
+    ),
+    "split": Kind(
+        "the segment is split, and {nodes} are on the side without the first host",
+        effects.split,
+        HALF,
         away=_ODD,
     ),
     "lossy": Kind(
@@ -249,6 +286,21 @@ KINDS: Mapping[str, Kind] = {
         away=_CRASH,
         halts=True,
     ),
+    "stopped-removing": Kind(
+        "{nodes} is stopped while it removes addresses",
+        partial(effects.stop_inside, RTM_DELADDR),
+        seconds=_STOPS,
+        away=_CRASH,
+        halts=True,
+    ),
+    "busy-kernel": Kind(
+        "each request to the kernel of {nodes} takes {value:g} s",
+        effects.busy,
+        1,
+        (0.01, 0.1),
+        away=_ODD,
+        halts=True,
+    ),
     "stopped-reading": Kind(
         "{nodes} is stopped after it has read its addresses",
         partial(effects.stop_inside, RTM_GETADDR),
@@ -259,21 +311,36 @@ KINDS: Mapping[str, Kind] = {
     "torn-dump": Kind("the next dump of {nodes} lacks an address", effects.torn_dump, seconds=()),
     "lost-news": Kind("{nodes} loses news of its kernel", effects.lost_news, 1, (1, 10), ()),
     "errors": Kind(
-        "half of all requests of {nodes} fail", partial(effects.refuse, 500, 0.5), 0, away=_OUTAGE
+        "half of all requests of {nodes} fail", partial(ways.refuse, 500, 0.5), 0, away=_OUTAGE
     ),
     "unauthorized": Kind(
-        "the token of {nodes} has expired", partial(effects.refuse, 401, 1.0), away=_API
+        "the token of {nodes} has expired", partial(ways.refuse, 401, 1.0), away=_API
     ),
     "too-many": Kind(
-        "the API has no time for {nodes}", partial(effects.refuse, 429, 1.0), 0, away=_OUTAGE
+        "the API has no time for {nodes}", partial(ways.refuse, 429, 1.0), 0, away=_OUTAGE
     ),
-    "lagging": Kind("the watches of {nodes} lag by {value:g} s", effects.lag, 1, (1, 3, 5)),
-    "restored": Kind("then the API server has its backup of this moment again", effects.restore, 0),
-    "node-deleted": Kind("there is no Node {nodes}", effects.delete_node),
+    "lagging": Kind("the watches of {nodes} lag by {value:g} s", ways.lag, 1, (1, 3, 5)),
+    "restored": Kind("then the API server has its backup of this moment again", ways.restore, 0),
+    "node-deleted": Kind("there is no Node {nodes}", effects.delete_node, away=_ODD),
     "crashed": Kind(
         "the container of {nodes} is killed", effects.crash, seconds=(), away=_ODD, halts=True
     ),
-    "leader-killed": Kind("the allocator that leads is killed", changes.kill_leader, 0, seconds=()),
+    "leader-killed": Kind("the allocator that leads is killed", allocators.kill, 0, seconds=()),
+    "leader-cut": Kind("the allocator that leads does not reach the API", allocators.cut, 0),
+    "leader-slow": Kind(
+        "writes of the allocator that leads take {value:g} s",
+        allocators.slow,
+        0,
+        (1.3, 3.5, 10.0),
+        _LONG,
+    ),
+    "leader-frozen": Kind("the allocator that leads is frozen", allocators.freeze, 0),
+    "leader-paused": Kind(
+        "the allocator that leads is paused with all its clocks", allocators.pause, 0
+    ),
+    "lock-deleted": Kind(
+        "the Lease by which an allocator leads is deleted", allocators.delete_lock, 0, seconds=()
+    ),
     "type": Kind(
         "a Service is of the type ClusterIP", changes.change_type, 0, seconds=_SHORT, away=_NEW
     ),
@@ -294,42 +361,6 @@ KINDS: Mapping[str, Kind] = {
     "service-stays": Kind(
         "there is one Service more, for good", changes.new_service, hits=0, seconds=(), away=_NEW
     ),
-}
-# What is likely to matter together. The kinds of most schedules are drawn from one of these. In an
-# outage it takes the most at once to break something, so these are drawn more often.
-FAMILIES: Mapping[str, tuple[int, tuple[str, ...]]] = {
-    "one node, the API": (1, _each("refused dropped stopped taint leaves killed crashed joins")),
-    "all nodes, the API": (
-        1,
-        _each("outage silence staggered first-back frozen joins leaves killed two-dropped"),
-    ),
-    "who is frozen in an outage": (3, _each("frozen first-back silence")),
-    "who asks whom in an outage": (3, _each("all-but-one pair one-way")),
-    "slow": (1, _each("slow-writes one-slow-writes slow-answers flapping lost killed off joins")),
-    "lists": (1, _each("slow-lists stall-leases old-lists one-flapping joins")),
-    "a server that is back": (3, _each("slow-return scale-up service-stays")),
-    "new nodes": (1, _each("slow-return scale-up joins frozen")),
-    "watches": (1, _each("stall-all stall-nodes stall-services lagging taint joins node-deleted")),
-    "silent watches": (1, _each("silent-services service-stays pool type crashed taint")),
-    "clocks": (1, _each("wall rate paused suspended joins joins-astray silence frozen")),
-    "machines": (
-        1,
-        _each("stopped-adding stopped-reading starved frozen off killed silence refused"),
-    ),
-    "kernels": (
-        1,
-        _each(
-            "late-answer unreadable torn-dump lost-news leaves unplugged service crowd readdressed "
-            "mistaken off"
-        ),
-    ),
-    "servers": (1, _each("errors unauthorized too-many lagging restored node-deleted lost joins")),
-    "users": (1, _each("leader-killed type pool service service-stays endpoints unselected taint")),
-    "operators": (
-        1,
-        _each("outage timings keys endpoints unselected taint joins leaves dropped frozen lost"),
-    ),
-    "the wire": (1, _each("cut one-way isolated lossy unplugged lost joins leaves outage")),
 }
 
 

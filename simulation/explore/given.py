@@ -14,7 +14,7 @@ from purelb.core.model import Address
 from simulation.api.objects import Json, field_selector
 from simulation.api.server import Watch
 from simulation.cluster import Cluster
-from simulation.explore.spans import FOR_EVER, Span
+from simulation.explore.spans import Span, note
 from simulation.manifests import KINDS, ingress
 from simulation.time.timeline import MICROSECONDS
 
@@ -66,10 +66,10 @@ class Given:
             if len(names) > 1:
                 self.twice[f"{address} was given to {' and '.join(names)}"] = None
         for address in self.addresses:
-            self._note(self.free[address], is_so=address not in owners)
+            note(self.free[address], self._now, is_so=address not in owners)
         waiting = {body["metadata"]["name"] for body in services if self._compare(body)}
         for name in waiting | self.waited.keys():
-            self._note(self.waited[name], is_so=name in waiting)
+            note(self.waited[name], self._now, is_so=name in waiting)
 
     def _compare(self, body: Json) -> bool:
         """Note what a Service has lost; returns whether it waits for an address."""
@@ -105,11 +105,3 @@ class Given:
     @property
     def _now(self) -> float:
         return (self._cluster.timeline.now - self._began) / MICROSECONDS
-
-    def _note(self, spans: list[Span], *, is_so: bool) -> None:
-        """Note whether something is so from now on."""
-        was_so = bool(spans) and spans[-1][1] == FOR_EVER
-        if was_so and not is_so:
-            spans[-1] = spans[-1][0], self._now
-        elif is_so and not was_so:
-            spans.append((self._now, FOR_EVER))

@@ -11,6 +11,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from purelb.core.api.codec import lease_of
 from purelb.core.election.election import rank
@@ -22,7 +23,7 @@ from purelb_agent.node.netlink import NetlinkError
 from simulation.api.objects import field_selector
 from simulation.api.server import Watch
 from simulation.api.way import Reach
-from simulation.cluster import ETH0, Cluster, Node
+from simulation.cluster import Cluster
 from simulation.explore.fault import Fault
 from simulation.explore.faults import KINDS as FAULTS
 from simulation.explore.given import Given
@@ -31,6 +32,7 @@ from simulation.explore.reach import OutOfReach, share
 from simulation.explore.troubles import Troubles
 from simulation.history import History, Holders
 from simulation.manifests import KINDS
+from simulation.member import ETH0, Node
 from simulation.node.addresses import ordered
 from simulation.time.timeline import MICROSECONDS
 from simulation.users import endpoints
@@ -82,7 +84,7 @@ class Judge:
         known = [(fault, FAULTS[fault.kind]) for fault in faults]
         self.presence = Presence(cluster, self.history, self.troubles, self.given.free, known)
         for address in cluster.addresses():
-            cluster.segment.ask(cluster.host, address)
+            self._ask(address)
 
     def breaches(self) -> list[Breach]:
         """Return what was broken until now; the last fault has ended SETTLED ago."""
@@ -96,8 +98,13 @@ class Judge:
 
     def _changed(self, address: Address, before: Holders, holders: Holders) -> None:
         self.reach.changed(address, before, holders)
-        if address not in self.cluster.host.neighbors:
-            self.cluster.segment.ask(self.cluster.host, address)
+        self._ask(address)
+
+    def _ask(self, address: Address) -> None:
+        """Let the hosts that do not know who has an address ask for it."""
+        for host in self.cluster.segment.hosts:
+            if address not in host.neighbors:
+                self.cluster.segment.ask(host, address)
 
     def _heard(self, node: str) -> None:
         self._rights.setdefault(node, []).append(self.cluster.timeline.now)
@@ -258,8 +265,8 @@ class Judge:
     def known(self) -> Iterator[str]:
         """Yield addresses for which a host of the segment has another node than the holder."""
         macs = {node.eth0.mac: node.name for node in self.troubles.nodes}
-        for address in self.cluster.addresses():
-            known = self.cluster.host.neighbors.get(address)
+        for address, host in product(self.cluster.addresses(), self.cluster.segment.hosts):
+            known = host.neighbors.get(address)
             holders = self.cluster.holders(address)
             if known is not None and len(holders) == 1 and holders != [macs.get(known)]:
                 yield f"hosts look for {address} at {macs.get(known)}, not at {holders[0]}"

@@ -17,7 +17,7 @@ from purelb.core.settings import LeaseTiming
 from simulation.cluster import Cluster
 from simulation.explore.able import Excuse, Moment
 from simulation.explore.fault import Fault, Kind
-from simulation.explore.spans import FOR_EVER, Span, common, seconds, without
+from simulation.explore.spans import FOR_EVER, Span, common, longest, note, seconds, without
 from simulation.explore.troubles import Troubles
 from simulation.history import History, Holders
 from simulation.time.timeline import MICROSECONDS
@@ -57,8 +57,9 @@ class Presence:
         self._cluster, self._history, self._troubles = cluster, history, troubles
         self._free, self._faults = free, faults
         self._began = cluster.timeline.now
-        # When no host got an answer of a node, by the node.
+        # When no host got an answer of a node, and when some host did not, by the node.
         self._apart: dict[str, list[Span]] = defaultdict(list)
+        self._missed: dict[str, list[Span]] = defaultdict(list)
         cluster.segment.paths.changed.append(self._look)
 
     def _after(self, moment: int) -> float:
@@ -69,14 +70,11 @@ class Presence:
         return self._after(self._cluster.timeline.now)
 
     def _look(self) -> None:
+        segment = self._cluster.segment
         for name in self._cluster.nodes:
-            connects = self._cluster.segment.paths.connects(name, self._cluster.host.name)
-            spans = self._apart[name]
-            is_apart = bool(spans) and spans[-1][1] == FOR_EVER
-            if connects and is_apart:
-                spans[-1] = spans[-1][0], self._now
-            elif not connects and not is_apart:
-                spans.append((self._now, FOR_EVER))
+            connects = [segment.paths.connects(name, host.name) for host in segment.hosts]
+            note(self._apart[name], self._now, is_so=not any(connects))
+            note(self._missed[name], self._now, is_so=not all(connects))
 
     def unheld(self, addresses: Iterable[Address]) -> Iterator[str]:
         """Yield addresses that were on no node for longer than the faults may cost.
@@ -96,9 +94,9 @@ class Presence:
                     f"{address} was on no node for {seconds(left):.2f} s in all, from "
                     f"{left[0][0]:.2f} s on, and that may be {allowed:.1f} s"
                 )
-            longest = max(map(self._longest_quiet, left), default=0.0)
-            if longest > TAKEOVER:
-                yield f"{address} was on no node for {longest:.1f} s while nothing changed"
+            quiet = max(map(self._longest_quiet, left), default=0.0)
+            if quiet > TAKEOVER:
+                yield f"{address} was on no node for {quiet:.1f} s while nothing changed"
 
     def _unexcused(self, spans: list[Span], before: Holders) -> list[Span]:
         """Return when an address had to be on a node; `before`: which nodes had it last."""
@@ -111,12 +109,12 @@ class Presence:
         return spans
 
     def waited(self, waited: dict[str, list[Span]]) -> Iterator[str]:
-        """Yield Services that had no address for too long, or at the end."""
+        """Yield Services that had no address for too long while an allocator ran, or at the end."""
         for name, spans in waited.items():
-            longest = max(map(self._longest_quiet, spans), default=0.0)
-            if longest > TAKEOVER or (spans and spans[-1][1] == FOR_EVER):
+            quiet = max(map(self._longest_allocated, spans), default=0.0)
+            if quiet > TAKEOVER or (spans and spans[-1][1] == FOR_EVER):
                 since = f"from {spans[-1][0]:.2f} s on"
-                yield f"{name} waited for an address for {longest:.1f} s, {since}"
+                yield f"{name} waited for an address for {quiet:.1f} s, {since}"
 
     def unanswered(self, addresses: Iterable[Address]) -> Iterator[str]:
         """Yield addresses that a node has for which no host gets an answer, and misled hosts."""
@@ -128,20 +126,20 @@ class Presence:
                 apart = [s for name in on for s in self._apart[name]]
                 found = common([span], silent)
                 self._use("no host reaches the holder", seconds(common(found, apart)))
-                longest = max((e - b for b, e in without(found, apart)), default=0.0)
-                if longest > (_DETECTION if address.version == 6 else _ROUNDED):  # noqa: PLR2004 - the version of IP
+                late = longest(without(found, apart))
+                if late > (_DETECTION if address.version == 6 else _ROUNDED):  # noqa: PLR2004 - the version of IP
                     names = " and ".join(sorted(on))
-                    yield f"{address} on {names} answered no host for {longest:.2f} s"
+                    yield f"{address} on {names} answered no host for {late:.2f} s"
             yield from self._misled(address)
 
     def _misled(self, address: Address) -> Iterator[str]:
         misled = [span for span, is_so in self._dated(self._history.misled(address)) if is_so]
         on_two = [span for span, by in self._dated(self._history.heard(address)) if len(by) > 1]
-        apart = [span for spans in self._apart.values() for span in spans]
+        missed = [span for spans in self._missed.values() for span in spans]
         left = misled
         for excuse, causes in (
             ("two nodes had answered hosts", on_two),
-            ("no host reached a node", apart),
+            ("a host did not reach a node", missed),
         ):
             told = [(begin, end + _TOLD_AGAIN) for begin, end in causes]
             self._use(excuse, seconds(left) - seconds(without(left, told)))
@@ -167,7 +165,7 @@ class Presence:
         the one whose Lease the others have to wait for then.
         """
         end = outage[1]
-        began, was_split = self._before_outage(end)
+        began, was_split, members = self._before_outage(end)
         # Who could not renew since then has not recovered.
         recent = 0.0 if was_split else began - TAKEOVER
         disturbed = {
@@ -177,21 +175,20 @@ class Presence:
             if not fault.seconds or fault.at + fault.seconds > recent
             for name in fault.nodes
         }
-        members = self._cluster.nodes.keys()
         if not holders or holders & disturbed or 2 * len(members - disturbed) <= len(members):
             return True
         return bool(disturbed) and was_split
 
-    def _before_outage(self, end: float) -> tuple[float, bool]:
-        """Return when the outage at this time began, and whether it did so for some nodes later."""
+    def _before_outage(self, end: float) -> tuple[float, bool, frozenset[str]]:
+        """Return when the outage at this time began, for some nodes later, and who had a Lease."""
         before = [(piece, moment) for piece, moment in self._pieces() if piece[1] <= end]
-        began = end
+        began, members = end, before[-1][1].members
         for (begin, until), moment in reversed(before):
             if moment.excuse is Excuse.OUTAGE and until == began:
-                began = begin
+                began, members = begin, moment.members
             elif moment.is_split:
-                return began, until > began - DURATION
-        return began, False
+                return began, until > began - DURATION, members
+        return began, False, members
 
     def _pieces(self) -> list[tuple[Span, Moment]]:
         moments = [*self._troubles.moments, Moment(self._cluster.timeline.now)]
@@ -202,8 +199,12 @@ class Presence:
 
     def _longest_quiet(self, span: Span) -> float:
         """Return for how long of a time nothing changed."""
-        quiet = common([span], (piece for piece, _moment in self._pieces()))
-        return max((end - begin for begin, end in quiet), default=0.0)
+        return longest(common([span], (piece for piece, _moment in self._pieces())))
+
+    def _longest_allocated(self, span: Span) -> float:
+        """Return for how long of a time nothing changed, and an allocator ran."""
+        pieces = (piece for piece, moment in self._pieces() if moment.allocates)
+        return longest(common([span], pieces))
 
     def _use(self, excuse: str, used: float) -> None:
         if used:

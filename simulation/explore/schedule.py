@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 
 from purelb.core.settings import LeaseTiming
 from simulation.chance import stream
-from simulation.explore.fault import ALL_BUT_ONE, NEW, Fault
-from simulation.explore.faults import FAMILIES, KINDS, told
+from simulation.explore.families import FAMILIES
+from simulation.explore.fault import ALL_BUT_ONE, HALF, NEW, Fault
+from simulation.explore.faults import KINDS, told
 
 # Clusters at work from which schedules begin, each with phases and delays of its own.
 CLUSTERS = 48
@@ -97,6 +98,8 @@ def _draw(
         nodes: tuple[str, ...] = (f"new{len(before)}",)
     elif kind.hits == ALL_BUT_ONE:
         nodes = tuple(chance.sample(names, len(names) - 1))
+    elif kind.hits == HALF:
+        nodes = tuple(chance.sample(names, len(names) // 2))
     elif kind.hits == 0:
         nodes = names
     else:

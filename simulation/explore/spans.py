@@ -29,3 +29,17 @@ def common(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:
 def seconds(spans: Iterable[Span]) -> float:
     """Return how long these times are together; they do not overlap."""
     return sum(end - begin for begin, end in spans)
+
+
+def longest(spans: Iterable[Span]) -> float:
+    """Return how long the longest of these times is."""
+    return max((end - begin for begin, end in spans), default=0.0)
+
+
+def note(spans: list[Span], now: float, *, is_so: bool) -> None:
+    """Note in the times in which something is so whether it is from now on."""
+    was_so = bool(spans) and spans[-1][1] == FOR_EVER
+    if was_so and not is_so:
+        spans[-1] = spans[-1][0], now
+    elif is_so and not was_so:
+        spans.append((now, FOR_EVER))

@@ -1,10 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster and what is wrong with it now.
-
-Faults may overlap. What is wrong with one thing is a list, and the thing is set again whenever that
-list changes, so a fault that ends does not mend what another one still breaks.
-"""
+"""A cluster and what is wrong with it now."""
 
 from __future__ import annotations
 
@@ -12,15 +8,17 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from functools import partial
-from typing import Any, TypeVar
 
 from purelb.core.names import DEFAULT_NAMESPACE
 from purelb.core.settings import LeaseTiming
 from simulation import users
 from simulation.api.way import Delay, Reach, Refusals, Slowness, Way
-from simulation.cluster import KEYS, Cluster, Node
-from simulation.explore.able import CONFIG, SELECTED, Able, Moment, runs
+from simulation.cluster import Cluster
+from simulation.explore.able import CONFIG, SELECTED, Able, runs
+from simulation.explore.overlaps import Overlaps
 from simulation.history import History
+from simulation.member import KEYS, Node
+from simulation.time.machine import Machine
 from simulation.time.process import Process
 from simulation.time.timeline import MICROSECONDS, Action
 
@@ -31,7 +29,6 @@ BELIEF, LIFETIME = LeaseTiming().renew_deadline, LeaseTiming().duration
 _STARTS = 2.0
 # A node that is paused for no longer than this has renewed before others take over.
 _UNNOTICED_PAUSE = 2.0
-T = TypeVar("T")
 # The worst of several is what counts.
 _WORSE = (Reach.WHOLE, Reach.STOPPED, Reach.DROPPED, Reach.REFUSED)
 
@@ -44,7 +41,7 @@ class Down(IntEnum):
     OFF = 3
 
 
-class Troubles:
+class Troubles(Overlaps):
     """What is wrong, by what it is wrong with.
 
     `moments`: when something changed. `able`: which nodes can serve.
@@ -55,10 +52,11 @@ class Troubles:
     """
 
     def __init__(self, cluster: Cluster, history: History) -> None:
+        super().__init__()
         self.cluster = cluster
         self.history = history
         self.able = Able(cluster)
-        self.moments = [Moment(cluster.timeline.now)]
+        self.moments = [self.able.now(is_unnoticed=False)]
         # In the Secret: what nodes read that join now.
         self.keys = KEYS
         self.unaware: dict[str, list[list[int]]] = defaultdict(list)
@@ -73,21 +71,6 @@ class Troubles:
         # When each that is stopped now was stopped, and whether its agent ran.
         self._paused: dict[str, tuple[int, bool]] = {}
         self._usual: dict[str, Delay] = {}
-        self._wrong: dict[tuple[str, ...], list[Any]] = {}
-
-    def begin(
-        self, thing: tuple[str, ...], value: T, show: Callable[[Sequence[T]], None]
-    ) -> Action:
-        """Add what is wrong with a thing; returns how to end it. `show` is told all that is."""
-        wrong: list[T] = self._wrong.setdefault(thing, [])
-        wrong.append(value)
-        show(wrong)
-
-        def end() -> None:
-            wrong.remove(value)
-            show(wrong)
-
-        return end
 
     def later(self, after: float, seconds: float, begin: Callable[[], Action]) -> None:
         """Let something begin so much later, and end after so many seconds, unless that is 0."""
@@ -118,6 +101,11 @@ class Troubles:
                     self.unaware[name].append([now, now + int(LIFETIME * MICROSECONDS)])
         self.moments.append(self.able.now(is_unnoticed=self._unnoticed > 0))
         self.noted()
+
+    @property
+    def users(self) -> tuple[str, ...]:
+        """The agents of all nodes that have joined, as the API server knows them."""
+        return tuple(f"agent/{name}" for name in self.cluster.nodes)
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -164,19 +152,29 @@ class Troubles:
 
         return end
 
-    def freeze(self, node: Node) -> Action:
-        """Let none of an agent's code run; another agent that replaces it is not frozen."""
-        agent = node.agent
-
-        def show(wrong: Sequence[Process]) -> None:
-            if wrong and not wrong[0].is_frozen:
-                wrong[0].freeze()
-            elif not wrong and agent is not None:
-                agent.thaw()
-
-        if agent is None or agent.is_dead:
+    def freeze(self, process: Process | None) -> Action:
+        """Let none of a program's code run; another container that replaces it is not frozen."""
+        if process is None or process.is_dead:
             return _nothing
-        return self.begin(("freeze", agent.name, str(node.pods)), agent, show)
+
+        def show(wrong: Sequence[bool]) -> None:
+            if wrong and not process.is_frozen:
+                process.freeze()
+            elif not wrong:
+                process.thaw()
+
+        return self.begin(("freeze", str(id(process))), True, show)
+
+    def pause_machine(self, machine: Machine) -> Action:
+        """Stop a machine that is no node, with all its clocks."""
+
+        def show(wrong: Sequence[bool]) -> None:
+            if wrong and machine.runs:
+                machine.pause()
+            elif not wrong:
+                machine.resume()
+
+        return self.begin(("machine", machine.name), True, show)
 
     def pause(self, node: Node, *, is_asleep: bool) -> Action:
         """Stop a machine with all its clocks, or let it sleep; until nothing stops it any more.
@@ -230,11 +228,19 @@ class Troubles:
         """Let each pass of an agent take so long."""
         agent = node.agent
 
-        def show(wrong: Sequence[float]) -> None:
+        def show(most: float) -> None:
             if agent is not None:
-                agent.pass_seconds = max(wrong, default=0.0)
+                agent.pass_seconds = most
 
-        return self.begin(("processor", node.name, str(id(agent))), seconds, show)
+        return self.most(("processor", node.name, str(id(agent))), seconds, show)
+
+    def occupy(self, node: Node, seconds: float) -> Action:
+        """Let each request to a node's kernel take so long."""
+
+        def show(most: float) -> None:
+            node.kernel.busy = most
+
+        return self.most(("kernel's time", node.name), seconds, show)
 
     def refuse(self, user: str, refusals: Refusals, *, is_all: bool) -> Action:
         """Let the server refuse requests of a program; `is_all`: it refuses all of them."""
@@ -260,11 +266,20 @@ class Troubles:
         way = self.cluster.way(user)
         usual = self._usual.setdefault(user, way.event)
 
-        def show(wrong: Sequence[float]) -> None:
-            late = max(wrong, default=0.0)
-            way.event = lambda: usual() + late
+        def show(most: float) -> None:
+            way.event = lambda: usual() + most
 
-        return self.begin(("lag", user), seconds, show)
+        return self.most(("lag", user), seconds, show)
+
+    def spread(self, user: str, lag: Delay) -> Action:
+        """Let each connection of a program go to another server, which is so much behind."""
+        way = self.cluster.way(user)
+
+        def show(wrong: Sequence[Delay]) -> None:
+            way.lag = wrong[-1] if wrong else float
+            way.reset()
+
+        return self.begin(("servers", user), lag, show)
 
     def take_down(self, node: Node, why: Down) -> Action:
         """Leave a node without its agent; when all of that has ended, a new Pod starts."""
@@ -300,11 +315,20 @@ class Troubles:
         """Lose a share of what one says to another, frames and questions."""
         paths = (self.cluster.segment.paths, self.cluster.network.paths)
 
-        def show(wrong: Sequence[float]) -> None:
+        def show(most: float) -> None:
             for each in paths:
-                each.lose(sender, receiver, max(wrong, default=0.0))
+                each.lose(sender, receiver, most)
 
-        return self.begin(("lost", sender, receiver), share, show)
+        return self.most(("lost", sender, receiver), share, show)
+
+    def divide(self, names: Sequence[str]) -> Action:
+        """Split the segment: these nodes are on one side, with all hosts but the first one."""
+        hosts = [host.name for host in self.cluster.segment.hosts[1:]]
+
+        def show(wrong: Sequence[Sequence[str]]) -> None:
+            self.cluster.divide((), *([*each, *hosts] for each in wrong[-1:]))
+
+        return self.begin(("sides",), tuple(names), show)
 
     def unplug(self, node: Node) -> Action:
         """Take a node's cable out."""

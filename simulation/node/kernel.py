@@ -50,8 +50,8 @@ class Kernel:
     interface changed. Of `late_answers` requests the answer comes too late; `is_unreadable`: all
     dumps fail. Of `lost_news` changes the sockets for news have no room. Of `interrupted_dumps` of
     addresses each lacks one: `dumps_lack`, or if that is None the one that chance decides. `stop`:
-    when the process that sends requests is stopped in the middle of its work. `taken_along`: what
-    went with addresses that programs removed.
+    when the process that sends requests is stopped in the middle of its work. `busy`: for how many
+    seconds it waits for each answer. `taken_along`: what went with addresses that programs removed.
     """
 
     def __init__(self, machine: Machine, chance: random.Random) -> None:
@@ -67,6 +67,7 @@ class Kernel:
         self.interrupted_dumps = 0
         self.dumps_lack: Address | None = None
         self.stop: Stop | None = None
+        self.busy = 0.0
         self.taken_along: list[Address] = []
         self._chance = chance
         # Of its own, so that an interrupted dump leaves all else as it was.

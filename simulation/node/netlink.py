@@ -90,6 +90,8 @@ class KernelSocket:
         return len(data)
 
     def _stop(self, kind: int) -> None:
+        if self._kernel.busy:
+            self._process.spend(self._kernel.busy)
         stop = self._kernel.stop
         if stop is None or stop.kind != kind:
             return

@@ -201,19 +201,28 @@ class Process:
         If another one stops meanwhile, it resumes when that one does. Frozen or paused meanwhile,
         it still ends its pass; killed, it does not.
         """
+        self.stands_still = True
+        try:
+            noted()
+            self.spend(seconds)
+        finally:
+            self.stands_still = False
+            noted()
+
+    def spend(self, seconds: float) -> None:
+        """Let its code take so long, in the middle of its pass; called from its own code.
+
+        Meanwhile it is as one that stands still, but it runs.
+        """
         timeline, loop = self.machine.timeline, asyncio.get_running_loop()
         before, Process.running = Process.running, None
-        self.stands_still = True
         # A thread has one loop that runs, and now it is the turn of others.
         asyncio._set_running_loop(None)  # noqa: SLF001 - for makers of loops
         try:
-            noted()
             timeline.run(timeline.now + microseconds(seconds))
         finally:
             asyncio._set_running_loop(loop)  # noqa: SLF001 - for makers of loops
             Process.running = before
-            self.stands_still = False
-            noted()
         if self.is_dead:
             raise _KilledError
 

@@ -345,6 +345,13 @@ class TestStop:
         assert node.kernel.stop == Stop(1, rtnetlink.RTM_GETADDR, 30)
 
 
+def test_a_busy_kernel_takes_its_time_for_each_request(node):
+    node.kernel.busy = 0.5
+    node.do(put(V4), put(V6), seconds=5)
+    assert node.times(V4) == [0]
+    assert node.times(V6) == [0.5]
+
+
 @pytest.mark.parametrize("stops", ["suspend", "pause"])
 def test_news_come_after_a_sleep_and_not_after_a_pause(node, timeline, stops):
     node.do(seconds=1)

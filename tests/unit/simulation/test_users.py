@@ -13,9 +13,9 @@ from purelb.core.election.peer_keys import PeerKeys
 from purelb.core.names import DRAINING_TAINTS, PEER_KEYS_ANNOTATION
 from purelb.core.settings import LeaseTiming
 from simulation import users
-from simulation.cluster import KEYS
 from simulation.history import History
 from simulation.invariants import Leaks, given_twice, misled, ownerless
+from simulation.member import KEYS
 from tests.unit.simulation.schedules.story import THREE, at_work
 
 FAST = LeaseTiming(5, 3.5, 1)

@@ -165,6 +165,28 @@ class TestWatches:
         seen, lists = self.watch(client, timeline, faults, (10, 40))
         assert (seen[29], seen[33], seen[41], lists) == (None, 10, 40, 1)
 
+    def test_a_server_that_is_behind_brings_everything_late_until_another_one_does(
+        self, client, timeline
+    ):
+        def other_server():
+            client.way.lag = float
+            client.way.reset()
+
+        client.way.lag = lambda: 3.0
+        seen, lists = self.watch(client, timeline, {30: other_server}, (10, 40))
+        assert (seen[12], seen[14], seen[41]) == (None, 10, 40)
+        assert lists == 1
+
+    @pytest.mark.parametrize(("forgets", "listed"), [(True, 2), (False, 1)])
+    def test_a_server_that_has_forgotten_is_asked_for_all(self, client, timeline, forgets, listed):
+        faults = {
+            5: lambda: client.way.set_reach(Reach.REFUSED),
+            7: client.server.compact if forgets else bool,
+            8: lambda: client.way.set_reach(Reach.WHOLE),
+        }
+        seen, lists = self.watch(client, timeline, faults, (6,))
+        assert (seen[7], seen[10], lists) == (None, 6, listed)
+
     # One that breaks for so long lists again.
     @pytest.mark.parametrize(
         ("reach", "knows_at", "listed"),

@@ -15,12 +15,12 @@ from purelb.core.names import DEFAULT_NAMESPACE, lease_name
 from purelb.core.node import rtnetlink
 from purelb_agent.runtime.probes import BACKLOG
 from simulation.api.way import Reach
-from simulation.cluster import ETH0
 from simulation.crowd import Crowd
 from simulation.explore.judge import SETTLED, Judge
 from simulation.explore.presence import TAKEOVER
 from simulation.explore.troubles import BELIEF, LIFETIME
 from simulation.manifests import KINDS
+from simulation.member import ETH0
 from simulation.time.timeline import MICROSECONDS
 
 _ETH0 = 2

@@ -4,15 +4,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 import pytest
 
 from purelb.core.node.rtnetlink import IFA_F_TENTATIVE
 from simulation.api.way import Reach
-from simulation.cluster import ETH0
 from simulation.explore.able import Excuse
 from simulation.explore.fault import Fault
+from simulation.explore.faults import KINDS
 from simulation.explore.judge import Judge
-from simulation.explore.spans import common, seconds, without
+from simulation.explore.presence import TAKEOVER
+from simulation.explore.spans import FOR_EVER, common, longest, note, seconds, without
+from simulation.member import ETH0
 from simulation.users import change_type
 
 ALL = ("n1", "n2", "n3")
@@ -159,8 +164,67 @@ class TestServices:
 
         in_a_copy(work)
 
+    @pytest.mark.parametrize("joins", ["before", "meanwhile"])
+    def test_who_joins_in_an_outage_makes_the_others_no_majority(self, cluster, in_a_copy, joins):
+        def work():
+            judge = Judge(cluster, (OUTAGE, replace(KILLED, nodes=("n1", "n2"))))
+            if joins == "meanwhile":
+                refuse_all(judge)
+            for name in ("new1", "new2"):
+                node = cluster.add_node(name)
+                judge.history.follow(node)
+                cluster.start_agent(node)
+            cluster.run(20)
+            if joins == "before":
+                refuse_all(judge)
+            end_agent(cluster, "n3")
+            cluster.run(30)
+            assert bool(broken(judge, "unheld")) is (joins == "before")
+
+        in_a_copy(work)
+
+
+class TestWaited:
+    @pytest.mark.parametrize("runs", [True, False])
+    def test_a_service_waits_if_no_allocator_runs(self, cluster, in_a_copy, runs):
+        def work():
+            judge = Judge(cluster)
+            for process in cluster.allocators.values():
+                judge.troubles.freeze(process)
+            if not runs:
+                judge.troubles.note()
+            cluster.add_service("late")
+            cluster.run(TAKEOVER + 5)
+            for process in cluster.allocators.values():
+                process.thaw()
+            judge.troubles.note()
+            cluster.run(20)
+            assert bool(broken(judge, "waited")) is runs
+
+        in_a_copy(work)
+
 
 class TestHosts:
+    def test_each_side_of_a_split_segment_has_a_host(self, cluster, in_a_copy):
+        def work():
+            judge = Judge(cluster)
+            fault = Fault("split", 0, 10, ("n1",))
+            judge.troubles.later(0, 10, partial(KINDS["split"].begin, judge.troubles, fault))
+            cluster.run(5)
+            first, other = cluster.segment.hosts
+            for address in cluster.addresses():
+                (name,) = cluster.holders(address)
+                heard = [cluster.segment.heard_by(host, address) for host in (first, other)]
+                assert heard == ([[], [name]] if name == "n1" else [[name], []])
+            assert not broken(judge, "unanswered", "known", "twice")
+            # The one misses what is announced on the other side, and is told of it later.
+            other.learn(address, b"\6\0\0\0\0\1")
+            cluster.run(10)
+            assert cluster.segment.misleads(other, address)
+            assert not broken(judge, "unanswered")
+
+        in_a_copy(work)
+
     @pytest.mark.parametrize(("seconds", "is_broken"), [(1.9, False), (2.5, True)])
     def test_an_address_for_which_its_node_does_not_answer(
         self, cluster, in_a_copy, seconds, is_broken
@@ -239,3 +303,10 @@ class TestSpans:
 
     def test_how_long_they_are(self):
         assert seconds([(0, 1.5), (4, 5)]) == 2.5
+        assert longest([(0, 1.5), (4, 5)]) == 1.5
+
+    def test_times_in_which_something_is_so(self):
+        spans = []
+        for now, is_so in ((1, False), (2, True), (3, True), (4, False), (6, True)):
+            note(spans, now, is_so=is_so)
+        assert spans == [(2, 4), (6, FOR_EVER)]

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from simulation.explore.faults import FAMILIES, KINDS, told
+from simulation.explore.families import FAMILIES
+from simulation.explore.faults import KINDS, told
 from simulation.explore.schedule import CLUSTERS, draw, shrunk, smaller
 
 # A seed of three nodes and of four faults.

@@ -21,9 +21,9 @@ from purelb.core.settings import LeaseTiming
 from simulation import users
 from simulation.api.way import Reach
 from simulation.chance import stream
-from simulation.cluster import KEYS
 from simulation.history import History
 from simulation.invariants import Leaks, given_twice, ownerless
+from simulation.member import KEYS
 from tests.unit.simulation.schedules.story import (
     DELIVERY,
     TAKEOVER,

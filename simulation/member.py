@@ -1,0 +1,59 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""A machine of a cluster, with its kernel, its kubelet and its agent."""
+
+from __future__ import annotations
+
+import asyncio
+
+from purelb.core.election.peer_keys import PeerKeys
+from purelb.core.model import Address
+from purelb.core.settings import LeaseTiming
+from simulation.kubelet import Kubelet
+from simulation.manifests import NET4, NET6
+from simulation.node.kernel import Kernel
+from simulation.node.messages import LinkState, Route
+from simulation.time.process import Process
+
+KEYS = PeerKeys(b"the key of all agents of a cluster")
+# The interfaces that may have addresses of Services; the second one has a segment of its own.
+ETH0, ETH1 = 2, 3
+
+
+class Node:
+    """A machine with its kernel and its agent; `pods` counts the agent's Pods that it has had.
+
+    `timing` and `keys` are the settings of its next agent, which reads the keys again at each use;
+    with None it asks no peers.
+    """
+
+    def __init__(self, kernel: Kernel, number: int, kubelet: Kubelet) -> None:
+        self.name = kernel.machine.name
+        self.machine = kernel.machine
+        self.kernel = kernel
+        # Some promote the secondaries of an address that goes, as systemd sets it, and some do not.
+        self.eth0 = LinkState(
+            ETH0, "eth0", b"\x02\0\0\0\0" + bytes([number]), promotes=number % 2 == 1
+        )
+        self.addresses = tuple(net.network_address + 10 + number for net in (NET4, NET6))
+        # Its own on other interfaces, with the lengths of their prefixes.
+        self.more_addresses: list[tuple[int, Address, int]] = []
+        self.pods = 0
+        self.timing = LeaseTiming()
+        self.keys: PeerKeys | None = KEYS
+        self.agent: Process | None = None
+        self.stop = asyncio.Event()
+        self.kubelet = kubelet
+        self.kernel.add_link(LinkState(1, "lo", bytes(6)))
+        self.kernel.add_link(self.eth0)
+        for net in (NET4, NET6):
+            self.kernel.add_route(Route(ETH0, 100, net.network_address + 1))
+        self.add_addresses()
+
+    def add_addresses(self) -> None:
+        """Give the node its own addresses, as at each boot."""
+        nets = (NET4.prefixlen, NET6.prefixlen)
+        own = [(ETH0, *pair) for pair in zip(self.addresses, nets, strict=True)]
+        for link, address, prefix_length in (*own, *self.more_addresses):
+            if (link, address) not in self.kernel.held:
+                self.kernel.add_address(link, address, prefix_length)
