@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from ipaddress import ip_address
@@ -30,16 +30,28 @@ from simulation.api.objects import Json, Key
 from simulation.api.server import ApiServer
 from simulation.api.transport import ModelAccess
 from simulation.api.way import Way
+from simulation.between import Between
 from simulation.chance import stream
 from simulation.collector import Collector
 from simulation.kubelet import Kubelet
-from simulation.manifests import KINDS, POOLS, ingress, node_object, own_lease_alone
+from simulation.manifests import (
+    KINDS,
+    NET4,
+    NET6,
+    OTHER4,
+    OTHER6,
+    POOLS,
+    ingress,
+    node_object,
+    own_lease_alone,
+)
 from simulation.member import ETH0, ETH1, Node
 from simulation.node.hosts import Host
 from simulation.node.http import ModelPeers, ModelServer, Network
 from simulation.node.kernel import Kernel
 from simulation.node.netlink import ModelResumes
-from simulation.node.wire import Segment, WireSender, listen_on
+from simulation.node.wire import Net, Segment, WireSender, listen_on
+from simulation.shape import PLAIN, Other, Shape
 from simulation.time.machine import Machine
 from simulation.time.process import Process, simulated_clocks
 from simulation.time.timeline import MICROSECONDS, Action, Timeline
@@ -47,22 +59,27 @@ from simulation.time.timeline import MICROSECONDS, Action, Timeline
 _BOOKMARKS = 60.0
 
 
-class Cluster:
+class Cluster(Between):
     """A cluster that has just been made; nothing runs before `run`.
 
-    `seed` decides all that chance decides.
+    `seed` decides all that chance decides, `shape` how it is built.
     """
 
-    def __init__(self, seed: int, names: Sequence[str] = ("n1", "n2", "n3")) -> None:
-        self.seed = seed
+    def __init__(
+        self, seed: int, names: Sequence[str] = ("n1", "n2", "n3"), shape: Shape = PLAIN
+    ) -> None:
+        self.seed, self.shape = seed, shape
         self.timeline = Timeline(seed)
         self.api = ApiServer([own_lease_alone], clock=self.timeline.true_time)
-        self.segments: list[Segment] = []
-        self.segment = self.add_segment("wire")
-        self.network = Network(self.timeline, self._delays("peers", 0.0005, 0.002), seed=seed)
+        super().__init__(Network(self.timeline, self._delays("peers", 0.0005, 0.002), seed=seed))
+        self.segment = self.add_segment("wire", (NET4, NET6))
         self.host = Host()
         self.segment.hosts.append(self.host)
+        if shape.other is not Other.NONE:
+            self.add_segment("other", (OTHER4, OTHER6)).hosts.append(Host("client elsewhere"))
         self.processes: list[Process] = []
+        # Called when an agent has started or ended.
+        self.noted: Action = lambda: None
         self._ways: dict[str, Way] = {}
         self.kubelets: dict[str, Kubelet] = {}
         # The last container of each.
@@ -75,42 +92,37 @@ class Cluster:
         self.put("groups", DEFAULT_NAMESPACE, "default", {"spec": {"local": POOLS}})
         self.timeline.after(_BOOKMARKS, self._bookmarks)
 
-    # Nodes and what is between them
+    # Nodes
 
-    def add_segment(self, name: str) -> Segment:
-        """Add a segment, to which nothing is connected yet."""
-        made = Segment(self.timeline, self._delays(name, 0.0001, 0.0005), seed=self.seed)
+    def add_segment(self, name: str, nets: Iterable[Net]) -> Segment:
+        """Add a segment with these subnets, to which nothing is connected yet."""
+        delay = self._delays(name, 0.0001, 0.0005)
+        made = Segment(self.timeline, delay, seed=self.seed, nets=nets)
         self.segments.append(made)
         return made
 
-    def lose(self, sender: str, receiver: str, share: float = 1.0) -> None:
-        """Lose this share of the frames, questions and replies of one direction."""
-        for paths in (self.segment.paths, self.network.paths):
-            paths.lose(sender, receiver, share)
-
-    def cut(self, one: str, other: str) -> None:
-        """Let nothing get from a node to another one, as a cable or a port that is broken."""
-        self.lose(one, other)
-        self.lose(other, one)
-
-    def divide(self, *sides: Sequence[str]) -> None:
-        """Divide the segment; hosts, too, are on one side each, or on the first one."""
-        for paths in (self.segment.paths, self.network.paths):
-            paths.divide(*sides)
-
-    def heal(self) -> None:
-        """Let everything get through on the segment again."""
-        for paths in (self.segment.paths, self.network.paths):
-            paths.heal()
+    def nodes_on(self, segment: Segment) -> list[Node]:
+        """Return the nodes that are connected to a segment."""
+        return [node for node in self.nodes.values() if segment.link_of(node.kernel)]
 
     def add_node(self, name: str) -> Node:
         """Add a machine to the cluster, without an agent yet."""
         kernel = Kernel(Machine(self.timeline, name), stream(self.seed, name, "kernel"))
         kubelet = self.kubelet(f"agent/{name}", lambda: self.start_container(node))
-        node = self.nodes[name] = Node(kernel, len(self.nodes) + 1, kubelet)
-        self.segment.attach(node.kernel, node.eth0)
+        is_second = self.shape.other is not Other.NONE and self.shape.is_second(name)
+        segment = self.segments[is_second and self.shape.other is Other.RACK]
+        nets = self.shape.of_versions(segment.nets)
+        node = self.nodes[name] = Node(kernel, len(self.nodes) + 1, kubelet, nets)
+        segment.attach(node.kernel, node.eth0)
+        if is_second and self.shape.other is Other.LINK:
+            self.connect(node, self.segments[1])
         self.register(node)
         return node
+
+    def connect(self, node: Node, segment: Segment) -> None:
+        """Connect a node to another segment, by a second interface."""
+        eth1 = node.add_second_link(self.shape.of_versions(segment.nets))
+        segment.attach(node.kernel, eth1)
 
     # Objects
 
@@ -136,8 +148,8 @@ class Cluster:
         self.api.objects.drop(Key(KINDS[kind], namespace, name))
 
     def add_service(self, name: str) -> None:
-        """Create a dual-stack Service of type LoadBalancer."""
-        families = {"ipFamilies": ["IPv4", "IPv6"], "ipFamilyPolicy": "RequireDualStack"}
+        """Create a Service of type LoadBalancer, with all families of the cluster."""
+        families = {"ipFamilies": list(self.shape.families), "ipFamilyPolicy": self.shape.policy}
         ports = [{"port": 80, "protocol": "TCP"}]
         self.put(
             "services",
@@ -178,7 +190,7 @@ class Cluster:
     def start_container(self, node: Node) -> None:
         """Start the agent in the Pod that a node has."""
         process = node.agent = self._process(node.machine, f"agent {node.name}")
-        node.stop = asyncio.Event()
+        node.stop, node.is_leaving = asyncio.Event(), False
         identity = Identity(node.name, f"{node.name}-{node.pods}", DEFAULT_NAMESPACE)
         keys = None if node.keys is None else partial(_keys_of, node)
         settings = AgentSettings(identity, timing=node.timing, keys=keys)
@@ -199,7 +211,12 @@ class Cluster:
             chance=stream(self.seed, process.name, str(node.pods), *node.kubelet.again()),
         )
         process.start(run_agent(settings, outside, node.stop))
+        process.on_end(self._agent_ended)
         node.kubelet.container_began(process)
+        self.noted()
+
+    def _agent_ended(self) -> None:
+        self.noted()
 
     def restart_container(self, node: Node) -> None:
         """Kill the container of a node's agent, and start another one in the same Pod at once."""
@@ -219,6 +236,7 @@ class Cluster:
     def stop_agent(self, node: Node) -> None:
         """Send a node's agent SIGTERM."""
         node.kubelet.end_pod()
+        node.is_leaving = True
         if node.agent is not None:
             node.agent.deliver(node.stop.set)
 
@@ -238,12 +256,12 @@ class Cluster:
         """Let a node lose its power."""
         node.kubelet.end_pod()
         self._kill(node)
-        node.eth0.is_up = False
+        node.set_up(is_up=False)
         node.kernel.lose_power()
 
     def power_on(self, node: Node) -> None:
         """Boot a node, without an agent yet."""
-        node.eth0.is_up = True
+        node.set_up(is_up=True)
         node.add_addresses()
 
     def pause(self, node: Node) -> None:
@@ -349,10 +367,12 @@ def quiet() -> Iterator[None]:
 
 
 @contextmanager
-def simulated(seed: int, names: Sequence[str] = ("n1", "n2", "n3")) -> Iterator[Cluster]:
+def simulated(
+    seed: int, names: Sequence[str] = ("n1", "n2", "n3"), shape: Shape = PLAIN
+) -> Iterator[Cluster]:
     """Make a cluster, and end all of it afterwards."""
     with quiet(), simulated_clocks():
-        cluster = Cluster(seed, names)
+        cluster = Cluster(seed, names, shape)
         try:
             yield cluster
         finally:

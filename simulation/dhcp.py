@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from simulation.cluster import Cluster
-from simulation.manifests import NET4, NET6
 from simulation.member import ETH0, Node
 
 # By how much a node's other addresses are higher than its first ones.
@@ -20,7 +19,7 @@ def readdress(cluster: Cluster, node: Node, *, gap: float = 0.0) -> None:
     before = node.addresses
     node.addresses = tuple(
         address + (_OTHER if int(address) < int(net[_OTHER]) else -_OTHER)
-        for net, address in zip((NET4, NET6), before, strict=True)
+        for net, address in zip(node.nets, before, strict=True)
     )
     if not gap:
         node.add_addresses()

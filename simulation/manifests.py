@@ -21,7 +21,9 @@ KINDS = {
     "services": "/api/v1/services",
     "nodes": "/api/v1/nodes",
 }
+# Of the segment of all nodes, and of another one.
 NET4, NET6 = ip_network("172.28.1.0/24"), ip_network("fd28::/64")
+OTHER4, OTHER6 = ip_network("172.28.2.0/24"), ip_network("fd29::/64")
 POOLS = {
     "v4pools": [{"pool": "172.28.1.200-172.28.1.250", "subnet": str(NET4)}],
     "v6pools": [{"pool": "fd28::200-fd28::2ff", "subnet": str(NET6)}],

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
-from ipaddress import ip_network
 from typing import Any
 
 from purelb.core.election.peer_keys import PeerKeys
@@ -30,13 +29,11 @@ from purelb.core.settings import LeaseTiming
 from purelb_agent.runtime.program import METRICS_PORT
 from simulation.api.objects import Json
 from simulation.cluster import Cluster
-from simulation.manifests import KINDS, NET4, NET6
-from simulation.member import ETH1, Node
+from simulation.manifests import KINDS, NET4, NET6, OTHER4, OTHER6
+from simulation.member import Node
 from simulation.node.http import ModelServer
-from simulation.node.messages import LinkState
 from simulation.time.process import Process
 
-OTHER4 = ip_network("172.28.2.0/24")
 # Seconds between two looks at whether an agent is ready.
 _PROBE_PERIOD = 2.0
 
@@ -83,7 +80,7 @@ def add_local_service(cluster: Cluster, name: str, nodes: Sequence[str]) -> str:
     add_service(
         cluster,
         name,
-        families=("IPv4", "IPv6"),
+        families=cluster.shape.families,
         annotations=annotations,
         externalTrafficPolicy="Local",
     )
@@ -161,9 +158,17 @@ def _annotate(cluster: Cluster, service: str, name: str, text: str) -> None:
 # Groups and configurations
 
 
+def put_remote_group(cluster: Cluster, name: str, **pools: str) -> str:
+    """Create a ServiceGroup of addresses that all nodes have: `v4` and `v6` are its ranges."""
+    remote = {f"{family}pools": [{"pool": pool, "subnet": pool}] for family, pool in pools.items()}
+    cluster.put("groups", DEFAULT_NAMESPACE, name, {"spec": {"remote": remote}})
+    return f"the group {name} has the ranges {', '.join(pools.values())} for all nodes"
+
+
 def put_group(cluster: Cluster, name: str, **pools: str) -> str:
-    """Create or change a ServiceGroup: `v4` and `v6` are its ranges, `other4` that of OTHER4."""
-    subnets = {"v4": ("v4pools", NET4), "v6": ("v6pools", NET6), "other4": ("v4pools", OTHER4)}
+    """Create or change a ServiceGroup: `v4` and `v6` are its ranges, `other4` those of OTHER4."""
+    nets = {"v4": NET4, "v6": NET6, "other4": OTHER4, "other6": OTHER6}
+    subnets = {name: (f"v{net.version}pools", net) for name, net in nets.items()}
     local: dict[str, list[Json]] = {}
     for family, pool in pools.items():
         field, subnet = subnets[family]
@@ -237,16 +242,11 @@ def untaint(cluster: Cluster, node: Node, key: str) -> str:
 
 def connect_other_segment(cluster: Cluster, *nodes: Node) -> str:
     """Give nodes a second interface, eth1, with an address on a segment of its own."""
-    segment = cluster.segments[1] if len(cluster.segments) > 1 else cluster.add_segment("other")
+    if len(cluster.segments) == 1:
+        cluster.add_segment("other", (OTHER4, OTHER6))
     for node in nodes:
-        number = node.eth0.mac[-1]
-        eth1 = LinkState(ETH1, "eth1", b"\x02\0\0\0\1" + bytes([number]))
-        node.kernel.add_link(eth1)
-        segment.attach(node.kernel, eth1)
-        address = OTHER4.network_address + 10 + number
-        node.more_addresses.append((ETH1, address, OTHER4.prefixlen))
-        node.add_addresses()
-    return f"{', '.join(node.name for node in nodes)} get an interface on {OTHER4}"
+        cluster.connect(node, cluster.segments[1])
+    return f"{', '.join(node.name for node in nodes)} get an interface on {OTHER4} and {OTHER6}"
 
 
 def delete_node(cluster: Cluster, node: Node) -> str:

@@ -15,9 +15,12 @@ from simulation.api.way import Reach
 from simulation.cluster import Cluster
 from simulation.manifests import KINDS
 from simulation.member import Node
+from simulation.node.wire import Segment
 from simulation.time.process import Process
 
 CONFIG, SELECTED = "selected", {"selected": "True"}
+# From the start of an agent to its first plan, at most, if the API answers.
+STARTS = 2.0
 # A right by writes that take so long ends before the next one; it lasts only where enough others
 # agree that none is faster.
 _TOO_SLOW = 0.4 * LeaseTiming().renew_deadline
@@ -29,21 +32,32 @@ class Excuse(Enum):
     UNNOTICED = "no node need have noticed a silent watch"
     DOWN = "no agent runs on a node with a place for addresses"
     OUTAGE = "no node reaches the API"
+    CUT_OFF = "of those near each other only nodes without the segment reach the API"
     SLOW = "only nodes with slow writes can renew, and they are no majority"
+
+
+class State(NamedTuple):
+    """What is so on one segment.
+
+    `is_split`: some nodes reach the API, and others do not that could serve else. `members`: the
+    nodes with a Lease that have to agree when they cannot renew.
+    """
+
+    excuse: Excuse | None = None
+    is_split: bool = False
+    members: frozenset[str] = frozenset()
 
 
 class Moment(NamedTuple):
     """When something changed, in microseconds, and what is so from then on.
 
-    `is_split`: some nodes reach the API, and others do not that could serve else. `allocates`:
-    whether an allocator runs and reaches the API. `members`: the nodes that have a Lease.
+    `allocates`: whether an allocator runs and reaches the API. `states`: by the numbers of the
+    segments.
     """
 
     at: int
-    excuse: Excuse | None = None
-    is_split: bool = False
     allocates: bool = True
-    members: frozenset[str] = frozenset()
+    states: tuple[State, ...] = ()
 
 
 class Able:
@@ -55,8 +69,27 @@ class Able:
 
     def now(self, *, is_unnoticed: bool) -> Moment:
         """Return what is so now; `is_unnoticed`: a silent watch need not have been noticed."""
-        nodes = tuple(self._cluster.nodes.values())
-        placed = [node for node in nodes if self._has_place(node)]
+        stored = self._cluster.api.objects.of_kind(KINDS["leases"], "")
+        leases = map(lease_of, (each.body for each in stored))
+        members = {lease.node for lease in leases if lease and not lease.is_released}
+        states = (
+            self._state(segment, members, is_unnoticed=is_unnoticed)
+            for segment in self._cluster.segments
+        )
+        allocates = any(map(self._allocates, self._cluster.allocators))
+        return Moment(self._cluster.timeline.now, allocates, tuple(states))
+
+    def _state(self, segment: Segment, members: set[str], *, is_unnoticed: bool) -> State:
+        nodes = self._cluster.nodes_on(segment)
+        # Those that share any subnet with one of these.
+        near = {
+            node.name: node
+            for other in self._cluster.segments
+            if any(other.link_of(node.kernel) for node in nodes)
+            for node in self._cluster.nodes_on(other)
+        }
+        renews = any(runs(node) and self._reaches(node) for node in near.values())
+        placed = [node for node in nodes if self._has_place(node, segment)]
         able = [node for node in placed if self._reaches(node)]
         excuse: Excuse | None = None
         if is_unnoticed:
@@ -64,24 +97,20 @@ class Able:
         elif not placed:
             excuse = Excuse.DOWN
         elif not able:
-            excuse = Excuse.OUTAGE
-        elif all(map(self._is_slow, able)) and 2 * len(able) <= len(nodes):
+            excuse = Excuse.CUT_OFF if renews else Excuse.OUTAGE
+        elif all(map(self._is_slow, able)) and 2 * len(able) <= len(near):
             excuse = Excuse.SLOW
-        is_split = 0 < len(able) < len(placed)
-        allocates = any(map(self._allocates, self._cluster.allocators))
-        stored = self._cluster.api.objects.of_kind(KINDS["leases"], "")
-        leases = map(lease_of, (each.body for each in stored))
-        members = frozenset(lease.node for lease in leases if lease and not lease.is_released)
-        return Moment(self._cluster.timeline.now, excuse, is_split, allocates, members)
+        is_split = renews and len(able) < len(placed)
+        return State(excuse, is_split, frozenset(near.keys() & members))
 
     def _allocates(self, name: str) -> bool:
         process = self._cluster.allocators[name]
         reach = self._cluster.way(f"allocator/{name}").reach
         return _runs(process) and process.machine.runs and reach is Reach.WHOLE
 
-    def serves(self, node: Node) -> bool:
-        """Whether a node's agent runs, can renew and has a Node and a place for addresses."""
-        return self._reaches(node) and self._has_place(node)
+    def serves(self, node: Node, segment: Segment) -> bool:
+        """Whether a node's agent runs, can renew, and has a Node and a place for addresses."""
+        return self._reaches(node) and self._has_place(node, segment)
 
     def _reaches(self, node: Node) -> bool:
         user = f"agent/{node.name}"
@@ -91,12 +120,14 @@ class Able:
         slow = self._cluster.way(f"agent/{node.name}").slow
         return sum(slow("PUT", KINDS["leases"])) >= _TOO_SLOW
 
-    def _has_place(self, node: Node) -> bool:
+    def _has_place(self, node: Node, segment: Segment) -> bool:
+        link = segment.link_of(node.kernel)
         return (
-            runs(node)
+            link is not None
+            and _has_started(node)
             and node.machine.runs
-            and node.eth0.is_up
-            and node.eth0.has_carrier
+            and link.is_up
+            and link.has_carrier
             and not self.is_tainted(node)
             and self._is_selected(node)
             and self._cluster.find("nodes", "", node.name) is not None
@@ -108,10 +139,21 @@ class Able:
         return bool(found and found["spec"].get("taints"))
 
     def _is_selected(self, node: Node) -> bool:
-        if self._cluster.find("configs", DEFAULT_NAMESPACE, CONFIG) is None:
+        """Whether no LBNodeAgent selects nodes, or one selects this one, or all."""
+        names = ("default", CONFIG)
+        of_all, of_some = (self._cluster.find("configs", DEFAULT_NAMESPACE, n) for n in names)
+        if of_all is not None or of_some is None:
             return True
         found = self._cluster.find("nodes", "", node.name)
         return bool(found and found["metadata"].get("labels", {}).items() >= SELECTED.items())
+
+
+def _has_started(node: Node) -> bool:
+    """Whether a node has an agent that has had its time to start, and is not to end."""
+    agent = node.agent
+    return (
+        agent is not None and _runs(agent) and agent.has_run_for() >= STARTS and not node.is_leaving
+    )
 
 
 def runs(node: Node) -> bool:

@@ -99,7 +99,7 @@ def cut_pair(troubles: Troubles, fault: Fault) -> Action:
 
 def lose(pairs: Pairs, troubles: Troubles, fault: Fault) -> Action:
     """Lose what some say to others: a share of `value`, or all."""
-    hosts = [host.name for host in troubles.cluster.segment.hosts]
+    hosts = [host.name for host in troubles.cluster.hosts]
     names = [node.name for node in troubles.nodes] + hosts
     share = fault.value or 1.0
     return all_of([troubles.lose(*pair, share) for pair in pairs(fault.nodes, names)])

@@ -55,6 +55,11 @@ class Kind:
     halts: bool = False
 
     @property
+    def least(self) -> int:
+        """How many nodes a cluster has to have."""
+        return {ALL_BUT_ONE: 2, HALF: 2, NEW: 1}.get(self.hits, max(self.hits, 1))
+
+    @property
     def disturbs(self) -> bool:
         """Whether an agent that it hits may hold nothing in an outage."""
         return max(self.away) > LeaseTiming().duration

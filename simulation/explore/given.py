@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from ipaddress import ip_address
 
 from purelb.core.allocation.duplicates import NEW_FOR
 from purelb.core.model import Address
+from purelb.core.names import SHARING_ANNOTATION
 from simulation.api.objects import Json, field_selector
 from simulation.api.server import Watch
 from simulation.cluster import Cluster
@@ -24,14 +25,14 @@ _VERSIONS = {"IPv4": 4, "IPv6": 6}
 class Given:
     """Follows the Services of a cluster from now on; times are in seconds after that.
 
-    `addresses`: all that a Service has had. `twice`: what two Services had. `lost`: what a Service
-    lost that stayed one with an address. `free`: when an address belonged to no Service. `waited`:
-    when a Service had not all its addresses, by its name.
+    `addresses`: all on segments that a Service has had. `twice`: what two Services had that do not
+    share it. `lost`: what a Service lost that stayed one with an address. `free`: when an address
+    belonged to no Service. `waited`: when a Service had not all its addresses, by its name.
     """
 
     def __init__(self, cluster: Cluster, new: Callable[[Address], None]) -> None:
-        self.addresses: dict[Address, None] = dict.fromkeys(cluster.addresses())
         self._cluster, self._new = cluster, new
+        self.addresses: dict[Address, None] = dict.fromkeys(self._local(cluster.addresses()))
         self._began = cluster.timeline.now
         self.twice: dict[str, None] = {}
         self.lost: dict[str, None] = {}
@@ -54,22 +55,28 @@ class Given:
 
     def _look(self) -> None:
         services = [s.body for s in self._cluster.api.objects.of_kind(KINDS["services"], "")]
-        owners: dict[Address, list[str]] = defaultdict(list)
+        owners: dict[Address, list[Json]] = defaultdict(list)
         for body in services:
             for entry in ingress(body):
-                owners[ip_address(entry["ip"])].append(body["metadata"]["name"])
-        for address, names in owners.items():
+                owners[ip_address(entry["ip"])].append(body["metadata"])
+        for address in self._local(owners):
             if address not in self.addresses:
                 self.free[address].append((0.0, self._now))
                 self._new(address)
             self.addresses[address] = None
-            if len(names) > 1:
-                self.twice[f"{address} was given to {' and '.join(names)}"] = None
+        for address, owned in owners.items():
+            keys = {metadata.get("annotations", {}).get(SHARING_ANNOTATION) for metadata in owned}
+            if len(owned) > 1 and (None in keys or len(keys) > 1):
+                names = " and ".join(metadata["name"] for metadata in owned)
+                self.twice[f"{address} was given to {names}"] = None
         for address in self.addresses:
             note(self.free[address], self._now, is_so=address not in owners)
         waiting = {body["metadata"]["name"] for body in services if self._compare(body)}
         for name in waiting | self.waited.keys():
             note(self.waited[name], self._now, is_so=name in waiting)
+
+    def _local(self, addresses: Iterable[Address]) -> list[Address]:
+        return [each for each in addresses if self._cluster.number_of(each) is not None]
 
     def _compare(self, body: Json) -> bool:
         """Note what a Service has lost; returns whether it waits for an address."""
@@ -96,9 +103,9 @@ class Given:
         return is_new and not any(int(address) in numbers for numbers in self._ranges(address))
 
     def _ranges(self, address: Address) -> Iterator[range]:
-        """Yield the ranges of all groups, of the family of an address."""
+        """Yield the ranges of all local groups, of the family of an address."""
         for stored in self._cluster.api.objects.of_kind(KINDS["groups"], ""):
-            for pool in stored.body["spec"]["local"].get(f"v{address.version}pools", ()):
+            for pool in stored.body["spec"].get("local", {}).get(f"v{address.version}pools", ()):
                 first, _dash, last = pool["pool"].partition("-")
                 yield range(int(ip_address(first)), int(ip_address(last)) + 1)
 

@@ -32,8 +32,10 @@ from simulation.explore.reach import OutOfReach, share
 from simulation.explore.troubles import Troubles
 from simulation.history import History, Holders
 from simulation.manifests import KINDS
-from simulation.member import ETH0, Node
+from simulation.member import Node
 from simulation.node.addresses import ordered
+from simulation.node.messages import LinkState
+from simulation.node.wire import Segment
 from simulation.time.timeline import MICROSECONDS
 from simulation.users import endpoints
 
@@ -75,6 +77,7 @@ class Judge:
         self._rights: dict[str, list[int]] = {n: [self.began] for n in cluster.nodes}
         # Begin and end of each time in which a node had the only Lease with its subnets.
         self._alone: dict[str, list[list[int]]] = defaultdict(list)
+        self._note_alone(written="")
         self._writes = 0
         self._asked = {name: cluster.way(f"agent/{name}").asked for name in cluster.nodes}
         cluster.network.heard, cluster.network.replied = self._heard, self._replied
@@ -102,9 +105,10 @@ class Judge:
 
     def _ask(self, address: Address) -> None:
         """Let the hosts that do not know who has an address ask for it."""
-        for host in self.cluster.segment.hosts:
-            if address not in host.neighbors:
-                self.cluster.segment.ask(host, address)
+        for segment in self.cluster.segments:
+            for host in segment.hosts:
+                if address not in host.neighbors:
+                    segment.ask(host, address)
 
     def _heard(self, node: str) -> None:
         self._rights.setdefault(node, []).append(self.cluster.timeline.now)
@@ -244,28 +248,43 @@ class Judge:
         yield from self.presence.waited(self.given.waited)
 
     def settled(self) -> Iterator[str]:
-        """Yield addresses that are not on their winner alone at the end."""
-        live = [node.name for node in self.troubles.nodes if self.troubles.able.serves(node)]
-        for address, service in self.cluster.addresses().items() if live else ():
+        """Yield addresses that are not on their winner alone at the end, or on all if remote."""
+        for address, service in self.cluster.addresses().items():
+            number = self.cluster.number_of(address)
+            if number is None:
+                yield from self._missing(address)
+                continue
+            live = self._live(self.cluster.segments[number])
             preferred = endpoints(self.cluster, service) & set(live)
-            winner = rank(sorted(preferred) or live, address)[0]
+            ranked = rank(sorted(preferred) or live, address)
             holders = self.cluster.holders(address)
-            if holders != [winner]:
+            if ranked and holders != ranked[:1]:
                 where = " and ".join(holders) or "no node"
-                yield f"{address} is on {where} at the end, not on {winner}"
+                yield f"{address} is on {where} at the end, not on {ranked[0]}"
+
+    def _live(self, segment: Segment) -> list[str]:
+        serves = self.troubles.able.serves
+        return [node.name for node in self.troubles.nodes if serves(node, segment)]
+
+    def _missing(self, address: Address) -> Iterator[str]:
+        """Yield the nodes without an address that all are to have."""
+        live = {name for segment in self.cluster.segments for name in self._live(segment)}
+        for name in sorted(live):
+            if not any(held == address for _link, held in self.cluster.nodes[name].kernel.held):
+                yield f"{address} of all nodes is not on {name} at the end"
 
     def leaked(self) -> Iterator[str]:
         """Yield addresses in kernels that are neither a Service's nor the node's own."""
         given = self.cluster.addresses()
         for node in self.troubles.nodes:
             for _link, address in node.kernel.held:
-                if address not in given and address not in node.addresses:
+                if address not in given and address not in node.own:
                     yield f"{address} of no Service is on {node.name}"
 
     def known(self) -> Iterator[str]:
         """Yield addresses for which a host of the segment has another node than the holder."""
-        macs = {node.eth0.mac: node.name for node in self.troubles.nodes}
-        for address, host in product(self.cluster.addresses(), self.cluster.segment.hosts):
+        macs = {link.mac: node.name for node in self.troubles.nodes for link in node.links}
+        for address, host in product(self.cluster.addresses(), self.cluster.hosts):
             known = host.neighbors.get(address)
             holders = self.cluster.holders(address)
             if known is not None and len(holders) == 1 and holders != [macs.get(known)]:
@@ -280,15 +299,17 @@ class Judge:
                 for place, held in node.kernel.held.items()
             ):
                 yield f"{node.name} uses the address of a Service as its own"
-            own = [a for a in self._ipv4(node) if a in node.addresses]
-            if own and self._ipv4(node)[0] not in own:
-                yield f"{node.name} has {self._ipv4(node)[0]} before {own[0]}, its own"
+            for link in node.links:
+                there = self._ipv4(node, link)
+                own = [address for address in there if address in node.own]
+                if own and there[0] not in own:
+                    yield f"{node.name} has {there[0]} before {own[0]}, its own"
 
     @staticmethod
-    def _ipv4(node: Node) -> list[Address]:
-        """Return the addresses of a node's first interface, in the order of its kernel."""
+    def _ipv4(node: Node, link: LinkState) -> list[Address]:
+        """Return the addresses of a node's interface, in the order of its kernel."""
         held = (held.place for held in ordered(node.kernel.held))
-        return [address for link, address in held if link == ETH0 and address.version == 4]  # noqa: PLR2004 - the version of IP
+        return [a for index, a in held if index == link.index and a.version == 4]  # noqa: PLR2004 - the version of IP
 
     def harmed(self) -> Iterator[str]:
         """Yield what nodes lost with an address of a Service that an agent removed."""

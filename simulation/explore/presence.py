@@ -15,7 +15,7 @@ from typing import TypeVar
 from purelb.core.model import Address
 from purelb.core.settings import LeaseTiming
 from simulation.cluster import Cluster
-from simulation.explore.able import Excuse, Moment
+from simulation.explore.able import Excuse, Moment, State
 from simulation.explore.fault import Fault, Kind
 from simulation.explore.spans import FOR_EVER, Span, common, longest, note, seconds, without
 from simulation.explore.troubles import Troubles
@@ -60,7 +60,8 @@ class Presence:
         # When no host got an answer of a node, and when some host did not, by the node.
         self._apart: dict[str, list[Span]] = defaultdict(list)
         self._missed: dict[str, list[Span]] = defaultdict(list)
-        cluster.segment.paths.changed.append(self._look)
+        for segment in cluster.segments:
+            segment.paths.changed.append(self._look)
 
     def _after(self, moment: int) -> float:
         return (moment - self._began) / MICROSECONDS
@@ -70,9 +71,13 @@ class Presence:
         return self._after(self._cluster.timeline.now)
 
     def _look(self) -> None:
-        segment = self._cluster.segment
-        for name in self._cluster.nodes:
-            connects = [segment.paths.connects(name, host.name) for host in segment.hosts]
+        for name, node in self._cluster.nodes.items():
+            connects = [
+                segment.paths.connects(name, host.name)
+                for segment in self._cluster.segments
+                if segment.link_of(node.kernel)
+                for host in segment.hosts
+            ]
             note(self._apart[name], self._now, is_so=not any(connects))
             note(self._missed[name], self._now, is_so=not all(connects))
 
@@ -87,7 +92,7 @@ class Presence:
             before: Holders = frozenset()
             for span, holders in self._dated(self._history.spans(address)):
                 if not holders:
-                    left += self._unexcused(without([span], self._free[address]), before)
+                    left += self._unexcused(address, without([span], self._free[address]), before)
                 before = holders or before
             if seconds(left) > allowed:
                 yield (
@@ -98,11 +103,13 @@ class Presence:
             if quiet > TAKEOVER:
                 yield f"{address} was on no node for {quiet:.1f} s while nothing changed"
 
-    def _unexcused(self, spans: list[Span], before: Holders) -> list[Span]:
+    def _unexcused(self, address: Address, spans: list[Span], before: Holders) -> list[Span]:
         """Return when an address had to be on a node; `before`: which nodes had it last."""
-        for piece, moment in self._pieces():
-            excuse = moment.excuse
-            if excuse is None or (excuse is Excuse.OUTAGE and not self._may_let_go(before, piece)):
+        states = self._states(address)
+        for number, (piece, (excuse, *_)) in enumerate(states):
+            if excuse is None:
+                continue
+            if excuse is Excuse.OUTAGE and not self._may_let_go(before, states[: number + 1]):
                 continue
             self._use(excuse.value, seconds(common(spans, [piece])))
             spans = without(spans, [piece])
@@ -157,15 +164,15 @@ class Presence:
         costs = (k.away[with_others] + slowest * k.disturbs for _f, k in self._faults)
         return _MOVES + sum(costs)
 
-    def _may_let_go(self, holders: Holders, outage: Span) -> bool:
+    def _may_let_go(self, holders: Holders, states: list[tuple[Span, State]]) -> bool:
         """Whether holders may withdraw in an outage: they were disturbed, or most nodes were.
 
         Shortly before it counts as well, as they had hardly recovered. If only some nodes were
         without the API until the outage, these have rightly withdrawn; any disturbed node may be
-        the one whose Lease the others have to wait for then.
+        the one whose Lease the others have to wait for then. `states`: up to the outage's.
         """
-        end = outage[1]
-        began, was_split, members = self._before_outage(end)
+        end = states[-1][0][1]
+        began, was_split, members = _before_outage(states)
         # Who could not renew since then has not recovered.
         recent = 0.0 if was_split else began - TAKEOVER
         disturbed = {
@@ -179,16 +186,10 @@ class Presence:
             return True
         return bool(disturbed) and was_split
 
-    def _before_outage(self, end: float) -> tuple[float, bool, frozenset[str]]:
-        """Return when the outage at this time began, for some nodes later, and who had a Lease."""
-        before = [(piece, moment) for piece, moment in self._pieces() if piece[1] <= end]
-        began, members = end, before[-1][1].members
-        for (begin, until), moment in reversed(before):
-            if moment.excuse is Excuse.OUTAGE and until == began:
-                began, members = begin, moment.members
-            elif moment.is_split:
-                return began, until > began - DURATION, members
-        return began, False, members
+    def _states(self, address: Address) -> list[tuple[Span, State]]:
+        """Return what was so on the segment of an address, and when."""
+        number = self._cluster.number_of(address) or 0
+        return [(piece, moment.states[number]) for piece, moment in self._pieces()]
 
     def _pieces(self) -> list[tuple[Span, Moment]]:
         moments = [*self._troubles.moments, Moment(self._cluster.timeline.now)]
@@ -217,3 +218,14 @@ class Presence:
             dated.append(((since, since + each), seen))
             since += each
         return dated
+
+
+def _before_outage(states: list[tuple[Span, State]]) -> tuple[float, bool, frozenset[str]]:
+    """Return when the outage at the end began, for some nodes later, and who had a Lease."""
+    (_began, began), (_excuse, _is_split, members) = states[-1]
+    for (begin, until), state in reversed(states):
+        if state.excuse is Excuse.OUTAGE and until == began:
+            began, members = begin, state.members
+        elif state.is_split:
+            return began, until > began - DURATION, members
+    return began, False, members

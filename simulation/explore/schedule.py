@@ -13,10 +13,8 @@ from simulation.chance import stream
 from simulation.explore.families import FAMILIES
 from simulation.explore.fault import ALL_BUT_ONE, HALF, NEW, Fault
 from simulation.explore.faults import KINDS, told
+from simulation.explore.workload import CLUSTERS, size_of
 
-# Clusters at work from which schedules begin, each with phases and delays of its own.
-CLUSTERS = 48
-_SIZES = (3, 2, 3, 4, 3, 5)
 _COUNTS = (1, 2, 2, 3, 3, 4)
 # Of the faults of one node, how many hit the one that most faults hit; of all faults, how many
 # begin as another one ends; and of all schedules, how many draw from all kinds.
@@ -69,17 +67,22 @@ class Schedule:
 
 
 def draw(seed: int, kinds: Sequence[str] = (), *, count: int = 0) -> Schedule:
-    """Return the schedule of a seed, of these kinds if any; with a count it has so many faults."""
+    """Return the schedule of a seed, of these kinds if any; with a count it has so many faults.
+
+    Kinds that hit more nodes than its cluster has are not drawn.
+    """
     chance = stream(seed, "schedule")
-    size = _SIZES[seed % CLUSTERS % len(_SIZES)]
-    names = tuple(f"n{number + 1}" for number in range(size))
+    names = tuple(f"n{number + 1}" for number in range(size_of(seed % CLUSTERS)))
     count = count or chance.choice(_COUNTS)
+    fitting = [kind for kind in kinds or KINDS if KINDS[kind].least <= len(names)]
     if not kinds:
         weights, families = zip(*FAMILIES.values(), strict=True)
         (family,) = chance.choices(families, weights)
-        kinds = tuple(KINDS) if chance.random() < _ALL else family
+        of_all = chance.random() < _ALL
+        fitting = [kind for kind in fitting if of_all or kind in family] or fitting
+    count = count if fitting else 0
     # Each kind once, as long as there are enough.
-    drawn = chance.sample([*kinds] * -(-count // len(kinds)), count)
+    drawn = chance.sample(fitting * -(-count // (len(fitting) or 1)), count)
     # Faults that hit the same node find more.
     focus = chance.choice(names)
     faults: tuple[Fault, ...] = ()

@@ -20,18 +20,17 @@ from contextlib import contextmanager
 from functools import partial
 
 from purelb.core.allocation.duplicates import NEW_FOR
-from simulation import users
 from simulation.cluster import Cluster, simulated
 from simulation.explore.faults import KINDS
 from simulation.explore.judge import SETTLED, Breach, Judge
 from simulation.explore.schedule import Schedule
+from simulation.explore.workload import add_services, shape_of
 from simulation.time.process import SpinsError
 from simulation.time.timeline import MICROSECONDS
 
 # Seconds: all programs have started; the Services have their addresses for so long that they keep
 # them also if another host has them.
 _STARTED, _AT_WORK = 30.0, NEW_FOR + 5.0
-_SERVICES, _LOCAL_SERVICES = 6, 2
 # Seconds of processor time that no schedule needs.
 _LIMIT = 30
 
@@ -39,13 +38,10 @@ _LIMIT = 30
 @contextmanager
 def at_work(number: int, names: Sequence[str]) -> Iterator[Cluster]:
     """Make a cluster at work, whose Services all have their addresses."""
-    with simulated(number, names) as cluster:
+    with simulated(number, names, shape_of(number)) as cluster:
         cluster.start()
         cluster.run(_STARTED)
-        for service in range(_SERVICES):
-            cluster.add_service(f"s{service}")
-        for service in range(_LOCAL_SERVICES):
-            users.add_local_service(cluster, f"local{service}", names[:1])
+        add_services(cluster)
         cluster.run(_AT_WORK)
         cluster.run_kubelets()
         yield cluster

@@ -14,7 +14,7 @@ from purelb.core.settings import LeaseTiming
 from simulation import users
 from simulation.api.way import Delay, Reach, Refusals, Slowness, Way
 from simulation.cluster import Cluster
-from simulation.explore.able import CONFIG, SELECTED, Able, runs
+from simulation.explore.able import CONFIG, SELECTED, STARTS, Able, runs
 from simulation.explore.overlaps import Overlaps
 from simulation.history import History
 from simulation.member import KEYS, Node
@@ -25,8 +25,6 @@ from simulation.time.timeline import MICROSECONDS, Action
 # Seconds. Of a pause with all its clocks a node learns by its next renewal, or its right ends
 # before; what a machine that has slept still has ends by itself so long after that.
 BELIEF, LIFETIME = LeaseTiming().renew_deadline, LeaseTiming().duration
-# From the start of an agent to its first plan, at most, if the API answers.
-_STARTS = 2.0
 # A node that is paused for no longer than this has renewed before others take over.
 _UNNOTICED_PAUSE = 2.0
 # The worst of several is what counts.
@@ -56,6 +54,7 @@ class Troubles(Overlaps):
         self.cluster = cluster
         self.history = history
         self.able = Able(cluster)
+        cluster.noted = self._note_agent
         self.moments = [self.able.now(is_unnoticed=False)]
         # In the Secret: what nodes read that join now.
         self.keys = KEYS
@@ -90,6 +89,11 @@ class Troubles(Overlaps):
     def note_restart(self) -> None:
         """Note that a roll-out restarts an agent, or has ended."""
         self.restarted_at = self.cluster.timeline.now
+
+    def _note_agent(self) -> None:
+        """Note that an agent has started or ended, and when one that started has had its time."""
+        self.note()
+        self.cluster.timeline.after(STARTS, self.note)
 
     def note(self) -> None:
         """Note that something has changed."""
@@ -196,7 +200,7 @@ class Troubles(Overlaps):
                 span = [now, now + int(LIFETIME * MICROSECONDS)]
                 self.unaware[node.name].append(span)
                 # One that starts leaves what an earlier one put until its first plan.
-                if node.agent is not None and node.agent.has_run_for() > _STARTS:
+                if node.agent is not None and node.agent.has_run_for() > STARTS:
                     acts = partial(self._acts, node.agent, span)
                     self.cluster.timeline.after(0 if knows else BELIEF, acts)
             elif len(wrong) == 1 and wrong[0]:
@@ -313,7 +317,7 @@ class Troubles(Overlaps):
 
     def lose(self, sender: str, receiver: str, share: float) -> Action:
         """Lose a share of what one says to another, frames and questions."""
-        paths = (self.cluster.segment.paths, self.cluster.network.paths)
+        paths = self.cluster.paths
 
         def show(most: float) -> None:
             for each in paths:
@@ -353,12 +357,19 @@ class Troubles(Overlaps):
         return self.begin(("taint", node.name), key, show)
 
     def unselect(self, names: Sequence[str]) -> Action:
-        """Let an LBNodeAgent select those nodes of today that are not among these."""
+        """Let an LBNodeAgent select those nodes of today that are not among these.
+
+        It takes the place of the one for all nodes, if there is one.
+        """
         cluster = self.cluster
+        of_all = cluster.find("configs", DEFAULT_NAMESPACE, "default")
+        local = of_all["spec"]["local"] if of_all else {}
 
         def show(wrong: Sequence[Sequence[str]]) -> None:
             if not wrong:
                 # Unless an older store was put back, which did not have it.
+                if of_all is not None:
+                    users.configure(cluster, "default", local=local)
                 if cluster.find("configs", DEFAULT_NAMESPACE, CONFIG) is not None:
                     users.unconfigure(cluster, CONFIG)
                 return
@@ -366,7 +377,9 @@ class Troubles(Overlaps):
             for node in self.nodes:
                 if cluster.find("nodes", "", node.name) is not None:
                     users.label(cluster, node, selected=str(node.name not in hit))
-            users.configure(cluster, CONFIG, local={}, labels=SELECTED)
+            users.configure(cluster, CONFIG, local=local, labels=SELECTED)
+            if of_all is not None and cluster.find("configs", DEFAULT_NAMESPACE, "default"):
+                users.unconfigure(cluster, "default")
 
         return self.begin(("selected",), tuple(names), show)
 

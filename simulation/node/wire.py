@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
 from purelb.core.model import Address
 from purelb.core.node.packets import build_announcement
@@ -24,6 +24,7 @@ from simulation.node.paths import Paths
 from simulation.time.process import Process
 from simulation.time.timeline import Timeline
 
+Net = IPv4Network | IPv6Network
 # Seconds that a frame takes.
 Delay = Callable[[], float]
 _ARP, _IPV6 = 0x0806, 0x86DD
@@ -113,9 +114,15 @@ class _Port:
 
 
 class Segment:
-    """The nodes and hosts that hear each other's frames, as far as `paths` lets them."""
+    """The nodes and hosts that hear each other's frames, as far as `paths` lets them.
 
-    def __init__(self, timeline: Timeline, delay: Delay, *, seed: int = 0) -> None:
+    `nets`: the subnets that are on it.
+    """
+
+    def __init__(
+        self, timeline: Timeline, delay: Delay, *, seed: int = 0, nets: Iterable[Net] = ()
+    ) -> None:
+        self.nets = tuple(nets)
         self.hosts: list[Host] = []
         # The addresses for which all nodes answer, as with kube-proxy in IPVS mode.
         self.is_everywhere: Callable[[Address], bool] = lambda _address: False
@@ -134,6 +141,10 @@ class Segment:
             return (self._is_taken if asking is link else elsewhere)(asking, address)
 
         kernel.is_taken = is_taken
+
+    def link_of(self, kernel: Kernel) -> LinkState | None:
+        """Return the interface of a node that is connected here; None if none is."""
+        return next((port.link for port in self._ports if port.kernel is kernel), None)
 
     def heard_by(self, host: Host, address: Address) -> list[str]:
         """Return the nodes that answer for an address and that a host can talk with."""

@@ -11,7 +11,12 @@ from tests.unit.simulation.schedules import story
 
 @pytest.fixture(autouse=True)
 def _nothing_prepared(monkeypatch):
-    monkeypatch.setattr(story, "prepared", {})
+    prepared = {}
+    monkeypatch.setattr(story, "prepared", prepared)
+    yield
+    # Else the next test that collects garbage finds their programs.
+    for cluster, _history in prepared.values():
+        cluster.close()
 
 
 def test_a_schedule_that_fails_in_a_copy_fails():

@@ -23,6 +23,13 @@ def cluster():
 
 
 @pytest.fixture
+def simulated_time():
+    """Let the programs' clocks be simulated ones also while a test looks at what they did."""
+    with simulated_clocks():
+        yield
+
+
+@pytest.fixture
 def in_a_copy():
     """Run a piece of work in a copy of this process, and fail as it does."""
 

@@ -88,7 +88,7 @@ class TestUnheld:
             for name in ALL[1 + others :]:
                 end_agent(cluster, name)
             judge.troubles.note()
-            assert judge.troubles.moments[-1].excuse is excuse
+            assert judge.troubles.moments[-1].states[0].excuse is excuse
 
         in_a_copy(work)
 
@@ -98,7 +98,7 @@ class TestUnheld:
             judge.troubles.slow("agent/n1", lambda _method, _kind: (5.0, 0.0))
             end_agent(cluster, "n2")
             judge.troubles.note()
-            assert judge.troubles.moments[-1].excuse is None
+            assert judge.troubles.moments[-1].states[0].excuse is None
 
         in_a_copy(work)
 

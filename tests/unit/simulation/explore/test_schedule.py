@@ -7,8 +7,10 @@ from __future__ import annotations
 import pytest
 
 from simulation.explore.families import FAMILIES
+from simulation.explore.fault import NEW
 from simulation.explore.faults import KINDS, told
-from simulation.explore.schedule import CLUSTERS, draw, shrunk, smaller
+from simulation.explore.schedule import draw, shrunk, smaller
+from simulation.explore.workload import CLUSTERS
 
 # A seed of three nodes and of four faults.
 SEED = next(s for s in range(100) if len(draw(s).faults) == 4 and len(draw(s).names) == 3)
@@ -23,13 +25,21 @@ def test_a_seed_draws_the_same_schedule_again_and_another_one_differs():
 def test_every_kind_and_every_size_is_drawn():
     drawn = [draw(seed) for seed in range(500)]
     assert {fault.kind for schedule in drawn for fault in schedule.faults} == set(KINDS)
-    assert {len(schedule.names) for schedule in drawn} == {2, 3, 4, 5}
+    assert {len(schedule.names) for schedule in drawn} == {1, 2, 3, 4, 5, 12}
     assert {len(schedule.faults) for schedule in drawn} == {1, 2, 3, 4}
 
 
 def test_kinds_and_their_number_can_be_chosen():
     schedule = draw(SEED, ["frozen"], count=2)
     assert [fault.kind for fault in schedule.faults] == ["frozen", "frozen"]
+
+
+def test_a_cluster_of_one_node_has_no_faults_of_several():
+    alone = [draw(seed) for seed in range(2000) if len(draw(seed).names) == 1]
+    kinds = {fault.kind for schedule in alone for fault in schedule.faults}
+    assert "killed" in kinds
+    assert all(KINDS[kind].hits in (NEW, 0, 1) for kind in kinds)
+    assert not draw(10, ["pair", "split", "all-but-one"], count=2).faults
 
 
 def test_most_schedules_have_kinds_of_one_family_and_some_have_any():
