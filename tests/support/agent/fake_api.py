@@ -11,6 +11,7 @@ How to use it:
     api.hang("PATCH", LEASE)        # answers nothing until api.resume("PATCH", LEASE)
     api.send("/api/v1/services", {"type": "ADDED", "object": {}})
     api.end_watch("/api/v1/services", ApiError(410, "too old"))
+    api.silence("/api/v1/services")  # what is watched shows no change more, and does not end
 
 `api.requests` has every request in the order in which they came, with its time and outcome. A
 request that hangs ends after its `seconds` with ApiError(0), as the real client's does. A request
@@ -90,6 +91,7 @@ class FakeApi:
         self.requests: list[Request] = []
         self._routes: defaultdict[tuple[str, str], _Route] = defaultdict(_Route)
         self._news: defaultdict[str, list[asyncio.Queue[Any]]] = defaultdict(list)
+        self._watched: defaultdict[str, list[model.Watch]] = defaultdict(list)
 
     def answer(
         self, method: str, path: str, answer: Answer, *, times: float = float("inf")
@@ -176,6 +178,7 @@ class FakeApi:
                 request.outcome = "cancelled"
             if self.server is not None and watched is not None:
                 self.server.forget(watched)
+                self._watched[path].remove(watched)
             if news in self._news[path]:
                 self._news[path].remove(news)
 
@@ -222,7 +225,13 @@ class FakeApi:
             raise ApiError(error.status, str(error)) from error
         for line in missed:
             watch.tell(line)
+        self._watched[request.path].append(watch)
         return watch
+
+    def silence(self, path: str) -> None:
+        """Show no change of the model to the watches of this path that are open; later ones do."""
+        for watch in self._watched[path]:
+            watch.tell = lambda _line: None
 
     def send(self, path: str, event: Json) -> None:
         """Send an event to every open watch of this path."""

@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import NamedTuple
 
 import pytest
 
-from purelb.core.election.messages import build_message, question_body, read_message
+from purelb.core.election.messages import build_message, question_body
 from purelb.core.election.peer_keys import PeerKeys
 from purelb.core.election.peers import OUTAGE
 from purelb.core.election.permissions import PermissionQuestion
@@ -23,153 +22,13 @@ from purelb_agent.node import main as program
 from purelb_agent.node.permits import KIND
 from purelb_agent.runtime import clock
 from purelb_agent.runtime.tasks import TaskEndedError
-from simulation.api.server import ApiServer
 from tests.support.agent.fake_agents import peer_lease
-from tests.support.agent.fake_api import FakeApi
-from tests.support.agent.fake_kernel import FakeKernel
-from tests.support.agent.kubernetes_objects import (
-    NAMESPACE,
-    group_object,
-    lease_object,
-    node_object,
-    service_object,
-)
-from tests.support.core.snapshots import ETH0, OWN4, OWN6, VIP4, VIP6
+from tests.support.agent.kubernetes_objects import NAMESPACE, lease_object, node_object
+from tests.support.agent.whole_agent import LEASE, SERVICE, VIPS, Cluster, Request, run_for
+from tests.support.core.snapshots import VIP4, VIP6
 
-LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/purelb-node-n1"
-SERVICE = "/api/v1/namespaces/default/services/web"
 ENVIRONMENT = {"PURELB_NODE_NAME": "n1", "PURELB_POD_UID": "pod-n1"}
 LISTED_AGAIN = (LEASE.rpartition("/")[0], "/api/v1/nodes")
-VIPS = {(ETH0.index, VIP4), (ETH0.index, VIP6)}
-
-
-class Cluster(FakeApi):
-    """An API server with one node, a group and a Service."""
-
-    def __init__(self):
-        super().__init__(ApiServer())
-        self.put("/api/v1/nodes", node_object("n1"))
-        self.put("/apis/purelb.io/v2/servicegroups", group_object())
-        self.put("/api/v1/services", service_object())
-        self.kernel, self.listener, self.probes = Kernel(), Listener(), Server()
-        self.wire = Wire()
-        self.stop = asyncio.Event()
-
-    @property
-    def lease(self):
-        return self.find(LEASE)
-
-    @property
-    def annotations(self):
-        return self.find(SERVICE)["metadata"]["annotations"]
-
-    async def __aenter__(self):
-        return self
-
-    async def __aexit__(self, *_error):
-        pass
-
-
-class Kernel(FakeKernel):
-    """A kernel with eth0 and the node's own addresses."""
-
-    def __init__(self):
-        super().__init__(ETH0)
-        self.hold(OWN4, OWN6)
-        self.is_closed = False
-        self.fails_once = False
-
-    def addresses(self):
-        if self.fails_once:
-            self.fails_once = False
-            raise ValueError("an answer that no one can read")
-        return super().addresses()
-
-    @property
-    def vips(self):
-        return set(self.held) & VIPS
-
-    def close(self):
-        self.is_closed = True
-
-
-class Listener:
-    """A conflict listener that detects no conflict."""
-
-    def make(self, on_conflict, *, sender):
-        self.on_conflict = on_conflict
-        return self
-
-    def update(self, _held, _links, *, nodes, now):
-        pass
-
-    def answering_nodes(self, _now):
-        return ()
-
-    def subscribe(self, _on_settled):
-        pass
-
-    def take_settled(self):
-        return {}
-
-    async def run(self):
-        await asyncio.Event().wait()
-
-    def close(self):
-        self.is_closed = True
-
-
-class Sender:
-    """A frame sender that sends nothing."""
-
-    def send(self, _interface, _frames):
-        pass
-
-    def close(self):
-        pass
-
-
-class Server:
-    """No HTTP server; keeps what it would serve."""
-
-    def make(self, registry, *, port, is_ready, routes):
-        self.port, self.is_ready, self.routes = port, is_ready, routes
-        return self
-
-    async def __aenter__(self):
-        return self
-
-    async def __aexit__(self, *_error):
-        pass
-
-
-class Request(NamedTuple):
-    """A request of a peer."""
-
-    body: bytes
-
-    async def read(self):
-        return self.body
-
-
-class Wire:
-    """Sends messages to peers, of which none is answered; `kinds` are those that were sent."""
-
-    def __init__(self):
-        self.kinds = []
-
-    def make(self, _port):
-        return self
-
-    async def __aenter__(self):
-        return self
-
-    async def __aexit__(self, *_error):
-        pass
-
-    async def send(self, _address, message):
-        self.kinds.append(read_message([b"x" * 32], message, peer="n2").kind)
-        raise OSError("no route to host")
 
 
 @pytest.fixture
@@ -209,22 +68,6 @@ class TestSettings:
         made = program.AgentSettings.read(environ, port=7472, keys=keys)
         assert (made.keys, made.key_ids(), made.drains) == (None, (), False)
         assert None not in made.classes
-
-
-async def run_for(cluster, seconds):
-    """Run the program for a while; return its task."""
-    outside = program.AgentOutside(
-        kube=lambda: cluster,
-        kernel=lambda: cluster.kernel,
-        sender=Sender,
-        listener=cluster.listener.make,
-        server=cluster.probes.make,
-        peers=cluster.wire.make,
-    )
-    work = program.run_agent(cluster.settings, outside, cluster.stop)
-    task = asyncio.create_task(work)
-    await asyncio.sleep(seconds)
-    return task
 
 
 class TestRun:
@@ -280,6 +123,17 @@ class TestRun:
         await asyncio.sleep(1)
         after = [len(cluster.sent("GET", path)) for path in LISTED_AGAIN]
         assert after == [count + 1 for count in before]
+        cluster.stop.set()
+        await task
+
+    async def test_a_watch_that_does_not_show_the_own_lease_is_begun_again(self, cluster, caplog):
+        task = await run_for(cluster, 15)
+        leases = LISTED_AGAIN[0]
+        before = len(cluster.sent("WATCH", leases))
+        cluster.silence(leases)
+        await asyncio.sleep(30)
+        assert "watchIsSilent" in caplog.messages
+        assert len(cluster.sent("WATCH", leases)) == before + 1
         cluster.stop.set()
         await task
 
