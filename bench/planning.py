@@ -22,8 +22,8 @@ from bench.figures import Figure, progress
 from purelb.core.addresses import parse_range
 from purelb.core.api import codec
 from purelb.core.election.election import Member
-from purelb.core.election.right import HoldDeadline
 from purelb.core.election.vips import VipIndex
+from purelb.core.holding.right import HoldDeadline
 from purelb.core.model import (
     InterfaceAddress,
     Lease,

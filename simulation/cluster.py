@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from functools import partial
 from ipaddress import ip_address
 
-from purelb.core.election.peer_keys import PeerKeys
+from purelb.core.holding.peer_keys import PeerKeys
 from purelb.core.model import Address
 from purelb.core.names import DEFAULT_NAMESPACE
 from purelb_agent.allocator.main import AllocatorOutside, AllocatorSettings, run_allocator

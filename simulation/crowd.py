@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import asyncio
 
-from purelb.core.election.messages import build_message
-from purelb.core.election.peers import OUTAGE, OutageQuestion, outage_question_body
+from purelb.core.holding.messages import build_message
+from purelb.core.holding.outage import OUTAGE, OutageQuestion, outage_question_body
 from purelb_agent.lease.peer_http import PATH
 from purelb_agent.runtime.program import METRICS_PORT
 from simulation.cluster import Cluster

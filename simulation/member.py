@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from purelb.core.election.peer_keys import PeerKeys
+from purelb.core.holding.peer_keys import PeerKeys
 from purelb.core.model import Address
 from purelb.core.settings import LeaseTiming
 from simulation.kubelet import Kubelet

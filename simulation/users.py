@@ -13,7 +13,7 @@ from copy import deepcopy
 from functools import partial
 from typing import Any
 
-from purelb.core.election.peer_keys import PeerKeys
+from purelb.core.holding.peer_keys import PeerKeys
 from purelb.core.model import Address
 from purelb.core.names import (
     ADDRESSES_ANNOTATION,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from purelb.core.election.peer_keys import SIGNING, RotationStep, after_step, parse_keys
+from purelb.core.holding.peer_keys import SIGNING, RotationStep, after_step, parse_keys
 from purelb.core.names import DRAINING_TAINTS
 from purelb.core.settings import LeaseTiming
 from simulation import users

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from purelb.core.api.codec import lease_of
 from purelb.core.election.election import share_subnet
-from purelb.core.election.peers import PeerAnswer
+from purelb.core.holding.outage import PeerAnswer
 from purelb.core.model import Address, Lease
 from purelb.core.settings import LeaseTiming
 from simulation.api.way import Reach

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from purelb.core.api import codec
-from purelb.core.election.counting import Counting
-from purelb.core.election.permissions import Promised
+from purelb.core.holding.counting import Counting
+from purelb.core.holding.permissions import Promised
 from purelb.core.model import Lease, NodeAddress
 from purelb_agent.kube.client import Json
 from purelb_agent.runtime import clock

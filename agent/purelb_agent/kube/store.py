@@ -13,8 +13,8 @@ from purelb.core.election.claims import Classes, concerns_agents
 from purelb.core.election.draining import Drained, NodeInfo, drained_nodes, draining_taint
 from purelb.core.election.election import Member
 from purelb.core.election.endpoints import EndpointIndex
-from purelb.core.election.right import HoldDeadline
 from purelb.core.election.vips import Vip, VipIndex
+from purelb.core.holding.right import HoldDeadline
 from purelb.core.model import Address, Network, NodeAddress, ServiceKey
 from purelb.core.node.mistaken import mistaken_addresses, word_of
 from purelb_agent.kube.lease_table import LeaseTable

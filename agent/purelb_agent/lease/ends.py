@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 
 from purelb.core.api import codec
-from purelb.core.election.counting import Check
-from purelb.core.election.messages import Json, read_promised
-from purelb.core.election.peers import CanRenew, can_renew_body, read_can_renew
+from purelb.core.holding.counting import Check
+from purelb.core.holding.messages import Json, read_promised
+from purelb.core.holding.outage import CanRenew, can_renew_body, read_can_renew
 from purelb.core.model import Lease
 from purelb.core.names import lease_name
 from purelb_agent.kube.client import NOT_FOUND, ApiError, Kube

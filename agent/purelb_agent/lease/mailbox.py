@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 
-from purelb.core.election.messages import Mail, mail_text, read_mail
-from purelb.core.election.permissions import PermissionAnswer, PermissionQuestion
+from purelb.core.holding.messages import Mail, mail_text, read_mail
+from purelb.core.holding.permissions import PermissionAnswer, PermissionQuestion
 
 
 class Mailbox:

@@ -13,7 +13,7 @@ import math
 from collections import Counter as Tally
 from collections.abc import Iterable, Mapping
 
-from purelb.core.election.peers import (
+from purelb.core.holding.outage import (
     OutageAssessment,
     PeerAnswer,
     assess_outage,

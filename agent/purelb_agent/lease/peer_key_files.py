@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from purelb.core.election.peer_keys import NEXT, PREVIOUS, SIGNING, PeerKeys, parse_keys
 from purelb.core.errors import SettingError
+from purelb.core.holding.peer_keys import NEXT, PREVIOUS, SIGNING, PeerKeys, parse_keys
 from purelb.core.names import PEER_SECRET
 from purelb_agent.runtime import log
 

@@ -16,15 +16,14 @@ from typing import Protocol, TypeVar
 
 from aiohttp import web
 
-from purelb.core.election.messages import (
+from purelb.core.holding.messages import (
     Json,
     build_message,
     build_response,
     read_message,
     read_response,
 )
-from purelb.core.election.peer_keys import PeerKeys
-from purelb.core.election.peers import (
+from purelb.core.holding.outage import (
     OUTAGE,
     CanRenew,
     Heard,
@@ -38,6 +37,7 @@ from purelb.core.election.peers import (
     read_outage_answer,
     read_outage_question,
 )
+from purelb.core.holding.peer_keys import PeerKeys
 from purelb.core.model import Address
 from purelb.core.settings import LeaseTiming
 from purelb_agent.runtime import clock

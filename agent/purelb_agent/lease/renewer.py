@@ -14,8 +14,8 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from purelb.core.election.peers import FRESHNESS, PATIENCE
-from purelb.core.election.right import HoldDeadline, Right, RightState
+from purelb.core.holding.outage import FRESHNESS, PATIENCE
+from purelb.core.holding.right import HoldDeadline, Right, RightState
 from purelb.core.model import Address, Lease, Network, NodeAddress, Outage
 from purelb.core.node.conflicts import FoundDuplicates
 from purelb.core.settings import LeaseTiming

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 
-from purelb.core.election.messages import Json, read_promised
+from purelb.core.holding.messages import Json, read_promised
 from purelb_agent.kube.store import NodeStore
 from purelb_agent.lease.peers import Peers
 from purelb_agent.runtime import clock

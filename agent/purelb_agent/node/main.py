@@ -17,7 +17,7 @@ from random import Random
 from prometheus_client import CollectorRegistry
 
 from purelb.core.election.claims import ALL_CLASSES, Classes, claimed
-from purelb.core.election.peer_keys import PeerKeys
+from purelb.core.holding.peer_keys import PeerKeys
 from purelb.core.names import API_GROUP, API_VERSION, DEFAULT_NAMESPACE, LEADER_LEASE
 from purelb.core.node.conflicts import DuplicateAddress
 from purelb.core.settings import LeaseTiming, parse_switch, required

@@ -15,20 +15,20 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from purelb.core.election.messages import (
+from purelb.core.holding.messages import (
     Json,
     answer_body,
     question_body,
     read_answer,
     read_question,
 )
-from purelb.core.election.permissions import (
+from purelb.core.holding.permissions import (
     PermissionAnswer,
     PermissionQuestion,
     Permissions,
     QuestionRefusal,
 )
-from purelb.core.election.right import Right
+from purelb.core.holding.right import Right
 from purelb.core.model import Address, PoolType
 from purelb.core.node.decisions import Decisions
 from purelb.core.node.permitted import Permitted, permitted

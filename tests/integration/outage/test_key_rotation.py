@@ -12,15 +12,15 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from purelb.core.api import codec
-from purelb.core.election.messages import build_message, read_response
-from purelb.core.election.peer_keys import key_id
-from purelb.core.election.peers import (
+from purelb.core.holding.messages import build_message, read_response
+from purelb.core.holding.outage import (
     OUTAGE,
     OutageQuestion,
     PeerAnswer,
     outage_question_body,
     read_outage_answer,
 )
+from purelb.core.holding.peer_keys import key_id
 
 OBJECT = "/api/v1/namespaces/purelb-system/secrets/purelb-peers"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/purelb-system/leases"

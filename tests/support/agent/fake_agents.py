@@ -22,8 +22,8 @@ from ipaddress import ip_address
 from typing import NamedTuple
 
 from purelb.core import names
-from purelb.core.election.messages import build_response, read_message
-from purelb.core.election.peer_keys import PeerKeys
+from purelb.core.holding.messages import build_response, read_message
+from purelb.core.holding.peer_keys import PeerKeys
 from purelb_agent.lease.peers import Peers
 from purelb_agent.runtime import clock
 from tests.support.agent.kubernetes_objects import lease_object, node_object

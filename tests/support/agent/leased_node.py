@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from purelb.core.api import codec
 from purelb.core.election.claims import claimed
-from purelb.core.election.peers import extended_deadline
+from purelb.core.holding.outage import extended_deadline
 from purelb.core.settings import LeaseTiming
 from purelb_agent.kube.client import ApiError
 from purelb_agent.kube.store import NodeStore

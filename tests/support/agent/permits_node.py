@@ -18,8 +18,8 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 
-from purelb.core.election.messages import answer_body, question_body, read_answer, read_question
-from purelb.core.election.permissions import Permissions
+from purelb.core.holding.messages import answer_body, question_body, read_answer, read_question
+from purelb.core.holding.permissions import Permissions
 from purelb.core.node.decisions import decide_vips
 from purelb_agent.node.permits import KIND, Permits
 from purelb_agent.runtime import clock

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from prometheus_client import CollectorRegistry
 
 from purelb.core.election.claims import claimed
-from purelb.core.election.right import HoldDeadline, Right
+from purelb.core.holding.right import HoldDeadline, Right
 from purelb.core.settings import LeaseTiming
 from purelb_agent.kube.store import NodeStore
 from purelb_agent.lease.renewer import Said

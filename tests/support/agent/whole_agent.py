@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
-from purelb.core.election.messages import read_message
+from purelb.core.holding.messages import read_message
 from purelb_agent.node import main as program
 from simulation.api.server import ApiServer
 from tests.support.agent.fake_api import FakeApi

@@ -9,8 +9,8 @@ from ipaddress import ip_address, ip_network
 
 from purelb.core.addresses import parse_range
 from purelb.core.election.election import Member, MembershipView
-from purelb.core.election.right import HoldDeadline
 from purelb.core.election.vips import VipIndex
+from purelb.core.holding.right import HoldDeadline
 from purelb.core.model import InterfaceAddress, Link, PoolType, Service, ServiceGroup, ServiceKey
 from purelb.core.names import ADDRESS_PROTOCOL
 from purelb.core.node.decisions import decide_vips

@@ -13,15 +13,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from purelb.core.election.counting import Check, Counting
-from purelb.core.election.permissions import (
+from purelb.core.holding.counting import Check, Counting
+from purelb.core.holding.permissions import (
     PermissionAnswer,
     PermissionQuestion,
     Permissions,
     Promised,
     QuestionRefusal,
 )
-from purelb.core.election.right import Right
+from purelb.core.holding.right import Right
 from tests.support.rule.records import IT, TIMING, VIP, Node, PostedLease
 from tests.support.rule.renewals import Renewing
 

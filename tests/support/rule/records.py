@@ -7,9 +7,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, ip_network
 
-from purelb.core.election.counting import Counting
-from purelb.core.election.permissions import PermissionAnswer, PermissionQuestion, Permissions
-from purelb.core.election.right import Right
+from purelb.core.holding.counting import Counting
+from purelb.core.holding.permissions import PermissionAnswer, PermissionQuestion, Permissions
+from purelb.core.holding.right import Right
 from purelb.core.model import Lease
 from purelb.core.settings import LeaseTiming
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 
-from purelb.core.election.peers import (
+from purelb.core.holding.outage import (
     OutageAssessment,
     PeerAnswer,
     assess_outage,

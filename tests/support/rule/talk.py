@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from purelb.core.election.permissions import PermissionAnswer, PermissionQuestion, Permissions
+from purelb.core.holding.permissions import PermissionAnswer, PermissionQuestion, Permissions
 from tests.support.rule.records import IT, VIP
 
 _NO: frozenset[object] = frozenset()

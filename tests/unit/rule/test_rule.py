@@ -13,9 +13,9 @@ from dataclasses import replace
 
 import pytest
 
-from purelb.core.election.counting import Check, CountedLease, Counting
-from purelb.core.election.permissions import Pair, Permissions
-from purelb.core.election.right import Right
+from purelb.core.holding.counting import Check, CountedLease, Counting
+from purelb.core.holding.permissions import Pair, Permissions
+from purelb.core.holding.right import Right
 from tests.support.rule import cluster
 from tests.support.rule.explore import ALWAYS, KINDS, WITH_DELETED, Choice, Explorer, Scope, follow
 from tests.support.rule.talk import explore

@@ -9,7 +9,7 @@ from ipaddress import ip_address
 import pytest
 
 from purelb.core.election.election import rank
-from purelb.core.election.peer_keys import PeerKeys
+from purelb.core.holding.peer_keys import PeerKeys
 from purelb.core.names import DRAINING_TAINTS, PEER_KEYS_ANNOTATION
 from purelb.core.settings import LeaseTiming
 from simulation import users

@@ -9,8 +9,8 @@ from ipaddress import ip_address
 
 import pytest
 
-from purelb.core.election.peer_keys import PeerKeys
-from purelb.core.election.peers import PeerAnswer
+from purelb.core.holding.outage import PeerAnswer
+from purelb.core.holding.peer_keys import PeerKeys
 from purelb.core.names import ANSWERING_ANNOTATION, DUPLICATES_ANNOTATION
 from purelb.core.node.packets import build_announcement, build_probe
 from purelb.core.settings import LeaseTiming

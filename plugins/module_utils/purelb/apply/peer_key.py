@@ -17,7 +17,7 @@ from typing import Any, Dict, List, Mapping, Tuple
 
 from ..audit import cluster_reader
 from ..core.audit.audit import audit
-from ..core.election.peer_keys import (
+from ..core.holding.peer_keys import (
     NEXT,
     PREVIOUS,
     SIGNING,

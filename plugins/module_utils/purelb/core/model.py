@@ -82,7 +82,7 @@ class Lease:
     uid: str = ""
     # Names the time in which its renewals followed each other; empty: its agent knows no epochs.
     epoch: str = ""
-    # What its agent asks of and answers to those that it does not reach; see election.messages.
+    # What its agent asks of and answers to those that it does not reach; see holding.messages.
     mail: str = ""
     # Addresses that are in no pool any more, which its agent knew in one; see election.outside.
     outside: str = ""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from tests.support.mutants.mutant import Mutant
 
-_COUNTING = "plugins/module_utils/purelb/core/election/counting.py"
+_COUNTING = "plugins/module_utils/purelb/core/holding/counting.py"
 
 MUTANTS = (
     Mutant(

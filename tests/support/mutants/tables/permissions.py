@@ -7,7 +7,7 @@ from __future__ import annotations
 from tests.support.mutants.mutant import Mutant
 
 _CORE = "plugins/module_utils/purelb/core"
-_PERMISSIONS = f"{_CORE}/election/permissions.py"
+_PERMISSIONS = f"{_CORE}/holding/permissions.py"
 _PERMITTED = f"{_CORE}/node/permitted.py"
 
 MUTANTS = (

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from tests.support.mutants.mutant import Mutant
 
-_RIGHT = "plugins/module_utils/purelb/core/election/right.py"
+_RIGHT = "plugins/module_utils/purelb/core/holding/right.py"
 
 MUTANTS = (
     Mutant(

@@ -10,9 +10,9 @@ from ipaddress import ip_address
 import pytest
 
 from purelb.core.election.claims import claimed
-from purelb.core.election.counting import Check
 from purelb.core.election.election import Member
-from purelb.core.election.right import HoldDeadline
+from purelb.core.holding.counting import Check
+from purelb.core.holding.right import HoldDeadline
 from purelb.core.model import ServiceKey
 from purelb.core.names import DRAINING_TAINTS
 from purelb_agent.kube.store import NodeStore

@@ -11,7 +11,7 @@ import asyncio
 
 import pytest
 
-from purelb.core.election.right import HoldDeadline
+from purelb.core.holding.right import HoldDeadline
 from purelb_agent.kube.client import ApiError
 from purelb_agent.lease.ends import PROMISED, RIGHT, Ends
 from purelb_agent.runtime import clock

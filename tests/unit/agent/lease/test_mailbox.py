@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from purelb.core.election.messages import Mail, mail_text, read_mail
-from purelb.core.election.permissions import Pair, PermissionAnswer, PermissionQuestion
+from purelb.core.holding.messages import Mail, mail_text, read_mail
+from purelb.core.holding.permissions import Pair, PermissionAnswer, PermissionQuestion
 from purelb_agent.lease.mailbox import Mailbox
 from tests.support.core.snapshots import VIP4, VIP6
 

@@ -11,8 +11,8 @@ import asyncio
 
 import pytest
 
-from purelb.core.election.peers import PeerAnswer
-from purelb.core.election.right import RightState
+from purelb.core.holding.outage import PeerAnswer
+from purelb.core.holding.right import RightState
 from purelb_agent.lease.outage import OutageKeeper
 from purelb_agent.runtime import clock
 from tests.support.agent.fake_agents import FakeAgents, peer_lease

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from purelb.core.election.peer_keys import PeerKeys
 from purelb.core.errors import SettingError
+from purelb.core.holding.peer_keys import PeerKeys
 from purelb_agent.lease.peer_key_files import PeerKeyFiles
 
 OLD, NEW = b"old sixteen bytes", b"new sixteen bytes"

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from purelb.core.election.messages import build_message, read_response
-from purelb.core.election.peer_keys import PeerKeys
+from purelb.core.holding.messages import build_message, read_response
+from purelb.core.holding.peer_keys import PeerKeys
 from purelb.core.settings import LeaseTiming
 from purelb_agent.lease.peers import Peers
 from purelb_agent.runtime import clock

@@ -14,15 +14,15 @@ import pytest
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from purelb.core.election.messages import build_message, read_message
-from purelb.core.election.peer_keys import PeerKeys
-from purelb.core.election.peers import (
+from purelb.core.holding.messages import build_message, read_message
+from purelb.core.holding.outage import (
     OUTAGE,
     CanRenew,
     OutageQuestion,
     PeerAnswer,
     outage_question_body,
 )
+from purelb.core.holding.peer_keys import PeerKeys
 from purelb.core.settings import LeaseTiming
 from purelb_agent.lease.peer_http import PATH, PeerHttp
 from purelb_agent.lease.peers import Peers

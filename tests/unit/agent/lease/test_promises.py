@@ -10,16 +10,16 @@ from types import SimpleNamespace
 import pytest
 
 from purelb.core.election.claims import claimed
-from purelb.core.election.counting import Check
-from purelb.core.election.messages import build_message, read_response
-from purelb.core.election.peer_keys import PeerKeys
-from purelb.core.election.peers import (
+from purelb.core.holding.counting import Check
+from purelb.core.holding.messages import build_message, read_response
+from purelb.core.holding.outage import (
     OUTAGE,
     OutageQuestion,
     PeerAnswer,
     outage_question_body,
     read_outage_answer,
 )
+from purelb.core.holding.peer_keys import PeerKeys
 from purelb.core.settings import LeaseTiming
 from purelb_agent.kube.store import NodeStore
 from purelb_agent.lease.peers import Peers

@@ -11,7 +11,7 @@ import asyncio
 
 import pytest
 
-from purelb.core.election.right import HoldDeadline, RightState
+from purelb.core.holding.right import HoldDeadline, RightState
 from purelb_agent.kube.client import ApiError
 from purelb_agent.runtime import clock
 from tests.support.agent.leased_node import COLLECTION, DOWN, NETS, NODE, PATH, LeasedNode

@@ -8,7 +8,7 @@ import asyncio
 
 import pytest
 
-from purelb.core.election.right import HoldDeadline, RightState
+from purelb.core.holding.right import HoldDeadline, RightState
 from purelb_agent.kube.client import ApiError
 from purelb_agent.lease.renewer import Said
 from purelb_agent.runtime import clock

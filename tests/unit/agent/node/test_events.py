@@ -7,8 +7,8 @@ from __future__ import annotations
 import pytest
 
 from purelb.core.election.claims import claimed
-from purelb.core.election.counting import Check, Counting
 from purelb.core.election.draining import Drained
+from purelb.core.holding.counting import Check, Counting
 from purelb.core.model import Lease
 from purelb.core.names import DRAINING_TAINTS, SPOT_TAINT_KEY
 from purelb.core.node.conflicts import DuplicateAddress

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import pytest
 
-from purelb.core.election.messages import build_message, question_body
-from purelb.core.election.peer_keys import PeerKeys
-from purelb.core.election.peers import OUTAGE
-from purelb.core.election.permissions import PermissionQuestion
 from purelb.core.errors import SettingError
+from purelb.core.holding.messages import build_message, question_body
+from purelb.core.holding.outage import OUTAGE
+from purelb.core.holding.peer_keys import PeerKeys
+from purelb.core.holding.permissions import PermissionQuestion
 from purelb.core.names import ANNOUNCING_ANNOTATIONS, DUPLICATES_ANNOTATION, PEER_KEYS_ANNOTATION
 from purelb.core.node.conflicts import DuplicateAddress
 from purelb_agent.kube.client import ApiError

@@ -9,9 +9,9 @@ from ipaddress import ip_network
 
 import pytest
 
-from purelb.core.election.messages import Mail, answer_body, mail_text, read_mail
-from purelb.core.election.permissions import PermissionAnswer, QuestionRefusal
-from purelb.core.election.right import is_earlier
+from purelb.core.holding.messages import Mail, answer_body, mail_text, read_mail
+from purelb.core.holding.permissions import PermissionAnswer, QuestionRefusal
+from purelb.core.holding.right import is_earlier
 from purelb_agent.node.permits import KIND
 from purelb_agent.runtime import clock
 from tests.support.agent.fake_agents import HANGS, peer_lease

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from purelb.core.election.messages import Mail, mail_text, read_mail
-from purelb.core.election.permissions import QuestionRefusal
+from purelb.core.holding.messages import Mail, mail_text, read_mail
+from purelb.core.holding.permissions import QuestionRefusal
 from purelb_agent.node.permits import KIND
 from purelb_agent.runtime import clock
 from tests.support.agent.fake_agents import HANGS, peer_lease

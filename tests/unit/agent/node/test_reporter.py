@@ -11,8 +11,8 @@ from dataclasses import replace
 import pytest
 
 from purelb.core.election.claims import claimed
-from purelb.core.election.counting import Check
 from purelb.core.election.draining import Drained
+from purelb.core.holding.counting import Check
 from purelb.core.model import Announcement
 from purelb.core.names import ANNOUNCING_ANNOTATIONS, DRAINING_TAINTS
 from purelb.core.node.configuration import NodeConfig, SelectedConfig, SelectorState

@@ -12,7 +12,7 @@ import pytest
 from purelb.core.addresses import parse_range
 from purelb.core.allocation.allocations import Allocations
 from purelb.core.allocation.duplicates import listed_duplicates, set_aside
-from purelb.core.election.counting import Counting
+from purelb.core.holding.counting import Counting
 from purelb.core.model import Lease
 from tests.support.core.snapshots import NET4, NET6, service
 

@@ -9,7 +9,7 @@ from ipaddress import ip_network
 import pytest
 
 from purelb.core.election.election import Member, MembershipView
-from purelb.core.election.permissions import Pair, Permissions
+from purelb.core.holding.permissions import Pair, Permissions
 from purelb.core.model import PoolType, Reason
 from purelb.core.names import DRAINING_TAINTS
 from purelb.core.node.decisions import decide_vips

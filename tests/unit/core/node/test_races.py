@@ -13,9 +13,9 @@ from dataclasses import replace
 
 import pytest
 
-from purelb.core.election.counting import Counting
 from purelb.core.election.election import MembershipView
-from purelb.core.election.right import Right
+from purelb.core.holding.counting import Counting
+from purelb.core.holding.right import Right
 from purelb.core.model import Lease
 from purelb.core.node.announcing import Announcements
 from purelb.core.node.snapshot import membership_view_of

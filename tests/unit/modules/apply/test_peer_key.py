@@ -13,9 +13,9 @@ import pytest
 
 from purelb.apply import peer_key
 from purelb.core.api import codec
-from purelb.core.election.messages import build_message, read_message
-from purelb.core.election.peer_keys import parse_keys
 from purelb.core.errors import SettingError
+from purelb.core.holding.messages import build_message, read_message
+from purelb.core.holding.peer_keys import parse_keys
 from purelb.core.model import Lease
 from purelb.module import polling
 from purelb.module.errors import ApiError, ClusterError

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from purelb.core.election.election import rank
-from purelb.core.election.peer_keys import (
+from purelb.core.holding.peer_keys import (
     SIGNING,
     PeerKeys,
     RotationStep,

@@ -32,7 +32,7 @@ def test_all_that_models_import_decides_whether_they_run_again():
     python = [sys.executable, "-c", IMPORTS]
     done = subprocess.run(python, cwd=ROOT, text=True, check=True, capture_output=True)
     files = done.stdout.split()
-    assert "plugins/module_utils/purelb/core/election/right.py" in files
+    assert "plugins/module_utils/purelb/core/holding/right.py" in files
     assert [file for file in files if not file.startswith(known.INPUTS)] == []
 
 

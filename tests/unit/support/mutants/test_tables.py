@@ -52,7 +52,7 @@ def test_numbers_and_words_choose_mutants(capsys):
 @pytest.mark.parametrize(
     ("path", "folder"),
     [
-        ("plugins/module_utils/purelb/core/election/right.py", "tests/unit/core/election"),
+        ("plugins/module_utils/purelb/core/holding/right.py", "tests/unit/core/holding"),
         ("plugins/module_utils/purelb/core/settings.py", "tests/unit/core"),
         ("agent/purelb_agent/lease/ends.py", "tests/unit/agent/lease"),
     ],

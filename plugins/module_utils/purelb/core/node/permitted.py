@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Dict, FrozenSet, Mapping, Optional
 
-from ..election.permissions import Permissions
+from ..holding.permissions import Permissions
 from ..model import Address, PoolType, Reason
 from .decisions import Decisions, VipDecision
 from .interfaces import place_for

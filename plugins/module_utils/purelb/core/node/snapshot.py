@@ -13,8 +13,8 @@ from functools import cached_property
 from typing import FrozenSet, Iterable, Mapping, Optional, Sequence, Tuple
 
 from ..election.election import Member, MembershipView
-from ..election.right import HoldDeadline
 from ..election.vips import Vip
+from ..holding.right import HoldDeadline
 from ..model import Address, InterfaceAddress, Link, Network, ServiceGroup, ServiceKey
 from ..names import ADDRESS_PROTOCOL, PROXY_INTERFACES
 from ..settings import ON_DUMMY, AddressConfig

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Dict, Iterable, Iterator, Mapping, Optional, Tuple
 
+from ..election.draining import Drained, taint_of
+from ..election.election import Member, share_subnet
 from ..model import Lease, Network
-from .draining import Drained, taint_of
-from .election import Member, share_subnet
 from .right import is_earlier, same_start
 
 # Seconds by which the clocks of two API servers may differ, and more than a renewal takes.

@@ -7,7 +7,7 @@ from ipaddress import ip_address
 import pytest
 
 from purelb.core.election.election import rank
-from purelb.core.election.permissions import (
+from purelb.core.holding.permissions import (
     BY_LEASE_AFTER,
     PermissionAnswer,
     Permissions,

@@ -9,9 +9,9 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from purelb.core.election.counting import ASKED_BEFORE, Check, Counting
 from purelb.core.election.draining import Drained
 from purelb.core.election.election import Member
+from purelb.core.holding.counting import ASKED_BEFORE, Check, Counting
 from purelb.core.model import Lease
 from purelb.core.names import DRAINING_TAINTS
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from purelb.core.election.counting import ASKED_BEFORE, Check, Counting
+from purelb.core.holding.counting import ASKED_BEFORE, Check, Counting
 from purelb.core.model import Lease
 from tests.support.core.snapshots import NET4, NET6
 

@@ -6,8 +6,9 @@ import itertools
 
 import pytest
 
-from purelb.core.election.messages import build_message, read_message
-from purelb.core.election.peer_keys import (
+from purelb.core.errors import SettingError
+from purelb.core.holding.messages import build_message, read_message
+from purelb.core.holding.peer_keys import (
     PeerKeys,
     RotationStep,
     after_step,
@@ -16,7 +17,6 @@ from purelb.core.election.peer_keys import (
     not_ready,
     parse_keys,
 )
-from purelb.core.errors import SettingError
 
 OLD, NEW, OTHER = b"old sixteen bytes", b"new sixteen bytes", b"other sixteen bytes"
 ADD, SWITCH, REMOVE = RotationStep.ADD, RotationStep.SWITCH, RotationStep.REMOVE

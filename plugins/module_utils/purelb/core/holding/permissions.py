@@ -21,8 +21,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Container, Dict, FrozenSet, Iterable, Mapping, Optional, Set, Tuple
 
+from ..election.election import digest
 from ..model import Address
-from .election import digest
 
 # How many questions in a row a peer leaves without an answer before one goes by the Leases.
 BY_LEASE_AFTER = 3

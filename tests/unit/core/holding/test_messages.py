@@ -10,7 +10,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from purelb.core.election.messages import (
+from purelb.core.holding.messages import (
     Mail,
     answer_body,
     build_message,
@@ -24,7 +24,7 @@ from purelb.core.election.messages import (
     read_question,
     read_response,
 )
-from purelb.core.election.permissions import (
+from purelb.core.holding.permissions import (
     Pair,
     PermissionAnswer,
     PermissionQuestion,

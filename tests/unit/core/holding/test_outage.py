@@ -8,7 +8,7 @@ from functools import cache, cached_property
 
 import pytest
 
-from purelb.core.election.peers import (
+from purelb.core.holding.outage import (
     CanRenew,
     Heard,
     OutageAnswer,

@@ -6,7 +6,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from purelb.core.election.right import HoldDeadline, Right, RightState
+from purelb.core.holding.right import HoldDeadline, Right, RightState
 from purelb.core.settings import LeaseTiming
 
 TIMING = LeaseTiming()
