@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from purelb.core.api import codec
 from purelb.core.holding.counting import Counting
-from purelb.core.holding.permissions import Promised
 from purelb.core.model import Lease, NodeAddress
 from purelb_agent.kube.client import Json
 from purelb_agent.runtime import clock
@@ -28,22 +29,46 @@ def _content(lease: Lease) -> tuple[object, ...]:
     )
 
 
+class Counted(Protocol):
+    """Has the Leases of the other nodes, as this process counts them."""
+
+    counting: Counting
+
+
+@dataclass
+class OnlyCounted:
+    """Has nothing else: for a process that is no node."""
+
+    counting: Counting = field(default_factory=Counting)
+
+
 class LeaseTable:
-    """The Leases of all nodes: that of `node`, and those of the others as one Counting.
+    """The Leases of all nodes: that of `node`, and those of the others as `counted` has them.
 
     `on_change` is called when an election or an allocation may have another result. `own`: the
     Lease of `node` as a watch or a list has shown it. `seen` wakes who checks the ends of Leases.
     `watch_anew` begins with another list; who builds the watcher sets it.
     """
 
-    def __init__(self, on_change: Callable[[], None], *, node: str = "") -> None:
+    def __init__(
+        self, on_change: Callable[[], None], *, node: str = "", counted: Counted | None = None
+    ) -> None:
         self.own: Lease | None = None
-        self.counting = Counting()
+        self._counted = counted or OnlyCounted()
         self.listed = False
         self.seen = Wakeup()
         self.watch_anew: Callable[[], None] = lambda: None
         self._node = node
         self._on_change = on_change
+
+    @property
+    def counting(self) -> Counting:
+        """The Leases of the other nodes."""
+        return self._counted.counting
+
+    @counting.setter
+    def counting(self, counting: Counting) -> None:
+        self._counted.counting = counting
 
     def replace(self, items: list[Json], *, asked_at: float) -> None:  # noqa: ARG002
         """Replace all Leases by those of a complete list."""
@@ -79,9 +104,10 @@ class LeaseTable:
 
     def _see_own(self, lease: Lease | None) -> None:
         self.own = lease
-        self.counting = self.counting.seen_from(lease.subnets if lease else None)
+        counting = self.counting.seen_from(lease.subnets if lease else None)
         if lease is not None:
-            self.counting = self.counting.written(lease.written, now=clock.now())
+            counting = counting.written(lease.written, now=clock.now())
+        self.counting = counting
         self.seen.notify()
 
     def drop(self, item: Json) -> None:
@@ -106,19 +132,6 @@ class LeaseTable:
         if before != {n for n, c in counting.leases.items() if c.counts}:
             self._on_change()
 
-    def hear_promised(self, promised: Promised) -> None:
-        """Take whom another node promised to count."""
-        self.change(self.counting.with_promised(promised, now=clock.now()))
-
-    def hear_from(self, node: str) -> None:
-        """Take a message of a node for a sign that it lives."""
-        self.change(self.counting.heard(node, now=clock.now()))
-
-    def mail(self) -> list[tuple[str, str]]:
-        """Return what stands in the Leases of the other nodes that count and have an epoch."""
-        counted = self.counting.leases.items()
-        return [(n, c.lease.mail) for n, c in counted if c.lease.epoch and c.counts]
-
     def macs(self) -> dict[bytes, str]:
         """Return the other nodes by their MAC addresses; also those that are not live."""
         leases = self.counting.leases.items()
@@ -133,8 +146,3 @@ class LeaseTable:
         """Return what Leases say of addresses in no pool, the own one from before a start, too."""
         others = (counted.lease for counted in self.counting.leases.values())
         return frozenset(lease.outside for lease in (self.own, *others) if lease)
-
-    def near(self, epochs: Mapping[str, str]) -> dict[str, str]:
-        """Return the epochs of those nodes that are near to this one."""
-        counting = self.counting
-        return {n: e for n, e in epochs.items() if counting.is_near(counting.leases[n].lease)}

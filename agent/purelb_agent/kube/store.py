@@ -1,22 +1,28 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the node agent knows from the API server: its tables and what it derives from them.
+"""What the node agent knows: its tables, what it derives from them, and its Holder.
 
-Written by the watchers and the renewer, read by the reconcile loop.
+Written by the watchers and by who talks to the API server or to peers, read by the reconcile loop.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
+from dataclasses import replace
 
 from purelb.core.election.claims import Classes, concerns_agents
 from purelb.core.election.draining import Drained, NodeInfo, drained_nodes, draining_taint
 from purelb.core.election.election import Member
 from purelb.core.election.endpoints import EndpointIndex
 from purelb.core.election.vips import Vip, VipIndex
-from purelb.core.holding.right import HoldDeadline
+from purelb.core.holding.counting import Counting
+from purelb.core.holding.holder import Holder
+from purelb.core.holding.permissions import Permissions
+from purelb.core.holding.right import HoldDeadline, Right
 from purelb.core.model import Address, Network, NodeAddress, ServiceKey
 from purelb.core.node.mistaken import mistaken_addresses, word_of
+from purelb.core.settings import LeaseTiming
 from purelb_agent.kube.lease_table import LeaseTable
 from purelb_agent.kube.tables import (
     config_table,
@@ -25,27 +31,32 @@ from purelb_agent.kube.tables import (
     service_table,
     slice_table,
 )
-from purelb_agent.runtime import clock
 from purelb_agent.runtime.wakeup import Wakeup
 
 
 class NodeStore:
-    """Everything that the node agent knows; `changed` wakes the reconcile loop."""
+    """Everything that the node agent knows; `changed` wakes the reconcile loop.
 
-    def __init__(self, node: str, *, classes: Classes, drains: bool) -> None:
+    `holder`: whether this node may hold addresses. It is changed by `take`, or by the renewer.
+    """
+
+    def __init__(
+        self, node: str, *, classes: Classes, drains: bool, timing: LeaseTiming | None = None
+    ) -> None:
         """`classes` selects our Services; with `drains`, taints keep addresses off a node."""
         self.changed = Wakeup()
+        # A token that no earlier agent of this node had.
+        right = Right(timing or LeaseTiming(), token=secrets.token_hex(4))
+        self.holder = Holder(right, Permissions(node))
         self.services = service_table(
             self._services_changed, wanted=lambda service: concerns_agents(service, classes)
         )
         self.groups = group_table(self._groups_changed)
         self.slices = slice_table(self._slices_changed)
-        self.leases = LeaseTable(self._leases_changed, node=node)
+        self.leases = LeaseTable(self._leases_changed, node=node, counted=self)
         self.configs = config_table(self._touch)
         self.nodes = node_table(self._nodes_changed)
         self.hold_deadline: HoldDeadline | None = None
-        # The first plan has been carried out, and no address of a Service is left here.
-        self.holds_nothing = False
         # The subnets that the own Lease lists.
         self.subnets: tuple[Network, ...] = ()
         # The Nodes' own addresses. They are never VIPs, even if a pool contains them.
@@ -177,18 +188,19 @@ class NodeStore:
         own = Member(self._node, self.subnets, taint=self.taint)
         return tuple(sorted((*members, own), key=lambda member: member.node))
 
-    def promise(self, node: str, *, seconds: float) -> bool:
-        """Count another node's Lease for this time; False if it does not count any more here."""
-        until, listed = clock.now() + seconds, self.leases.listed
-        promised = self.leases.counting.promise(node, until=until, listed=listed)
-        if promised is None:
-            return False
-        self.leases.change(promised)
-        return True
+    @property
+    def counting(self) -> Counting:
+        """The Leases of the other nodes, as this one counts them."""
+        return self.holder.counting
 
-    def hear_from(self, node: str) -> None:
-        """Take a question of a node for a sign that it lives."""
-        self.leases.hear_from(node)
+    @counting.setter
+    def counting(self, counting: Counting) -> None:
+        self.holder = replace(self.holder, counting=counting)
+
+    def take(self, holder: Holder) -> None:
+        """Take what followed from an event: wakes who checks the ends of Leases, and the loop."""
+        counting, self.holder = holder.counting, replace(holder, counting=self.counting)
+        self.leases.change(counting)
 
     def set_hold_deadline(
         self, deadline: HoldDeadline | None, subnets: tuple[Network, ...] = ()

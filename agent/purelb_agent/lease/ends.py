@@ -9,10 +9,11 @@ asked whether it has a right, and the others whether they promised to count it.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from purelb.core.api import codec
 from purelb.core.holding.counting import Check
-from purelb.core.holding.messages import Json, read_promised
+from purelb.core.holding.messages import Json, read_right_answer, right_answer_body
 from purelb.core.holding.outage import CanRenew, can_renew_body, read_can_renew
 from purelb.core.model import Lease
 from purelb.core.names import lease_name
@@ -25,8 +26,6 @@ from purelb_agent.runtime import clock
 RIGHT, PROMISED = "right", "promised"
 _ANSWER_SECONDS = 0.44
 _READ_SECONDS, _READ_AGAIN = 2.0, 0.5
-# How long a node may take to renew once the API is back: its pause between attempts, and a margin.
-_RETURN = 3.0
 
 
 class Ends:
@@ -40,8 +39,6 @@ class Ends:
         self._store = store
         self._renewer = renewer
         self._peers = peers
-        # When a Lease could not be read.
-        self._unread_at = float("-inf")
         self._checking: dict[str, asyncio.Task[None]] = {}
         if peers is not None:
             peers.answers.update({RIGHT: self._say_right, PROMISED: self._say_promise})
@@ -73,13 +70,6 @@ class Ends:
 
         task.add_done_callback(ended)
 
-    def _can_ask(self, lease: Lease) -> bool:
-        return self._peers is not None and lease.epoch != ""
-
-    def _found(self, node: str, check: Check, asked_at: float) -> None:
-        table = self._store.leases
-        table.change(table.counting.found(node, check, asked_at=asked_at))
-
     async def _ask_node(self, lease: Lease) -> None:
         asked_at = clock.now()
         can = can_renew_body(await self._can_renew())
@@ -92,15 +82,16 @@ class Ends:
         return None if age is None else CanRenew(self._renewer.node, age)
 
     async def _ask_for_its_right(self, lease: Lease, body: Json) -> None:
-        answer = await self._ask(lease.node, RIGHT, body)
-        if answer is None:
-            return
-        self._store.leases.hear_promised(read_promised(answer))
-        if answer.get("over") is True:
-            table = self._store.leases
-            table.change(table.counting.resigned(lease.node, lease.epoch))
-        else:
-            self._count(lease.node, answer)
+        self._hear_right(lease, await self._ask(lease.node, RIGHT, body))
+
+    def _hear_right(self, lease: Lease, answer: Json | None) -> None:
+        if answer is not None:
+            holder, said = self._store.holder, read_right_answer(answer)
+            self._store.take(holder.hear_right(lease.node, lease.epoch, said, now=clock.now()))
+
+    def _found(self, node: str, check: Check, asked_at: float) -> None:
+        holder = self._store.holder
+        self._store.take(holder.found(node, check, asked_at=asked_at, now=clock.now()))
 
     async def _read(self, lease: Lease) -> None:
         asked_at, path = clock.now(), f"{self._leases}/{lease_name(lease.node)}"
@@ -108,20 +99,21 @@ class Ends:
             read = codec.lease_of(await self._kube.request("GET", path, seconds=_READ_SECONDS))
         except ApiError as error:
             if error.status != NOT_FOUND:
-                self._unread_at = clock.now()
+                self._store.take(replace(self._store.holder, unread_at=clock.now()))
                 await asyncio.sleep(_READ_AGAIN)
                 return
             read = None
-        # A node that cannot be asked may have been cut off as this one was, and be about to renew.
-        if not self._can_ask(lease) and asked_at < self._unread_at + _RETURN:
-            await asyncio.sleep(_READ_AGAIN)
-            return
-        table = self._store.leases
-        known = table.counting.leases.get(lease.node)
+        before = self._store.holder
+        known = before.counting.leases.get(lease.node)
         # The watch may have brought a later one meanwhile.
-        if read is not None and known and not codec.is_older(read.version, known.lease.version):
-            table.change(table.counting.observe(read, now=clock.now()))
-        self._found(lease.node, Check.READ, asked_at)
+        if read is not None and known and codec.is_older(read.version, known.lease.version):
+            read = None
+        can_ask, now = self._peers is not None and lease.epoch != "", clock.now()
+        holder = before.read(lease.node, read, can_ask=can_ask, asked_at=asked_at, now=now)
+        if holder is before:
+            await asyncio.sleep(_READ_AGAIN)
+        else:
+            self._store.take(holder)
 
     async def _ask_others(self, lease: Lease) -> None:
         asked_at, node = clock.now(), lease.node
@@ -134,16 +126,8 @@ class Ends:
             self._ask_for_its_right(lease, {"epoch": lease.epoch, **can}),
         )
         for answer in answers:
-            if answer is not None:
-                self._count(node, answer)
+            self._hear_right(lease, answer)
         self._found(node, Check.ASK_OTHERS, asked_at)
-
-    def _count(self, node: str, answer: Json) -> None:
-        """Count a node for as long as an answer says."""
-        seconds = answer.get("seconds")
-        if isinstance(seconds, float | int) and seconds > 0:
-            table = self._store.leases
-            table.change(table.counting.has_right(node, seconds=seconds, now=clock.now()))
 
     async def _ask(self, peer: str, kind: str, body: Json) -> Json | None:
         if self._peers is None:
@@ -154,26 +138,15 @@ class Ends:
         )
 
     async def _say_right(self, body: Json) -> Json | None:
-        """Say until when this node may hold addresses; nothing while it might hold some without."""
         self._hear_can(body)
-        now, right = clock.now(), self._renewer.right
-        deadline = right.deadline(now)
-        promised = {"promised": dict(self._store.leases.counting.promised(now))}
-        if deadline is not None:
-            return {"seconds": deadline.hold_until - now, **promised}
-        if self._store.holds_nothing and right.is_over(str(body.get("epoch")), now):
-            return {"seconds": 0, "over": True, **promised}
-        return None
+        answer = self._store.holder.say_right(str(body.get("epoch")), now=clock.now())
+        return None if answer is None else right_answer_body(answer)
 
     async def _say_promise(self, body: Json) -> Json | None:
-        """Say for how long this node counts another because of a promise."""
         self._hear_can(body)
-        now = clock.now()
-        until = self._store.leases.counting.promises.get(str(body.get("node")), now)
-        return {"seconds": until - now}
+        said = self._store.holder.say_promise(str(body.get("node")), now=clock.now())
+        return {"seconds": said.seconds}
 
     def _hear_can(self, body: Json) -> None:
         """Note that the asker can renew, so that this node does not hold by agreement for long."""
-        can = read_can_renew(body)
-        if self._peers is not None and can is not None:
-            self._peers.hear(can)
+        self._store.take(self._store.holder.hear_can(read_can_renew(body), now=clock.now()))

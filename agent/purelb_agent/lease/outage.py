@@ -11,16 +11,21 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter as Tally
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
+from purelb.core.holding.messages import Json
 from purelb.core.holding.outage import (
+    OUTAGE,
+    OutageAnswer,
     OutageAssessment,
+    OutageQuestion,
     PeerAnswer,
-    assess_outage,
-    extended_deadline,
+    outage_answer_body,
+    outage_question_body,
+    read_outage_answer,
+    read_outage_question,
 )
-from purelb.core.model import Address, Outage
-from purelb.core.settings import LeaseTiming
+from purelb.core.model import Outage
 from purelb_agent.kube.events import Events, ObjectReference
 from purelb_agent.kube.store import NodeStore
 from purelb_agent.lease.metrics import LeaseMetrics
@@ -35,10 +40,11 @@ _PAUSE_HOLDING, _PAUSE_UNDECIDED = 1.0, 0.5
 _ROUND, _SHORTEST_ROUND = 1.0, 0.3
 # How long before the hold deadline it is extended at the latest.
 _TO_EXTEND = 0.2
+_SILENT = OutageAnswer(PeerAnswer.SILENT)
 
 
 class OutageKeeper:
-    """Asks the peers and extends the hold deadline by their answers."""
+    """Asks the peers whether they can renew, and answers them."""
 
     def __init__(
         self,
@@ -47,16 +53,15 @@ class OutageKeeper:
         store: NodeStore,
         events: Events,
         *,
-        timing: LeaseTiming,
         metrics: LeaseMetrics,
     ) -> None:
         self._peers = peers
         self._renewer = renewer
         self._store = store
         self._events = events
-        self._timing = timing
         self._metrics = metrics
         self._assessment: OutageAssessment | None = None
+        peers.answers[OUTAGE] = self._answer
 
     async def run(self) -> None:
         """Ask the peers whenever renewals are in doubt, until cancelled."""
@@ -66,42 +71,49 @@ class OutageKeeper:
             previous = self._renewer.outage
             while self._renewer.in_doubt.is_set():
                 asked_at = clock.now()
-                is_held = await self._ask(self._members(), asked_at) is OutageAssessment.HOLD
+                is_held = await self._ask(asked_at) is OutageAssessment.HOLD
                 pause = _PAUSE_HOLDING if is_held else _PAUSE_UNDECIDED
                 await asyncio.sleep(max(0.0, asked_at + pause - clock.now()))
             outage = self._renewer.outage
             if outage is not None and outage is not previous:
                 self._report_end(outage)
 
-    def _members(self) -> dict[str, tuple[Address, ...]]:
-        """Return all nodes with a Lease that are near, dead or not, and this one.
-
-        So no two parts of those that can have the same address are more than half of them.
-        """
-        return self._reached((*self._store.leases.counting.near(), self._renewer.node))
-
-    def _reached(self, nodes: Iterable[str]) -> dict[str, tuple[Address, ...]]:
-        return {node: self._store.addresses_of(node) for node in nodes}
-
-    async def _ask(
-        self, members: Mapping[str, tuple[Address, ...]], asked_at: float
-    ) -> OutageAssessment:
+    async def _ask(self, asked_at: float) -> OutageAssessment:
         since = self._renewer.failing_since or asked_at
+        members = self._store.holder.members()
         # Who said unasked that it can may be no member yet; its answer is passed on to those whom
         # it does not reach.
-        asked = {**self._reached(self._peers.told), **members}
-        answers = await self._peers.ask(asked, since=since, seconds=self._time_to_ask(asked_at))
-        told = self._peers.was_told(since=since, now=clock.now())
-        assessment = assess_outage(members, self._renewer.node, answers, told=told)
-        for answer in answers.values():
-            self._metrics.count_peer_answer(answer.value)
+        asked = {*members, *self._store.holder.who_can.told} - {self._renewer.node}
+        said = await self._peers.ask(
+            {peer: self._store.addresses_of(peer) for peer in asked},
+            OUTAGE,
+            outage_question_body(OutageQuestion(self._renewer.node, asked_at - since)),
+            seconds=self._time_to_ask(asked_at),
+        )
+        answers = {peer: read_outage_answer(said.get(peer, {})) or _SILENT for peer in asked}
+        for spoken in answers.values():
+            self._metrics.count_peer_answer(spoken.answer.value)
+        holder, assessment = self._store.holder.hear_outage(
+            members, answers, since=since, asked_at=asked_at, now=clock.now()
+        )
+        self._store.take(holder)
+        self._renewer.publish()
         if assessment is not self._assessment:
             self._log(assessment, answers)
             self._assessment = assessment
-        self._renewer.cut_off(is_cut_off=assessment is OutageAssessment.ALONE_CUT_OFF)
-        if assessment is OutageAssessment.HOLD:
-            self._renewer.extend(extended_deadline(asked_at, self._timing))
         return assessment
+
+    async def _answer(self, body: Json) -> Json | None:
+        """Answer a peer that cannot renew."""
+        question = read_outage_question(body)
+        if question is None:
+            return None
+        age = await self._renewer.renewed(clock.now() - question.failing_for)
+        holder, answer = self._store.holder.answer_outage(
+            question, age=age, is_listed=self._store.leases.listed, now=clock.now()
+        )
+        self._store.take(holder)
+        return outage_answer_body(answer)
 
     def _time_to_ask(self, now: float) -> float:
         """Return how long to wait for answers: less than is left of the right, if possible."""
@@ -109,8 +121,8 @@ class OutageKeeper:
         left = math.inf if deadline is None else deadline.announce_until - now
         return max(_SHORTEST_ROUND, min(_ROUND, left - _TO_EXTEND))
 
-    def _log(self, assessment: OutageAssessment, answers: Mapping[str, PeerAnswer]) -> None:
-        counts = Tally(answer.value for answer in answers.values())
+    def _log(self, assessment: OutageAssessment, said: Mapping[str, OutageAnswer]) -> None:
+        counts = Tally(spoken.answer.value for spoken in said.values())
         log.warning(assessment.value, node=self._renewer.node, **dict(sorted(counts.items())))
 
     def _report_end(self, outage: Outage) -> None:

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""Asks the other nodes' agents, and answers their questions.
+"""Sends messages to the other nodes' agents, and passes on theirs to who answers them.
 
-All peers are asked in parallel, each over all of its addresses, within a fixed time. The core
-decides what the answers mean. Nothing here renews a Lease or extends a deadline.
+A peer is asked over all of its addresses in parallel, within a fixed time. What messages mean is
+not known here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from aiohttp import web
 
@@ -23,144 +23,72 @@ from purelb.core.holding.messages import (
     read_message,
     read_response,
 )
-from purelb.core.holding.outage import (
-    OUTAGE,
-    CanRenew,
-    Heard,
-    OutageAnswer,
-    OutageQuestion,
-    PeerAnswer,
-    is_heard,
-    outage_answer_body,
-    outage_question_body,
-    own_answer,
-    read_outage_answer,
-    read_outage_question,
-)
+from purelb.core.holding.outage import MESSAGE_SECONDS
 from purelb.core.holding.peer_keys import PeerKeys
 from purelb.core.model import Address
-from purelb.core.settings import LeaseTiming
-from purelb_agent.runtime import clock
 
 # Limits the load in a large cluster. A peer that reads its Lease first takes up to PATIENCE to
 # answer, a dead one never does: this many dead peers use up the second that a question has.
 _MAX_PARALLEL = 256
 
-# Returns within PATIENCE whether this node can renew, as a renewal shows that it sent since then:
-# how many seconds ago that was, or None.
-Renewed = Callable[[float], Awaitable[float | None]]
 # Sends a message to an agent and returns its reply; OSError if there is none.
 Send = Callable[[Address, bytes], Awaitable[bytes]]
 # Answers messages of one kind; None: not now.
 Answer = Callable[[Json], Awaitable[Json | None]]
 R = TypeVar("R")
-# How long a message to one peer may take, and how many are under way.
-_MESSAGE_SECONDS = 0.5
+# How many messages to one peer each are under way.
 _MESSAGES = 32
 # When a question is asked a second time, as a single message may get lost.
 _AGAIN = 0.4
 
 
-class Promises(Protocol):
-    """Promises to treat a node's Lease as valid, although no renewal is seen."""
-
-    def promise(self, node: str, *, seconds: float) -> bool:
-        """Treat the Lease as valid for this time; False if this node may not promise that."""
-
-    def hear_from(self, node: str) -> None:
-        """Take a question of a node for a sign that it lives."""
-
-
 class Peers:
     """The other nodes' agents.
 
-    `heard`: what each peer last answered, that it can renew; `told`: what was said unasked.
-    `keys` returns the present keys: they may be rotated at any time.
+    `keys` returns the present keys: they may be rotated at any time. `answers`: who answers
+    messages, by their kind.
     """
 
-    def __init__(
-        self,
-        node: str,
-        keys: Callable[[], PeerKeys],
-        *,
-        timing: LeaseTiming,
-        renewed: Renewed,
-        promises: Promises,
-        send: Send,
-    ) -> None:
+    def __init__(self, node: str, keys: Callable[[], PeerKeys], *, send: Send) -> None:
         self._node = node
         self._keys = keys
-        self._timing = timing
-        self._renewed = renewed
-        self._promises = promises
         self._send = send
         self._slots = asyncio.Semaphore(_MESSAGES)
-        # By kind of message.
-        self.answers: dict[str, Answer] = {OUTAGE: self._answer}
-        self.heard: dict[str, Heard] = {}
-        self.told: dict[str, Heard] = {}
+        self.answers: dict[str, Answer] = {}
 
     async def ask(
-        self, members: Mapping[str, Sequence[Address]], *, since: float, seconds: float = 1.0
-    ) -> dict[str, PeerAnswer]:
-        """Ask all members except this node whether they can renew.
-
-        `since`: since when the own renewals fail. A peer that does not answer in time is SILENT.
-        """
-        asked_at = clock.now()
-        question = OutageQuestion(self._node, asked_at - since)
-        said = {peer: OutageAnswer(PeerAnswer.SILENT) for peer in members if peer != self._node}
+        self,
+        peers: Mapping[str, Sequence[Address]],
+        kind: str,
+        body: Json,
+        *,
+        seconds: float = 1.0,
+    ) -> dict[str, Json]:
+        """Send a message to these peers, each at its addresses; return what answers in time."""
+        said: dict[str, Json] = {}
         slots = asyncio.Semaphore(_MAX_PARALLEL)
 
         async def ask_one(peer: str) -> None:
             async with slots:
-                said[peer] = await self._ask_peer(peer, members[peer], question)
+                found = await self._first_response(peer, peers[peer], kind, body, again=_AGAIN)
+                if found is not None:
+                    said[peer] = found
 
         try:
             async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
-                for peer in said:
+                for peer in peers:
                     group.create_task(ask_one(peer))
         except TimeoutError:
-            pass  # the remaining peers stay SILENT
-        self._remember(said, asked_at)
-        return {peer: spoken.answer for peer, spoken in said.items()}
+            pass  # the remaining peers stay silent
+        return said
 
-    def _remember(self, said: Mapping[str, OutageAnswer], asked_at: float) -> None:
-        now = clock.now()
-        for peer, spoken in said.items():
-            if spoken.answer is PeerAnswer.CAN:
-                self.heard[peer] = Heard(now, asked_at - spoken.age)
-            elif spoken.answer is not PeerAnswer.SILENT:
-                self.heard.pop(peer, None)
-                self.told.pop(peer, None)
-        # Drops nodes that have left the cluster.
-        self.heard = {p: h for p, h in self.heard.items() if now - h.at < self._timing.duration}
+    async def _first_response(
+        self, peer: str, addresses: Sequence[Address], kind: str, body: Json, *, again: float | None
+    ) -> Json | None:
+        async def ask(address: Address) -> Json | None:
+            return await self._exchange(peer, address, kind, body)
 
-    def hear(self, can: CanRenew) -> None:
-        """Note that a peer said unasked that it can renew, by a message sent a moment ago.
-
-        It is not passed on: an agent that was frozen reads it late, and does not know that. Only
-        the answer to a question is, so who says so unasked is asked.
-        """
-        now = clock.now()
-        self.told[can.node] = Heard(now, now - _MESSAGE_SECONDS - can.age)
-        self.told = {p: h for p, h in self.told.items() if now - h.at < self._timing.duration}
-
-    def was_told(self, *, since: float, now: float) -> bool:
-        """Whether a peer said so lately, and nothing else after it, and renewed since then."""
-        return is_heard(self.told.values(), since=since, now=now)
-
-    async def _ask_peer(
-        self, peer: str, addresses: Sequence[Address], question: OutageQuestion
-    ) -> OutageAnswer:
-        body = outage_question_body(question)
-
-        async def ask(address: Address) -> OutageAnswer | None:
-            found = await self._exchange(peer, address, OUTAGE, body)
-            return None if found is None else read_outage_answer(found)
-
-        said = await _first_reply(addresses, ask, again=_AGAIN)
-        return said or OutageAnswer(PeerAnswer.SILENT)
+        return await _first_reply(addresses, ask, again=again)
 
     async def _exchange(self, peer: str, address: Address, kind: str, body: Json) -> Json | None:
         """Send a message and return its response; None if it has none, OSError without a reply."""
@@ -176,44 +104,19 @@ class Peers:
         kind: str,
         body: Json,
         *,
-        seconds: float = _MESSAGE_SECONDS,
+        seconds: float = MESSAGE_SECONDS,
         again: float | None = None,
     ) -> Json | None:
         """Send a message to a peer and return its response; None if none comes in time.
 
         `again`: after so many seconds it is sent a second time, as a single one may get lost.
         """
-
-        async def ask(address: Address) -> Json | None:
-            return await self._exchange(peer, address, kind, body)
-
         async with self._slots:
             try:
                 async with asyncio.timeout(seconds):
-                    return await _first_reply(addresses, ask, again=again)
+                    return await self._first_response(peer, addresses, kind, body, again=again)
             except TimeoutError:
                 return None
-
-    async def _answer(self, body: Json) -> Json | None:
-        question, now = read_outage_question(body), clock.now()
-        if question is None:
-            return None
-        asker, since = question.asker, now - question.failing_for
-        age = await self._renewed(since)
-        answer = own_answer(
-            can_renew=age is not None,
-            heard=(heard for peer, heard in self.heard.items() if peer != asker),
-            since=since,
-            now=clock.now(),
-        )
-        # CANNOT promises the asker not to take over its addresses for a full duration.
-        if answer is PeerAnswer.CANNOT and not self._promises.promise(
-            asker, seconds=self._timing.duration
-        ):
-            answer = PeerAnswer.KNOWS
-        # After that: one whose Lease has ended for this node gets no promise for being heard.
-        self._promises.hear_from(asker)
-        return outage_answer_body(OutageAnswer(answer, age or 0.0))
 
     async def handle(self, request: web.Request) -> web.Response:
         """Answer a peer; a request without a valid signature gets status 403."""

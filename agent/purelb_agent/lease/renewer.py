@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import math
-import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from purelb.core.holding.outage import FRESHNESS, PATIENCE
-from purelb.core.holding.right import HoldDeadline, Right, RightState
+from purelb.core.holding.right import Right, RightState
 from purelb.core.model import Address, Lease, Network, NodeAddress, Outage
 from purelb.core.node.conflicts import FoundDuplicates
-from purelb.core.settings import LeaseTiming
 from purelb_agent.kube.client import ApiError, Kube
 from purelb_agent.kube.store import NodeStore
 from purelb_agent.lease.metrics import LeaseMetrics
@@ -73,17 +71,15 @@ class Renewer:
         store: NodeStore,
         identity: Identity,
         *,
-        timing: LeaseTiming,
         metrics: LeaseMetrics,
         key_ids: Callable[[], tuple[str, ...]],
     ) -> None:
-        self._lease = OwnLease(kube, identity, seconds=timing.renew_deadline)
+        self._timing = store.holder.right.timing
+        self._lease = OwnLease(kube, identity, seconds=self._timing.renew_deadline)
         self._store = store
         self._identity = identity
-        self._timing = timing
         self._metrics = metrics
         self._key_ids = key_ids
-        self._right = Right(timing, token=secrets.token_hex(4))
         self._published = RightState.ABSENT
         self._next_attempt = -math.inf
         self._subnets: tuple[Network, ...] | None = None
@@ -111,6 +107,14 @@ class Renewer:
     def right(self) -> Right:
         """The right of this node at present."""
         return self._right.at(clock.now())
+
+    @property
+    def _right(self) -> Right:
+        return self._store.holder.right
+
+    @_right.setter
+    def _right(self, right: Right) -> None:
+        self._store.holder = replace(self._store.holder, right=right)
 
     def post(self, mail: str) -> None:
         """Write this into the Lease for agents that this node does not reach."""
@@ -169,7 +173,7 @@ class Renewer:
         async with asyncio.TaskGroup() as group:
             while not self._right.is_released:
                 self._right = self._right.at(clock.now())
-                self._publish()
+                self.publish()
                 if clock.now() >= self._next_write:
                     self._send(group)
                 else:
@@ -283,7 +287,7 @@ class Renewer:
         if self._right.is_quick:
             self._note_outage()
             self.in_doubt.clear()
-        self._publish()
+        self.publish()
 
     def _used(self, right: Right, now: float) -> float | None:
         """Return how much of the time until its end a right has used; None without one."""
@@ -305,19 +309,10 @@ class Renewer:
         if is_first:
             log.warning("leaseRenewalFailed", node=self.node, error=error)
         self._doubt()
-        self._publish()
+        self.publish()
 
     def _doubt(self) -> None:
         self.in_doubt.set()
-
-    def cut_off(self, *, is_cut_off: bool) -> None:
-        """Note whether a peer can renew while this node cannot."""
-        self._right = self._right.cut_off(is_cut_off=is_cut_off)
-
-    def extend(self, extension: HoldDeadline) -> None:
-        """Extend the hold deadline, as the peers cannot renew either."""
-        self._right = self._right.extended(extension, now=clock.now())
-        self._publish()
 
     def renew_soon(self) -> None:
         """Try to renew now, but at least _MIN_PAUSE after the last renewal."""
@@ -372,7 +367,8 @@ class Renewer:
         """The last outage that this node kept its addresses through; None if there was none."""
         return self._outage
 
-    def _publish(self) -> None:
+    def publish(self) -> None:
+        """Publish until when this node may hold addresses."""
         now = clock.now()
         state, deadline = self._right.state(now), self._right.deadline(now)
         self._store.set_hold_deadline(deadline, self._right.subnets)
@@ -386,7 +382,7 @@ class Renewer:
         self._right = self._right.resigned()
         self.in_doubt.clear()
         self._wakeup.notify()
-        self._publish()
+        self.publish()
 
     async def delete(self) -> None:
         """Delete the Lease if this pod still holds it, so that peers take over at once."""

@@ -21,48 +21,37 @@ _TOLD_AGAIN = 0.4
 
 
 class Resignation:
-    """The last epoch that is over, and who has not heard of it."""
+    """Reports it to those whom the Holder names, and hears others."""
 
-    def __init__(self, node: str, store: NodeStore, peers: Peers, *, seconds: float) -> None:
-        """`seconds`: how long a Lease lasts; no node is told for longer."""
-        self._node = node
+    def __init__(self, store: NodeStore, peers: Peers) -> None:
         self._store = store
         self._peers = peers
-        self._seconds = seconds
-        self._epoch = ""
-        self._untold: set[str] = set()
-        self._until = 0.0
         self._wakeup = Wakeup()
         peers.answers[KIND] = self._hear
 
     async def _hear(self, body: Json) -> Json | None:
         node, epoch = str(body.get("node")), str(body.get("epoch"))
-        table = self._store.leases
-        table.hear_promised(read_promised(body))
-        table.change(table.counting.resigned(node, epoch))
+        holder, promised = self._store.holder, read_promised(body)
+        self._store.take(holder.hear_resigned(node, epoch, promised, now=clock.now()))
         return {}
 
-    def resign(self, epoch: str) -> None:
-        """Tell all near nodes that this epoch is over: this node holds nothing now."""
-        if epoch != self._epoch:
-            self._epoch, self._until = epoch, clock.now() + self._seconds
-            # Also those that count no more: they may have promised to count this node.
-            counting = self._store.leases.counting
-            near = (counting.leases[node].lease for node in counting.near())
-            self._untold = {p.node for p in near if p.epoch and not p.is_released}
-            self._wakeup.notify()
+    def begin(self) -> None:
+        """Tell it now: another epoch is over."""
+        self._wakeup.notify()
 
     async def run(self) -> None:
         """Tell them, until cancelled."""
         while True:
-            await self._wakeup.wait(seconds=_TOLD_AGAIN if self._untold else None)
-            epoch, told = self._epoch, sorted(self._untold)
+            is_told = not self._store.holder.resigned.untold
+            await self._wakeup.wait(seconds=None if is_told else _TOLD_AGAIN)
+            epoch, untold, _until = self._store.holder.resigned
+            told = sorted(untold)
             answers = await asyncio.gather(*(self._tell(peer, epoch) for peer in told))
-            if epoch == self._epoch:
-                heard = {p for p, a in zip(told, answers, strict=True) if a is not None}
-                self._untold = self._untold - heard if clock.now() < self._until else set()
+            heard = {p for p, a in zip(told, answers, strict=True) if a is not None}
+            self._store.take(self._store.holder.told(epoch, heard, now=clock.now()))
 
     async def _tell(self, peer: str, epoch: str) -> Json | None:
-        promised = self._store.leases.counting.promised(clock.now())
-        body = {"node": self._node, "epoch": epoch, "promised": dict(promised)}
+        holder = self._store.holder
+        promised = dict(holder.counting.promised(clock.now()))
+        body = {"node": holder.node, "epoch": epoch, "promised": promised}
         return await self._peers.tell(peer, self._store.addresses_of(peer), KIND, body)

@@ -41,7 +41,7 @@ from purelb_agent.node.decisions import DecisionRecorder
 from purelb_agent.node.interfaces import Interfaces
 from purelb_agent.node.metrics import NodeMetrics
 from purelb_agent.node.netlink import Kernel
-from purelb_agent.node.permits import Permits
+from purelb_agent.node.questions import Questions
 from purelb_agent.node.reconcile import Effects, Reconciler
 from purelb_agent.node.reporter import Reporter
 from purelb_agent.node.sockets import FrameSender
@@ -154,10 +154,13 @@ class _Agent:
         self, kube: Kube, settings: AgentSettings, outside: AgentOutside, send: Send
     ) -> None:
         self.registry = CollectorRegistry()
-        identity, timing = settings.identity, settings.timing
+        identity = settings.identity
         self.metrics = metrics = NodeMetrics(self.registry)
         self.store = store = NodeStore(
-            identity.node, classes=settings.classes, drains=settings.drains
+            identity.node,
+            classes=settings.classes,
+            drains=settings.drains,
+            timing=settings.timing,
         )
         self.kernel = outside.kernel()
         self.watchers = _watchers(kube, store, identity, outside.chance)
@@ -165,7 +168,6 @@ class _Agent:
             kube,
             store,
             identity,
-            timing=timing,
             metrics=metrics.lease,
             key_ids=settings.key_ids,
         )
@@ -183,19 +185,19 @@ class _Agent:
         )
         self.peers = self._peers(settings, send)
         self.ends = Ends(kube, identity.namespace, store, self.renewer, self.peers)
-        self.permits = self._permits()
+        self.questions = self._questions()
         self.reconciler = Reconciler(
             store,
             self.renewer,
             effects,
             metrics=metrics,
-            permits=self.permits,
+            questions=self.questions,
         )
 
-    def _permits(self) -> Permits | None:
+    def _questions(self) -> Questions | None:
         if self.peers is None:
             return None
-        return Permits(self.store, self.renewer, self.peers, look_anew=self._look_anew)
+        return Questions(self.store, self.renewer, self.peers, look_anew=self._look_anew)
 
     def _look_anew(self) -> None:
         self.watchers["leases"].refresh()
@@ -215,14 +217,7 @@ class _Agent:
         if settings.keys is None:
             log.warning("peersNotAsked", reason="switched off, or no key", folder=PEER_KEYS)
             return None
-        return Peers(
-            settings.identity.node,
-            settings.keys,
-            timing=settings.timing,
-            renewed=self.renewer.renewed,
-            promises=self.store,
-            send=send,
-        )
+        return Peers(settings.identity.node, settings.keys, send=send)
 
     def start(self, tasks: Tasks) -> None:
         """Start all tasks except the outage keeper."""
@@ -231,8 +226,8 @@ class _Agent:
         tasks.start("reconcile", self.reconciler.run())
         tasks.start("renew", self.renewer.run())
         tasks.start("ends", self.ends.run())
-        if self.permits is not None:
-            tasks.start("resign", self.permits.resignation.run())
+        if self.questions is not None:
+            tasks.start("resign", self.questions.resignation.run())
         tasks.start("report", self.reporter.run())
         tasks.start("events", self.events.run())
         tasks.start("conflicts", self.conflict_listener.run())
@@ -247,8 +242,8 @@ class _Agent:
         self.renewer.leave()
         self.reconciler.withdraw_all()
         await tasks.stop("renew", "reconcile")
-        if self.permits is not None:
-            self.permits.cancel()
+        if self.questions is not None:
+            self.questions.cancel()
         if self.reconciler.has_acted:
             await self.renewer.delete()
         # Meanwhile the reporter removes this node's entries from the annotations.
@@ -284,7 +279,6 @@ async def run_agent(settings: AgentSettings, outside: AgentOutside, stop: asynci
                 agent.renewer,
                 agent.store,
                 agent.events,
-                timing=settings.timing,
                 metrics=agent.metrics.lease,
             )
             tasks.start("hold", outage_keeper.run())

@@ -40,7 +40,7 @@ from purelb_agent.node.decisions import DecisionRecorder
 from purelb_agent.node.interfaces import Interfaces
 from purelb_agent.node.metrics import NodeMetrics
 from purelb_agent.node.netlink import NetlinkError
-from purelb_agent.node.permits import Permits
+from purelb_agent.node.questions import Questions
 from purelb_agent.node.reporter import Reporter
 from purelb_agent.runtime import clock, log
 
@@ -74,9 +74,9 @@ class Reconciler:
         effects: Effects,
         *,
         metrics: NodeMetrics,
-        permits: Permits | None,
+        questions: Questions | None,
     ) -> None:
-        """Without `permits`, no peer is asked."""
+        """Without `questions`, no peer is asked."""
         self._readiness = Readiness()
         self._interfaces = effects.interfaces
         self._announcer = effects.announcer
@@ -89,7 +89,7 @@ class Reconciler:
         self._node = renewer.node
         # The node's configuration and how it was selected.
         self._choice = SelectedConfig(SelectorState.DEFAULT, NodeConfig())
-        self._permits = permits
+        self._questions = questions
         self._elected: Decisions | None = None
         self._lost = LostSegments()
         self._removed = RemovedVips()
@@ -152,8 +152,8 @@ class Reconciler:
         self._metrics.mark_loaded()
         self._interfaces.read_links(now, max_age=RESYNC)
         is_new_config = self._update_config()
-        if self._permits is not None:
-            self._permits.read_mail(now)
+        if self._questions is not None:
+            self._questions.read_mail(now)
         chosen = selected_by_part(self._interfaces.links, self._config)
         self._reporter.report_selected(self._choice, chosen)
         snapshot, mistaken = self._with_known(self._snapshot(now))
@@ -226,18 +226,17 @@ class Reconciler:
 
     def _decide(self, snapshot: NodeSnapshot, now: float) -> Decisions:
         self._elected = decide_vips(snapshot, self._elected)
-        if self._permits is None:
+        if self._questions is None:
             return self._elected
         held = vips_on(snapshot.addresses, snapshot)
-        return self._permits.permit(self._elected, self._renewer.right, held, now=now)
+        return self._questions.permit(self._elected, held, now=now)
 
     def _tell(self, snapshot: NodeSnapshot, now: float) -> None:
         """Tell the peers what has been done on the interfaces."""
         held = vips_on(self._interfaces.present, snapshot)
         held |= {a for link, a in self._interfaces.held if link not in snapshot.dummies}
-        self._store.holds_nothing = not held
-        if self._permits is not None:
-            self._permits.send(self._renewer.right, held, now=now)
+        if self._questions is not None:
+            self._questions.send(held, now=now)
 
     def _update_config(self) -> bool:
         """Select the LBNodeAgent for this node; return whether the configuration changed."""
@@ -314,7 +313,7 @@ class Reconciler:
             planned.refresh_at,
             snapshot.hold_deadline.announce_until if snapshot.hold_deadline else None,
             self._announcer.next_at,
-            self._permits.next_at(now) if self._permits else None,
+            self._questions.next_at(now) if self._questions else None,
             self._interfaces.changes_at(now),
             self._lost.next_at(),
         ]

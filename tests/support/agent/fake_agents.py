@@ -27,7 +27,6 @@ from purelb.core.holding.peer_keys import PeerKeys
 from purelb_agent.lease.peers import Peers
 from purelb_agent.runtime import clock
 from tests.support.agent.kubernetes_objects import lease_object, node_object
-from tests.support.agent.leased_node import TIMING
 
 KEY = b"sixteen bytes or more"
 # Instead of an answer: the message gets none.
@@ -68,14 +67,7 @@ class FakeAgents:
     def peers(self, node):
         """Return the Peers of a LeasedNode that reach these agents."""
         node.store.nodes.replace(self.nodes, asked_at=clock.now())
-        return Peers(
-            node.renewer.node,
-            lambda: PeerKeys(KEY),
-            timing=TIMING,
-            renewed=node.renewer.renewed,
-            promises=node.store,
-            send=self.send,
-        )
+        return Peers(node.renewer.node, lambda: PeerKeys(KEY), send=self.send)
 
     async def send(self, address, message):
         """As `PeerHttp.send`."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from prometheus_client import CollectorRegistry
 
@@ -56,7 +57,6 @@ class LeasedNode:
             self.api,
             self.store,
             Identity("n1", "pod-n1", NAMESPACE),
-            timing=TIMING,
             metrics=self.metrics,
             key_ids=lambda: self.keys,
         )
@@ -110,12 +110,17 @@ class LeasedNode:
 
         self.api.request = slow
 
+    def extend(self, agreed):
+        """Let this node hold for longer, as no node can renew."""
+        holder = self.store.holder
+        self.store.take(replace(holder, right=holder.right.extended(agreed, now=clock.now())))
+        self.renewer.publish()
+
     async def agree(self, *, until):
         """Let no node be able to renew until then, as all of them say."""
         while clock.now() < self.began + until:
             if self.renewer.in_doubt.is_set():
-                now = clock.now()
-                self.renewer.extend(extended_deadline(now, TIMING))
+                self.extend(extended_deadline(clock.now(), TIMING))
             await asyncio.sleep(0.1)
 
     async def until(self, seconds):

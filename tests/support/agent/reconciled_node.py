@@ -120,6 +120,25 @@ class RecordedReporter:
         self.mistaken = addresses
 
 
+class RecordedQuestions:
+    """Gives all permissions; `held`: what was on the interfaces after each plan."""
+
+    def __init__(self):
+        self.held = []
+
+    def read_mail(self, _now):
+        pass
+
+    def permit(self, elected, _held, *, now):
+        return elected
+
+    def send(self, held, *, now):
+        self.held.append(held)
+
+    def next_at(self, _now):
+        return None
+
+
 class Node:
     """A node on which the loop runs; `held` is what is on its interfaces in addition to its own."""
 
@@ -132,6 +151,7 @@ class Node:
         self.store = NodeStore("n1", classes=claimed(unclassed=True), drains=True)
         self.renewer, self.announcer = RecordedRenewer(), RecordedAnnouncer()
         self.listener, self.reporter = RecordedListener(), RecordedReporter()
+        self.questions = RecordedQuestions()
         self.registry = CollectorRegistry()
         metrics = NodeMetrics(self.registry)
         self.interfaces = Interfaces(self.kernel, metrics.addresses)
@@ -146,7 +166,7 @@ class Node:
                 self.reporter,
             ),
             metrics=metrics,
-            permits=None,
+            questions=self.questions,
         )
 
     @property

@@ -2,31 +2,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agents of a small world: in each tick every one that runs takes one step.
 
-It reads what its watches show, renews, asks and answers, and adds or withdraws the address. All
-that decides is the core; this module carries messages, and loses them where a fault says so.
+It reads what its watches show, renews, asks and answers, and adds or withdraws the address. The
+Holder of each node decides; this module carries messages, and loses them where a fault says so.
 Kernels are as late as they may be: an address outlives its agent until the node's right has ended,
 and not an instant less.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
 from purelb.core.holding.counting import Check, Counting
-from purelb.core.holding.permissions import (
-    PermissionAnswer,
-    PermissionQuestion,
-    Permissions,
-    Promised,
-    QuestionRefusal,
-)
+from purelb.core.holding.holder import Holder
+from purelb.core.holding.permissions import PermissionAnswer, PermissionQuestion, Permissions
 from purelb.core.holding.right import Right
-from tests.support.rule.records import IT, TIMING, VIP, Node, PostedLease
+from purelb.core.holding.talks import NEWS_SECONDS
+from purelb.core.model import Address
+from tests.support.rule.records import IT, TIMING, VIP, Node
 from tests.support.rule.renewals import Renewing
 
 # Steps of one node in one tick: meet, ask those who do not hold, ask the holder.
 _ROUNDS = 4
+_NOTHING: frozenset[Address] = frozenset()
 
 
 class Cluster(Renewing):
@@ -39,7 +37,7 @@ class Cluster(Renewing):
             node = self.nodes[name]
             if node.holds and self.now >= node.kernel_until:
                 self.change(name, holds=False)
-            if node.right is None and self.down[name] <= self.now and self.reaches_api(name):
+            if node.holder is None and self.down[name] <= self.now and self.reaches_api(name):
                 self.start(name)
         for name in self.names:
             if self.runs(name):
@@ -54,267 +52,168 @@ class Cluster(Renewing):
             if lease.node != name:
                 counting = counting.observe(lease, now=self.now)
         starts = node.starts + 1
-        self.nodes[name] = replace(
-            Node(name, starts, Right(TIMING, f"{name}{starts}"), counting, Permissions(name)),
-            read=len(self.log), tainted=self.tainted, next_write=self.now,
+        holder = Holder(Right(TIMING, f"{name}{starts}"), Permissions(name), counting)
+        self.nodes[name] = Node(
+            name, starts, holder, read=len(self.log), tainted=self.tainted, next_write=self.now,
             holds=node.holds, kernel_until=node.kernel_until,
         )  # fmt: skip
 
     def stop(self, name: str, *, until: int) -> None:
         """End a node's agent without a word; its kernel stays."""
-        self.change(name, right=None)
+        self.change(name, holder=None)
         self.down[name] = until
 
     def leave(self, name: str, *, until: int) -> None:
         """End a node's agent as it ends on SIGTERM."""
-        right = self.nodes[name].right
-        self.change(name, holds=False, right=None)
+        runs = self.nodes[name].holder is not None
+        self.change(name, holds=False, holder=None)
         self.down[name] = until
         lease = self.leases.get(name)
-        if right is not None and lease is not None and self.reaches_api(name):
+        if runs and lease is not None and self.reaches_api(name):
             self.store(replace(lease, holder=""))
             self.delete(name)
 
     def step(self, name: str) -> None:
         """Let one agent do what is due."""
-        self._hear_late(name)
+        for question, answer in self.nodes[name].late:
+            self.take(name, self.holder(name).hear(question, answer, now=self.now))
+        self.change(name, late=())
         self._watch(name)
-        self._lapse(name)
         self._hear_renewals(name)
         self._renew(name)
         self._doubt(name)
-        self._resign(name)
         self._find_ends(name)
-        self._read_mail(name)
-        self._hold(name)
+        self.take(name, self.holder(name).with_mail(now=self.now))
+        self._plan(name)
+        self._resign(name)
         self._renew(name)
-
-    def _hear_late(self, name: str) -> None:
-        node = self.nodes[name]
-        if node.late:
-            permissions = node.permissions
-            for peer, answer in node.late:
-                if self._waits_for(name, peer, answer):
-                    self._hear_promised(name, answer.promised)
-                permissions = permissions.heard(peer, answer)
-            self.change(name, permissions=permissions, late=())
-            self._let_go(name)
 
     def _resign(self, name: str) -> None:
         """Tell the others that the last right of this node is over, until they have heard it."""
-        node = self.nodes[name]
-        epoch, untold = node.resigned
-        if node.right is not None and not node.holds and node.right.over not in ("", epoch):
-            epoch, untold = node.right.over, frozenset(node.counting.near())
-            self.change(name, resigned=(epoch, untold))
-        told = set()
+        epoch, untold, _until = self.holder(name).resigned
+        heard = set()
         for peer in sorted(untold):
             if peer in self.nodes and self.passes(name, peer):
-                other = self.nodes[peer]
-                promised = self.nodes[name].counting.promised(self.now)
-                counting = other.counting.with_promised(promised, now=self.now)
-                self.change(peer, counting=counting.resigned(name, epoch))
-                self._update_peers(peer)
-                told |= {peer} if self.passes(peer, name) else set()
-        if told:
-            self.change(name, resigned=(epoch, untold - told))
+                promised = self.holder(name).counting.promised(self.now)
+                other = self.holder(peer).hear_resigned(name, epoch, promised, now=self.now)
+                self.take(peer, other)
+                heard |= {peer} if self.passes(peer, name) else set()
+        if untold:
+            self.take(name, self.holder(name).told(epoch, heard, now=self.now))
 
     def _find_ends(self, name: str) -> None:
         for _round in range(_ROUNDS):
-            checks = self.nodes[name].counting.checks(self.now)
+            checks = self.holder(name).counting.checks(self.now)
             for peer, check in checks.items():
                 self._check(name, peer, check)
-            self._update_peers(name)
             if not checks:
                 break
 
     def _check(self, name: str, peer: str, check: Check) -> None:
         if check is Check.READ:
-            if not self.reaches_api(name):
-                return
-            lease = self.leases.get(peer)
-            if lease is not None:
-                counting = self.nodes[name].counting.observe(lease, now=self.now)
-                self.change(name, counting=counting)
-        elif check is Check.ASK_NODE:
+            if self.reaches_api(name):
+                lease = self.leases.get(peer)
+                read = self.holder(name).read(
+                    peer, lease, can_ask=True, asked_at=self.now, now=self.now
+                )
+                self.take(name, read)
+            return
+        if check is Check.ASK_NODE:
             self._ask_for_its_right(name, peer)
         else:
             self._ask_for_promises(name, peer)
-        counting = self.nodes[name].counting.found(peer, check, asked_at=self.now)
-        self.change(name, counting=counting)
+        found = self.holder(name).found(peer, check, asked_at=self.now, now=self.now)
+        self.take(name, found)
 
     def _ask_for_its_right(self, name: str, peer: str) -> None:
-        reached = self.passes(name, peer) and self.passes(peer, name)
-        if not reached or not self.nodes[peer].acted:
+        if not self.passes(name, peer):
             return
-        self._lapse(peer)
-        right, counting = self.nodes[peer].right, self.nodes[name].counting
-        assert right is not None
-        deadline, epoch = right.deadline(self.now), counting.leases[peer].lease.epoch
-        promised = self.nodes[peer].counting.promised(self.now)
-        counting = counting.with_promised(promised, now=self.now)
-        if deadline is not None:
-            seconds = deadline.hold_until - self.now
-            counting = counting.has_right(peer, seconds=seconds, now=self.now)
-        elif right.is_over(epoch, self.now):
-            counting = counting.resigned(peer, epoch)
-        self.change(name, counting=counting)
+        epoch = self.holder(name).counting.leases[peer].lease.epoch
+        said = self.take(peer, self.holder(peer).at(self.now)).say_right(epoch, now=self.now)
+        if said is not None and self.passes(peer, name):
+            self.take(name, self.holder(name).hear_right(peer, epoch, said, now=self.now))
 
     def _ask_for_promises(self, name: str, peer: str) -> None:
         """Ask the others, and the node again."""
-        counting = self.nodes[name].counting
-        for other in counting.near_to(counting.leases[peer].lease):
+        counting = self.holder(name).counting
+        lease = counting.leases[peer].lease
+        for other in counting.near_to(lease):
             if not self.passes(name, other):
                 continue
-            if self._can_renew(name):
-                self._note_who_can(other, name)
-            promises = self.nodes[other].counting.promises
-            if peer in promises and self.passes(other, name):
-                seconds = promises[peer] - self.now
-                counting = self.nodes[name].counting
-                counting = counting.has_right(peer, seconds=seconds, now=self.now)
-                self.change(name, counting=counting)
+            self.take(other, self.holder(other).hear_can(self._can_renew(name), now=self.now))
+            said = self.holder(other).say_promise(peer, now=self.now)
+            if self.passes(other, name):
+                holder = self.holder(name)
+                self.take(name, holder.hear_right(peer, lease.epoch, said, now=self.now))
         self._ask_for_its_right(name, peer)
 
-    def _read_mail(self, name: str) -> None:
-        """Hear the answers and answer the questions that stand in the Leases of others."""
-        for peer, counted in self.nodes[name].counting.leases.items():
-            lease, node = counted.lease, self.nodes[name]
-            if not isinstance(lease, PostedLease) or not counted.counts:
-                continue
-            for _asker, answer in (a for a in lease.answers if a[0] == name):
-                if self._waits_for(name, peer, answer):
-                    self._hear_promised(name, answer.promised)
-                heard = node.permissions.heard(peer, answer, by_lease=True)
-                node = self.change(name, permissions=heard)
-            answered = dict(node.posted)
-            for question in (q for q in lease.questions if q.peer == name):
-                known = answered.get(peer)
-                if known and known.nonce == question.nonce:
-                    continue
-                if node.permissions.is_first_to_ask(peer):
-                    continue
-                answer = self._think(question)
-                posted = (*(p for p in node.posted if p[0] != peer), (peer, answer))
-                self.change(name, posted=posted, next_write=self.now)
-        self._let_go(name)
-
-    def _waits_for(self, name: str, peer: str, answer: PermissionAnswer) -> bool:
-        asked = self.nodes[name].permissions.asked.get(peer)
-        return asked is not None and asked.nonce == answer.nonce
-
-    def _let_go(self, name: str) -> None:
-        node = self.nodes[name]
-        if node.holds and node.permissions.is_denied(VIP, self.covering(name)):
-            self.change(name, holds=False)
-
-    def _hold(self, name: str) -> None:
-        self._let_go(name)
+    def _plan(self, name: str) -> None:
+        """Answer, decide, change the interfaces, send the answers and ask."""
         for _round in range(_ROUNDS):
-            if not self._ask(name):
+            self._cycle(name, self.now)
+            right = self.holder(name).right
+            if right.deadline(self.now) is None or not self._ask(name):
                 break
+
+    def _cycle(self, name: str, now: float) -> None:
+        """Let a node do what it does whenever something has changed."""
+        wanted = IT if self.wants(name) else _NOTHING
         node = self.nodes[name]
-        right = node.right
-        assert right is not None
-        deadline = right.deadline(self.now)
+        holder = self.take(name, self.holder(name).answer(held=node.held, wanted=wanted, now=now))
+        peers, node = self.covering(name), self.nodes[name]
+        deadline = holder.right.deadline(self.now)
+        lacking = holder.permissions.lacking(VIP, peers)
+        keeps = node.holds and not holder.permissions.is_denied(VIP, peers)
+        puts = wanted == IT and holder.right.may_add(self.now) and not lacking
         if deadline is None:
-            return
-        lacking = node.permissions.lacking(VIP, self.covering(name))
-        puts = self.wants(name) and right.may_add(self.now) and not lacking
-        holds = node.holds or puts
-        if (holds, deadline.hold_until, True) != (node.holds, node.kernel_until, node.acted):
-            self.change(name, holds=holds, kernel_until=deadline.hold_until, acted=True)
+            self.change(name, holds=False)
+        else:
+            self.change(name, holds=keeps or puts, kernel_until=deadline.hold_until)
+        holder, replies = holder.reply(held=self.nodes[name].held, now=now)
+        self.take(name, holder)
+        self.change(name, replies=tuple(replies))
+        if holder.mail() != self.nodes[name].mail:
+            self.change(name, mail=holder.mail(), next_write=self.now)
 
     def _ask(self, name: str) -> bool:
-        """Ask whom this node has not met or whose permission it lacks; whether any was."""
-        node = self.nodes[name]
-        if node.right is None or not node.right.number:
-            return False
-        epochs = node.counting.epochs()
-        near = {
-            n: e for n, e in epochs.items() if node.counting.is_near(node.counting.leases[n].lease)
-        }
-        missing = {VIP: tuple(self.covering(name))} if self.wants(name) and not node.holds else {}
-        asked = False
-        for peer, (wants, moves) in node.permissions.to_ask(missing, near).items():
+        """Ask whom this node has not met or whose permission it lacks; whether any answered."""
+        wants = self.wants(name) and not self.nodes[name].holds
+        missing = {VIP: tuple(self.covering(name))} if wants else {}
+        holder, questions = self.holder(name).ask(missing, nonce=self._nonces(name), now=self.now)
+        self.take(name, holder)
+        if holder.mail() != self.nodes[name].mail:
+            self.change(name, mail=holder.mail(), next_write=self.now)
+        answers = [self._answer(question) for question in questions]
+        return any(answer is not None and answer.refusal is None for answer in answers)
+
+    def _nonces(self, name: str) -> Callable[[], str]:
+        def nonce() -> str:
             node = self.nodes[name]
-            permissions, question = node.permissions.ask(
-                peer, epochs[peer], nonce=f"{name}{node.starts}.{node.nonce}",
-                holds=node.held, wants=wants, moves=moves,
-                promised=node.counting.promised(self.now),
-            )  # fmt: skip
-            self.change(name, permissions=permissions, nonce=node.nonce + 1)
-            if permissions.asks_by_lease(peer):
-                self.change(name, next_write=self.now)
-                continue
-            answer = self._answer(question)
-            if answer is not None:
-                self._hear(name, peer, question, answer)
-                asked = asked or answer.refusal is None
-        return asked
+            self.change(name, nonce=node.nonce + 1)
+            return f"{name}{node.starts}.{node.nonce}"
 
-    def _hear_promised(self, name: str, promised: Promised) -> None:
-        counting = self.nodes[name].counting.with_promised(promised, now=self.now)
-        self.change(name, counting=counting)
-
-    def _hear_over(self, name: str, over: Mapping[str, str]) -> None:
-        """Take what another node believes to be over, which it says with its answer."""
-        counting = self.nodes[name].counting
-        for node, epoch in over.items():
-            counting = counting.ended(node, epoch, now=self.now)
-        self.change(name, counting=counting)
-
-    def _hear(
-        self, name: str, peer: str, question: PermissionQuestion, answer: PermissionAnswer
-    ) -> None:
-        self._hear_over(name, self.nodes[peer].counting.over())
-        self._hear_promised(name, answer.promised)
-        node = self.nodes[name]
-        self.change(name, permissions=node.permissions.heard(peer, answer))
-        if answer.refusal is QuestionRefusal.EPOCH_OVER:
-            counting = self.nodes[name].counting.resigned(peer, question.peer_epoch)
-            self.change(name, counting=counting)
-        self._update_peers(name)
-        self._let_go(name)
+        return nonce
 
     def _answer(self, question: PermissionQuestion) -> PermissionAnswer | None:
-        """Let a peer answer; None if the answer does not arrive now."""
+        """Let a peer answer, and hear it; None if the answer does not arrive now."""
         asker, peer = question.asker, question.peer
-        if not self.passes(asker, peer):
-            self._give_up(question)
-            return None
-        self._watch(peer)
-        self._lapse(peer)
-        answer = self._think(question)
-        if not self.passes(peer, asker):
-            self._give_up(question)
-            return None
-        if self.has("late", peer, asker):
-            self.change(asker, late=(*self.nodes[asker].late, (peer, answer)))
-            return None
+        answer = None
+        if self.passes(asker, peer):
+            self._watch(peer)
+            self.take(peer, self.holder(peer).asked(question, now=self.now))
+            # What its watch has not shown by now it does not show in time.
+            for now in (self.now, self.now + NEWS_SECONDS):
+                self._cycle(peer, now)
+                answers = [a for asked, a in self.nodes[peer].replies if asked.question is question]
+                if answers:
+                    answer = answers[0]
+                    break
+        if answer is not None and self.passes(peer, asker):
+            if self.has("late", peer, asker):
+                late = (*self.nodes[asker].late, (question, answer))
+                self.change(asker, late=late)
+                return None
+        else:
+            answer = None
+        self.take(asker, self.holder(asker).hear(question, answer, now=self.now))
         return answer
-
-    def _think(self, question: PermissionQuestion) -> PermissionAnswer:
-        """PermissionAnswer a question, and withdraw what the asker has from now on."""
-        self._hear_from(question.peer, question.asker)
-        self._hear_promised(question.peer, question.promised)
-        self._update_peers(question.peer)
-        node = self.nodes[question.peer]
-        right = node.right
-        if node.acted and right is not None and right.is_over(question.peer_epoch, self.now):
-            return PermissionAnswer(
-                question.nonce, refusal=QuestionRefusal.EPOCH_OVER,
-                promised=node.counting.promised(self.now),
-            )  # fmt: skip
-        permissions, answer = node.permissions.answer(
-            question, epochs=node.counting.epochs(), holds=node.held,
-            wanted=IT if self.wants(node.name) else frozenset(),
-        )  # fmt: skip
-        self.change(node.name, permissions=permissions)
-        self._let_go(node.name)
-        return replace(answer, promised=node.counting.promised(self.now))
-
-    def _give_up(self, question: PermissionQuestion) -> None:
-        node = self.nodes[question.asker]
-        permissions = node.permissions.gave_up(question.peer, question.nonce)
-        self.change(question.asker, permissions=permissions)

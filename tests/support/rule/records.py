@@ -4,17 +4,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from ipaddress import IPv4Address, ip_network
 
-from purelb.core.holding.counting import Counting
-from purelb.core.holding.permissions import PermissionAnswer, PermissionQuestion, Permissions
+from purelb.core.holding.holder import Holder, Replies
+from purelb.core.holding.permissions import PermissionAnswer, PermissionQuestion
 from purelb.core.holding.right import Right
-from purelb.core.model import Lease
+from purelb.core.model import Address, Lease
 from purelb.core.settings import LeaseTiming
 
 VIP = IPv4Address("192.0.2.1")
-IT = frozenset({VIP})
+IT: frozenset[Address] = frozenset({VIP})
 # The subnet of the address, and another one.
 ITS, OTHER = ip_network("192.0.2.0/24"), ip_network("198.51.100.0/24")
 TIMING = LeaseTiming(duration=6, renew_deadline=4, retry_period=1)
@@ -52,34 +52,33 @@ class SentRenewal:
 
 @dataclass(frozen=True)
 class Node:
-    """A node: its agent, None while it does not run, and its kernel.
+    """A node: the Holder of its agent, None while it does not run, and its kernel.
 
-    `read`: how much of the log the agent has seen; `acted`: it has made its first plan.
-    `kernel_until`: when the kernel removes the address that it holds. `resigned`: an epoch that is
-    over, and the peers that have not been told. `late`: answers that arrive in the next tick;
-    `posted`: those that it gives by its Lease. `under_way`: renewals; `failing_since`: when the
-    first one after the last that succeeded was sent. `heard`: which peers said that they can renew,
-    when, and when they had.
+    `read`: how much of the log the agent has seen. `kernel_until`: when the kernel removes the
+    address that it holds. `under_way`: renewals; `failing_since`: when the first one after the last
+    that succeeded was sent. `mail`: what its Lease is to say to those that it does not reach;
+    `replies`: what it answered last; `late`: answers that arrive in the next tick.
     """
 
     name: str
     starts: int = 0
-    right: Right | None = None
-    counting: Counting = field(default_factory=Counting)
-    permissions: Permissions = field(default_factory=lambda: Permissions(""))
+    holder: Holder | None = None
     read: int = 0
     tainted: frozenset[str] = _NOBODY
-    acted: bool = False
     holds: bool = False
     kernel_until: float = 0
     next_write: float = 0
     under_way: tuple[SentRenewal, ...] = ()
     failing_since: int | None = None
-    heard: tuple[tuple[str, int, float], ...] = ()
-    resigned: tuple[str, frozenset[str]] = ("", _NOBODY)
-    late: tuple[tuple[str, PermissionAnswer], ...] = ()
+    mail: str = ""
+    replies: Replies = ()
+    late: tuple[tuple[PermissionQuestion, PermissionAnswer], ...] = ()
     nonce: int = 0
-    posted: tuple[tuple[str, PermissionAnswer], ...] = ()
+
+    @property
+    def right(self) -> Right | None:
+        """The right by which it may hold; None while its agent does not run."""
+        return None if self.holder is None else self.holder.right
 
     @property
     def is_in_doubt(self) -> bool:
@@ -90,16 +89,8 @@ class Node:
         )
 
     @property
-    def held(self) -> frozenset[IPv4Address]:
+    def held(self) -> frozenset[Address]:
         return IT if self.holds else frozenset()
-
-
-@dataclass(frozen=True)
-class PostedLease(Lease):
-    """A Lease with the questions to peers that cannot be reached, and answers to such questions."""
-
-    questions: tuple[PermissionQuestion, ...] = ()
-    answers: tuple[tuple[str, PermissionAnswer], ...] = ()
 
 
 class TwoHoldersError(AssertionError):

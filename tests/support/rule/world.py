@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Self
 
 from purelb.core.election.election import rank
+from purelb.core.holding.holder import Holder
 from purelb.core.model import Lease, Network
 from tests.support.rule.records import ITS, VIP, Fault, Node, TwoHoldersError, Written
 
@@ -51,6 +52,18 @@ class World:
         twin.leases, twin.log = dict(self.leases), list(self.log)
         return twin
 
+    def holder(self, name: str) -> Holder:
+        """Return the Holder of a node whose agent runs."""
+        holder = self.nodes[name].holder
+        assert holder is not None
+        return holder
+
+    def take(self, name: str, holder: Holder) -> Holder:
+        """Take what an event made of a node's Holder."""
+        if holder is not self.nodes[name].holder:
+            self.change(name, holder=holder)
+        return holder
+
     def change(self, name: str, **changes: object) -> Node:
         """Change what is known of a node."""
         self.nodes[name] = node = replace(self.nodes[name], **changes)  # type: ignore[arg-type]
@@ -81,7 +94,8 @@ class World:
         knowing = [holder.name] + [
             node.name
             for node in self.nodes.values()
-            if self.now < node.counting.promises.get(holder.name, 0)
+            if node.holder is not None
+            and self.now < node.holder.counting.promises.get(holder.name, 0)
         ]
         return not any(
             self.passes(taker.name, name) and self.passes(name, taker.name) for name in knowing
@@ -93,7 +107,7 @@ class World:
 
     def runs(self, name: str) -> bool:
         """Whether a node's agent runs and is not frozen."""
-        return self.nodes[name].right is not None and not self.has("frozen", name)
+        return self.nodes[name].holder is not None and not self.has("frozen", name)
 
     def passes(self, sender: str, receiver: str) -> bool:
         """Whether a message arrives."""
@@ -140,7 +154,7 @@ class World:
 
     def covering(self, name: str) -> dict[str, str]:
         """Return the others that count for a node and are in the address's subnet, with epochs."""
-        counting = self.nodes[name].counting
+        counting = self.holder(name).counting
         subnets = {n: c.lease.subnets for n, c in counting.leases.items()}
         return {n: epoch for n, epoch in counting.epochs().items() if ITS in subnets[n]}
 
@@ -164,16 +178,19 @@ class World:
         ) and self.holders() == [self.winner()]
 
     def _is_calm(self, node: Node, epochs: dict[str, str]) -> bool:
-        right, others = node.right, {n: e for n, e in epochs.items() if n != node.name}
+        holder, others = node.holder, {n: e for n, e in epochs.items() if n != node.name}
+        if holder is None or node.is_in_doubt or node.late or node.tainted:
+            return False
+        permissions, lease = holder.permissions, self.leases.get(node.name)
         return (
-            right is not None
-            and right.is_shown
-            and not node.is_in_doubt
-            and right.epoch == node.permissions.epoch
+            holder.right.is_shown
+            and holder.right.epoch == permissions.epoch
             and len(epochs) == len(self.names)
-            and node.counting.epochs() == others
-            and {peer: pair.epoch for peer, pair in node.permissions.pairs.items()} == others
-            and not (node.late or node.permissions.asked or node.tainted)
+            and holder.counting.epochs() == others
+            and {peer: pair.epoch for peer, pair in permissions.pairs.items()} == others
+            and not permissions.asked
+            and lease is not None
+            and lease.mail == node.mail
         )
 
     def key(self) -> tuple[object, ...]:
@@ -182,21 +199,13 @@ class World:
 
     def _keys(self) -> Iterator[object]:
         for node in self.nodes.values():
-            counted = tuple(
-                (c.lease.node, c.lease.epoch, c.lease.renew_time, c.lease.holder, c.until, c.over,
-                 c.is_deleted, c.is_ended, c.found)
-                for c in node.counting.leases.values()
-            )  # fmt: skip
-            permissions = node.permissions
             yield (
-                node.starts, node.right, counted, tuple(node.counting.promises.items()),
-                permissions.epoch, tuple(permissions.pairs.items()), tuple(permissions.asked),
-                tuple(permissions.silent.items()), node.posted,
-                len(self.log) - node.read, node.tainted, node.acted, node.holds,
-                node.kernel_until, node.next_write, node.heard, node.resigned, node.late,
-                node.under_way, node.failing_since,
-                self.down[node.name],
+                node.starts, len(self.log) - node.read, node.tainted, node.holds,
+                node.kernel_until, node.next_write, node.late, node.under_way, node.failing_since,
+                node.mail, self.down[node.name],
             )  # fmt: skip
+            if node.holder is not None:
+                yield from _key_of(node.holder)
         yield tuple(self.leases.values())
 
     def end_faults(self) -> None:
@@ -207,3 +216,20 @@ class World:
         self.faults = tuple(fault for fault in self.faults if self.now < fault.until)
         if len(self.holders()) <= 1:
             self.two_are_cut_off = False
+
+
+def _key_of(holder: Holder) -> Iterator[object]:
+    """Yield what decides how a Holder continues; that of pauses that are over does not matter."""
+    permissions, talks = holder.permissions, holder.talks
+    for c in holder.counting.leases.values():
+        yield (
+            c.lease.node, c.lease.epoch, c.lease.renew_time, c.lease.holder, c.until, c.over,
+            c.is_deleted, c.is_ended, c.found,
+        )  # fmt: skip
+    yield (
+        holder.right, tuple(holder.counting.promises.items()), permissions.epoch,
+        tuple(permissions.pairs.items()), tuple(permissions.asked), holder.held,
+        tuple(permissions.silent.items()), holder.resigned, tuple(holder.who_can.heard.items()),
+        tuple(holder.who_can.told.items()), talks.waiting, tuple(talks.mailed.items()),
+        tuple(talks.not_before.items()), tuple(talks.repeated.items()), tuple(talks.posted),
+    )  # fmt: skip

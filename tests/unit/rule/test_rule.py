@@ -212,13 +212,6 @@ def _keeps_its_epoch(monkeypatch):
     monkeypatch.setattr(Right, "_named", lambda self, _number: self.token)
 
 
-def _enters_an_epoch_that_it_failed_to_write(monkeypatch):
-    def failed(self, _epoch):
-        return replace(self, is_failing=True)
-
-    monkeypatch.setattr(Right, "failed", failed)
-
-
 def at(tick, kind, *nodes, length=6):
     return tick, Choice(kind, nodes, length)
 
@@ -232,9 +225,9 @@ SCHEDULES = {
             at(11, "stalled", "b", length=12),
         ],
     ),
-    "slow writes of all": (
+    "slow writes of all, then one frozen": (
         _is_over_in_an_earlier_epoch,
-        [at(13, "all slow", "a", "b", "c")],
+        [at(11, "all slow", "a", "b"), at(18, "frozen", "a")],
     ),
     "stalled watch, one direction cut": (
         _does_not(Check.READ),
@@ -263,14 +256,6 @@ SCHEDULES = {
     "Lease of the holder deleted": (
         _takes_a_deleted_lease_for_a_leave,
         [at(9, "frozen", "a", length=3), at(9, "deleted", "a", length=1)],
-    ),
-    "a link cut, slow writes, then cut off": (
-        _enters_an_epoch_that_it_failed_to_write,
-        [
-            at(9, "apart", "a", "c", length=12),
-            at(11, "slow", "c", length=8),
-            at(17, "cut", "c", length=8),
-        ],
     ),
     "out of reach of one that promised, and back": (
         _hears_no_promise_to_others,

@@ -9,11 +9,9 @@ from ipaddress import ip_address
 
 import pytest
 
-from purelb.core.holding.outage import PeerAnswer
 from purelb.core.holding.peer_keys import PeerKeys
 from purelb.core.names import ANSWERING_ANNOTATION, DUPLICATES_ANNOTATION
 from purelb.core.node.packets import build_announcement, build_probe
-from purelb.core.settings import LeaseTiming
 from purelb_agent.lease.peer_http import PATH
 from purelb_agent.lease.peers import Peers
 from simulation.chance import stream
@@ -310,38 +308,23 @@ class TestHostsThatUseAnAddress(OnASegment):
         return (timeline.now - began) / MICROSECONDS
 
 
-class Answers:
-    """Promises all that it is asked for."""
-
-    def promise(self, _node, *, seconds):
-        return seconds > 0
-
-    def hear_from(self, _node):
-        pass
-
-
 class TestPeers:
-    def peers(self, network, process, name, *, can):
-        async def renewed(_since):
-            return 0.0 if can else None
-
+    def peers(self, network, process, name):
         carrier = ModelPeers(network, process, PATH, 7472)
-        return Peers(
-            name,
-            lambda: PeerKeys(b"a key of all agents"),
-            timing=LeaseTiming(),
-            renewed=renewed,
-            promises=Answers(),
-            send=carrier.send,
-        )
+        return Peers(name, lambda: PeerKeys(b"a key of all agents"), send=carrier.send)
 
-    def ask(self, timeline, process, *, can, port=7472, lost=(), break_it=lambda _process: None):
+    def ask(self, timeline, process, *, port=7472, lost=(), break_it=lambda _process: None):
         """Let the agent n1 ask n2 and n3; n2 answers at `port`, n3 is not there."""
         network = Network(timeline, lambda: 0.01)
         if lost:
             network.paths.lose(*lost)
         other = Process(Machine(timeline, "n2"), "agent n2")
-        asked = self.peers(network, other, "n2", can=can)
+        asked = self.peers(network, other, "n2")
+
+        async def answer(body):
+            return {"heard": body}
+
+        asked.answers["kind"] = answer
         answers = []
 
         async def answering():
@@ -354,11 +337,9 @@ class TestPeers:
         async def asking():
             await asyncio.sleep(1)
             break_it(other)
-            members = {"n1": [], "n2": [V4, V6], "n3": [V6]}
+            peers = {"n2": [V4, V6], "n3": [V6]}
             began = timeline.now
-            answers.append(
-                await self.peers(network, process, "n1", can=False).ask(members, since=0.0)
-            )
+            answers.append(await self.peers(network, process, "n1").ask(peers, "kind", {"x": 1}))
             answers.append((timeline.now - began) / MICROSECONDS)
 
         other.start(answering())
@@ -368,11 +349,9 @@ class TestPeers:
         assert process.error is None
         return answers
 
-    @pytest.mark.parametrize(("can", "says"), [(True, "can"), (False, "cannot")])
-    def test_a_question_is_answered_by_the_agents_own_code(self, timeline, process, can, says):
-        answers, seconds = self.ask(timeline, process, can=can)
-        assert answers["n2"] is PeerAnswer[says.upper()]
-        assert answers["n3"] is PeerAnswer.SILENT
+    def test_a_question_is_answered_by_the_agents_own_code(self, timeline, process):
+        answers, seconds = self.ask(timeline, process)
+        assert answers == {"n2": {"heard": {"x": 1}}}
         assert seconds == 0.02
 
     @pytest.mark.parametrize(
@@ -387,12 +366,12 @@ class TestPeers:
         ids=["other port", "dead", "frozen", "paused", "asleep"],
     )
     def test_one_that_does_not_answer_is_silent(self, timeline, process, break_it, port, seconds):
-        answers, took = self.ask(timeline, process, can=True, port=port, break_it=break_it)
-        assert answers == dict.fromkeys(["n2", "n3"], PeerAnswer.SILENT)
+        answers, took = self.ask(timeline, process, port=port, break_it=break_it)
+        assert answers == {}
         assert took == seconds
 
     @pytest.mark.parametrize("lost", [("n1", "n2"), ("n2", "n1")], ids=["question", "reply"])
     def test_a_message_that_gets_lost_leaves_silence(self, timeline, process, lost):
-        answers, took = self.ask(timeline, process, can=True, lost=lost)
-        assert answers["n2"] is PeerAnswer.SILENT
+        answers, took = self.ask(timeline, process, lost=lost)
+        assert answers == {}
         assert took == 1.0

@@ -8,10 +8,8 @@ from tests.support.mutants.mutant import Mutant
 
 _AGENT = "agent/purelb_agent"
 _ENDS = f"{_AGENT}/lease/ends.py"
-_RESIGNATION = f"{_AGENT}/lease/resignation.py"
 _RENEWER = f"{_AGENT}/lease/renewer.py"
 _OWN_LEASE = f"{_AGENT}/lease/own_lease.py"
-_PERMITS = f"{_AGENT}/node/permits.py"
 _RECONCILE = f"{_AGENT}/node/reconcile.py"
 _INTERFACES = f"{_AGENT}/node/interfaces.py"
 _ANNOUNCER = f"{_AGENT}/node/announcer.py"
@@ -21,41 +19,10 @@ _WATCH = f"{_AGENT}/kube/watch.py"
 
 MUTANTS = (
     Mutant(
-        "a node says that its right is over while it still holds addresses",
-        _ENDS,
-        "if self._store.holds_nothing and right.is_over(",
-        "if right.is_over(",
-    ),
-    Mutant(
-        "a node that holds nothing does not say that it has a right",
-        _ENDS,
-        '        if deadline is not None:\n            return {"seconds"',
-        "        if deadline is not None and not self._store.holds_nothing:\n"
-        '            return {"seconds"',
-    ),
-    Mutant(
-        "that a node says of its right how long it lasts is ignored",
-        _ENDS,
-        "        else:\n            self._count(lease.node, answer)\n",
-        "",
-    ),
-    Mutant(
-        "what others promised a node whose Lease ends is ignored",
-        _ENDS,
-        "            if answer is not None:\n                self._count(node, answer)\n",
-        "            pass\n",
-    ),
-    Mutant(
         "a Lease that could not be read counts as not renewed",
         _ENDS,
         "            if error.status != NOT_FOUND:\n",
         "            if error.status > NOT_FOUND:\n",
-    ),
-    Mutant(
-        "a node says to the others once only that its right is over",
-        _RESIGNATION,
-        "self._untold = self._untold - heard if clock.now() < self._until else set()",
-        "self._untold = set()",
     ),
     Mutant(
         "renewals that were given up delay the next one",
@@ -128,66 +95,6 @@ MUTANTS = (
         "an agent that leaves does not say so before it deletes its Lease",
         _OWN_LEASE,
         '        body["spec"]["holderIdentity"] = ""\n',
-        "",
-    ),
-    Mutant(
-        "what a node could not withdraw is not taken back",
-        _PERMITS,
-        "            self._permissions = self._permissions.keeping(asked.question, held=held)\n",
-        "            pass\n",
-    ),
-    Mutant(
-        "a node says that its epoch is over while it holds addresses",
-        _PERMITS,
-        "            if held or not right.is_over(question.peer_epoch, now):\n",
-        "            if not right.is_over(question.peer_epoch, now):\n",
-    ),
-    Mutant(
-        "a node resigns while it holds addresses",
-        _PERMITS,
-        "        if right.over and not held:\n",
-        "        if right.over:\n",
-    ),
-    Mutant(
-        "a node never says unasked that its right is over",
-        _PERMITS,
-        "            self.resignation.resign(right.over)\n",
-        "            pass\n",
-    ),
-    Mutant(
-        "a question that was refused is never asked again",
-        _PERMITS,
-        "            *self._not_before.values(),\n",
-        "",
-    ),
-    Mutant(
-        "an answer does not say whom its node promised to count",
-        _PERMITS,
-        "asked.reply(replace(answer, has=pair, promised=promised))",
-        "asked.reply(replace(answer, has=pair))",
-    ),
-    Mutant(
-        "whom the answering node promised to count is ignored",
-        _PERMITS,
-        "            self._store.leases.hear_promised(answer.promised)\n",
-        "",
-    ),
-    Mutant(
-        "a node that knows too little does not look again",
-        _PERMITS,
-        "            self._look_anew()\n",
-        "            pass\n",
-    ),
-    Mutant(
-        "that another node's epoch is over is not believed",
-        _PERMITS,
-        "                table.change(table.counting.resigned(peer, question.peer_epoch))\n",
-        "                table.change(table.counting)\n",
-    ),
-    Mutant(
-        "questions in Leases are not answered",
-        _PERMITS,
-        "                self._questions.append(_Asked(question, now, reply))\n",
         "",
     ),
     Mutant(

@@ -60,57 +60,15 @@ MUTANTS = (
         "any(said.renewed_at >= since for said in heard)",
     ),
     Mutant(
-        "two nodes confirm each other that a third one can renew",
-        _ASKING,
-        "            if spoken.answer is PeerAnswer.CAN:\n",
-        "            if spoken.answer in (PeerAnswer.CAN, PeerAnswer.KNOWS):\n",
-    ),
-    Mutant(
-        "a node answers an asker with what the asker itself said",
-        _ASKING,
-        "heard=(heard for peer, heard in self.heard.items() if peer != asker),",
-        "heard=self.heard.values(),",
-    ),
-    Mutant(
-        "a node says that it cannot renew without the promise that goes with it",
-        _ASKING,
-        "            answer = PeerAnswer.KNOWS\n",
-        "            answer = PeerAnswer.CANNOT\n",
-    ),
-    Mutant(
-        "a promise lasts for half of a Lease",
-        _ASKING,
-        "asker, seconds=self._timing.duration\n",
-        "asker, seconds=self._timing.duration / 2\n",
-    ),
-    Mutant(
         "a message that is lost is not sent a second time",
         _ASKING,
         "if again is not None and not (await asyncio.wait(requests, timeout=again))[0]:",
         "if again is not None and (await asyncio.wait(requests, timeout=again))[0]:",
     ),
     Mutant(
-        "an agreement counts from its last answer, not from the question",
-        _OUTAGE,
-        "self._renewer.extend(extended_deadline(asked_at, self._timing))",
-        "self._renewer.extend(extended_deadline(clock.now(), self._timing))",
-    ),
-    Mutant(
-        "an agreement never lets a node hold its addresses for longer",
-        _OUTAGE,
-        "            self._renewer.extend(extended_deadline(asked_at, self._timing))\n",
-        "            pass\n",
-    ),
-    Mutant(
         "the agreement is asked for only once in an outage",
         _OUTAGE,
         "            while self._renewer.in_doubt.is_set():\n",
         "            while self._renewer.in_doubt.is_set() and self._assessment is None:\n",
-    ),
-    Mutant(
-        "only nodes whose Lease counts are members, so the rest may be less than half",
-        _OUTAGE,
-        "self._reached((*self._store.leases.counting.near(), self._renewer.node))",
-        "self._reached((*self._store.leases.counting.epochs(), self._renewer.node))",
     ),
 )

@@ -8,12 +8,9 @@ from tests.support.mutants.mutant import Mutant
 
 _AGENT = "agent/purelb_agent"
 _MAIN = f"{_AGENT}/node/main.py"
-_PERMITS = f"{_AGENT}/node/permits.py"
 _RECONCILE = f"{_AGENT}/node/reconcile.py"
 _INTERFACES = f"{_AGENT}/node/interfaces.py"
 _ENDS = f"{_AGENT}/lease/ends.py"
-_PEERS = f"{_AGENT}/lease/peers.py"
-_OUTAGE = f"{_AGENT}/lease/outage.py"
 _RENEWER = f"{_AGENT}/lease/renewer.py"
 _STORE = f"{_AGENT}/kube/store.py"
 
@@ -29,12 +26,6 @@ MUTANTS = (
         _MAIN,
         '        tasks.start("ends", self.ends.run())\n',
         "",
-    ),
-    Mutant(
-        "the task that says that a right is over is not started",
-        _MAIN,
-        '            tasks.start("resign", self.permits.resignation.run())\n',
-        "            pass\n",
     ),
     Mutant(
         "a node that knows too little looks at the Leases only, not at the Nodes",
@@ -61,30 +52,6 @@ MUTANTS = (
         "        if self.reconciler:\n",
     ),
     Mutant(
-        "what others say of Leases that have ended is ignored",
-        _PERMITS,
-        '        self._hear_over((answer or {}).get("over"))\n',
-        "",
-    ),
-    Mutant(
-        "a question for permissions is no sign that its asker lives",
-        _PERMITS,
-        "        self._store.leases.hear_from(question.asker)\n",
-        "",
-    ),
-    Mutant(
-        "a node asks for permissions before it knows all Leases",
-        _PERMITS,
-        "        if right.is_shown:\n            self._ask(held, now)\n",
-        "        self._ask(held, now)\n",
-    ),
-    Mutant(
-        "a node that joins next to a dead one waits for the end of its Lease",
-        _PERMITS,
-        "        if free and any(self._by_lease(peer) for peer in near):\n",
-        "        if free and all(self._by_lease(peer) for peer in free):\n",
-    ),
-    Mutant(
         "an address that the last read did not show does not count as held",
         _RECONCILE,
         "held |= {a for link, a in self._interfaces.held if link not in snapshot.dummies}\n",
@@ -103,34 +70,10 @@ MUTANTS = (
         '{"epoch": lease.epoch})\n        # Also',
     ),
     Mutant(
-        "that the asker for a right can renew is not heard",
-        _ENDS,
-        "        self._hear_can(body)\n        now, right",
-        "        now, right",
-    ),
-    Mutant(
-        "who is asked in an outage does not take that for a sign of life",
-        _PEERS,
-        "        self._promises.hear_from(asker)\n",
-        "",
-    ),
-    Mutant(
-        "a node does not note that only it is cut off",
-        _OUTAGE,
-        "self._renewer.cut_off(is_cut_off=assessment is OutageAssessment.ALONE_CUT_OFF)",
-        "self._renewer.cut_off(is_cut_off=False)",
-    ),
-    Mutant(
         "a renewal with another epoch does not leave the one before when it is sent",
         _RENEWER,
         "        self._right = self._right.sent(epoch)\n",
         "",
-    ),
-    Mutant(
-        "a node promises nothing before it has listed the Leases",
-        _STORE,
-        "promise(node, until=until, listed=listed)",
-        "promise(node, until=until, listed=True)",
     ),
     Mutant(
         "a node does not know of its own taint",

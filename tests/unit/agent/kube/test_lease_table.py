@@ -12,7 +12,7 @@ from purelb.core.holding.counting import Check
 from purelb_agent.kube.lease_table import LeaseTable
 from purelb_agent.runtime import clock
 from tests.support.agent.kubernetes_objects import lease_object
-from tests.support.core.snapshots import NET4, NET6, VIP4, VIP6
+from tests.support.core.snapshots import NET4, VIP4, VIP6
 
 DURATION = 10.0
 OTHER = {"metadata": {"name": "purelb-allocator", "resourceVersion": "5"}, "spec": {}}
@@ -196,20 +196,3 @@ class TestChange:
         table.change(table.counting)
         assert not await was_woken(table)
         assert changes == []
-
-
-class TestOthers:
-    async def test_mail_is_that_of_those_that_count_and_have_an_epoch(self, table):
-        table.put(lease_object("n2", epoch="f.1", mail="to all"))
-        table.put(lease_object("n3", mail="of an agent without epochs"))
-        table.put(lease_object("n4", epoch="g.1", mail="of one that leaves", holder=""))
-        assert table.mail() == [("n1", ""), ("n2", "to all")]
-
-    async def test_near_are_those_with_a_subnet_of_this_node(self, table):
-        table.put(lease_object("n2", epoch="f.1", subnets=(NET6,)))
-        epochs = table.counting.epochs()
-        assert table.near(epochs) == epochs == {"n1": "e.1", "n2": "f.1"}
-        table.put(lease_object("me", epoch="t.1", subnets=(NET4,)))
-        assert table.near(epochs) == {"n1": "e.1"}
-        table.drop(lease_object("me", epoch="t.1", subnets=(NET4,)))
-        assert table.near(epochs) == epochs

@@ -4,19 +4,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from ipaddress import ip_address
 
 import pytest
 
 from purelb.core.election.claims import claimed
 from purelb.core.election.election import Member
-from purelb.core.holding.counting import Check
 from purelb.core.holding.right import HoldDeadline
 from purelb.core.model import ServiceKey
 from purelb.core.names import DRAINING_TAINTS
 from purelb_agent.kube.store import NodeStore
-from purelb_agent.runtime import clock
 from tests.support.agent.kubernetes_objects import (
     config_object,
     group_object,
@@ -215,34 +212,3 @@ class TestMistakenAddresses:
         assert store.known_addresses == {VIP6}
         assert store.say_mistaken(frozenset({VIP6})) == (("n1", VIP6),)
         assert store.known_addresses == {VIP4}
-
-
-class TestPromises:
-    async def test_who_counts_may_be_promised_to_count_for_longer(self, store):
-        store.leases.put(lease_object("n2"))
-        assert store.promise("n2", seconds=100)
-        assert store.leases.counting.promises == {"n2": clock.now() + 100}
-        await asyncio.sleep(99)
-        self.find_end(store)
-        assert store.leases.counting.is_live("n2")
-
-    async def test_whose_lease_has_ended_here_is_promised_nothing(self, store):
-        store.leases.put(lease_object("n2"))
-        await asyncio.sleep(20)
-        self.find_end(store)
-        assert not store.promise("n2", seconds=100)
-        assert not store.leases.counting.is_live("n2")
-
-    async def test_nothing_is_promised_to_a_stranger(self, store):
-        assert not store.promise("n2", seconds=100)
-        assert store.leases.counting.promises == {}
-
-    async def test_who_has_listed_no_leases_yet_promises_to_count_all(self, store):
-        store.leases.listed = False
-        assert store.promise("n2", seconds=100)
-        assert store.leases.counting.promises == {"n2": clock.now() + 100}
-
-    def find_end(self, store):
-        """Read the Lease, which has not been renewed."""
-        counting = store.leases.counting
-        store.leases.change(counting.found("n2", Check.READ, asked_at=clock.now()))

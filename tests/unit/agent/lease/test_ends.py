@@ -8,6 +8,7 @@ Times are those since the Lease was seen: its node is asked at 9.55, and it is r
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -354,10 +355,8 @@ class TestPromisesOfOthers:
 
 
 class TestAnswersOfThisNode:
-    @pytest.mark.parametrize("holds_nothing", [True, False])
-    async def test_who_has_a_right_says_for_how_long(self, node, holds_nothing):
+    async def test_who_has_a_right_says_for_how_long(self, node):
         peers = node.start()
-        node.store.holds_nothing = holds_nothing
         async with node.running():
             await node.until(1)
             answer = await peers.answers[RIGHT]({"epoch": "any"})
@@ -369,22 +368,22 @@ class TestAnswersOfThisNode:
             epoch = node.lease.epoch
             node.refuse()
             await node.until(8)
-            node.store.holds_nothing = False
             assert await peers.answers[RIGHT]({"epoch": epoch}) is None
-            node.store.holds_nothing = True
+            node.store.holder = replace(node.store.holder, held=frozenset())
             said = {"seconds": 0, "over": True, "promised": {}}
             assert await peers.answers[RIGHT]({"epoch": epoch}) == said
 
     async def test_one_that_is_about_to_enter_an_epoch_does_not_say_so(self, node):
         peers = node.start()
-        node.store.holds_nothing = True
+        node.store.holder = replace(node.store.holder, held=frozenset())
         epoch = node.renewer.right.epoch_to_write((), now=clock.now())
         assert await peers.answers[RIGHT]({"epoch": epoch}) is None
 
     async def test_what_it_promised_counts_for_who_asks(self, node):
         peers = node.start()
         node.see("n2")
-        assert node.store.promise("n2", seconds=8.0)
+        table = node.store.leases
+        table.change(table.counting.promise("n2", until=clock.now() + 8))
         await node.until(3)
         body = {"node": "n2"}
         assert await peers.answers[PROMISED](body) == {"seconds": pytest.approx(8.0 - 3.01)}
@@ -392,27 +391,23 @@ class TestAnswersOfThisNode:
 
     async def test_who_says_that_it_can_renew_is_heard(self, node):
         peers = node.start()
-        now, can = clock.now(), {"can": "n3", "age": 1.0}
+        can = {"can": "n3", "age": 1.0}
         await peers.answers[PROMISED]({"node": "n2", **can})
-        assert set(peers.told) == {"n3"}
+        assert set(node.store.holder.who_can.told) == {"n3"}
         await peers.answers[RIGHT]({"epoch": "n1.1", **can, "can": "n4"})
-        assert set(peers.told) == {"n3", "n4"}
-        # It is no answer, so it is not passed on.
-        assert peers.heard == {}
-        assert peers.was_told(since=now - 2, now=now)
+        assert set(node.store.holder.who_can.told) == {"n3", "n4"}
 
     async def test_who_does_not_say_that_it_can_is_not_heard(self, node):
         peers = node.start()
         await peers.answers[PROMISED]({"node": "n2"})
         await peers.answers[RIGHT]({"epoch": "n1.1"})
-        assert peers.heard == {}
-        assert not peers.was_told(since=clock.now() - 2, now=clock.now())
+        assert node.store.holder.who_can.told == {}
 
     async def test_an_agreement_is_a_right(self, node):
         peers = node.start()
         async with node.running():
             node.refuse()
             await node.until(6)
-            node.renewer.extend(HoldDeadline(clock.now() + 20, clock.now() + 23))
+            node.extend(HoldDeadline(clock.now() + 20, clock.now() + 23))
             answer = await peers.answers[RIGHT]({"epoch": ""})
             assert answer["seconds"] == pytest.approx(23.0)

@@ -11,12 +11,19 @@ import asyncio
 
 import pytest
 
-from purelb.core.holding.outage import PeerAnswer
+from purelb.core.holding.outage import (
+    OUTAGE,
+    CanRenew,
+    OutageAnswer,
+    PeerAnswer,
+    outage_answer_body,
+    read_outage_question,
+)
 from purelb.core.holding.right import RightState
 from purelb_agent.lease.outage import OutageKeeper
 from purelb_agent.runtime import clock
 from tests.support.agent.fake_agents import FakeAgents, peer_lease
-from tests.support.agent.leased_node import PATH, TIMING, LeasedNode
+from tests.support.agent.leased_node import PATH, LeasedNode
 from tests.support.agent.logs import Logged
 from tests.support.agent.recorded_events import RecordedEvents
 from tests.support.core.snapshots import NET4, NET6
@@ -25,30 +32,26 @@ CAN, CANNOT, SILENT = PeerAnswer.CAN, PeerAnswer.CANNOT, PeerAnswer.SILENT
 
 
 class AnsweringPeers:
-    """Stands in for `Peers`: each peer gives the answer that is set here.
-
-    Until `told_until`, a node has lately said unasked that it can renew; `told`: who has said so.
-    """
+    """Stands in for `Peers`: `n2` and `n3` give the answer that is set here."""
 
     def __init__(self, node):
+        self.answers = {}
         self.answer = CANNOT
         self.seconds = 0.0
-        self.told_until = float("-inf")
-        self.told = {}
         self.asked = []
         self.since = []
         self.time_to_ask = []
         self._node = node
 
-    async def ask(self, members, *, since, seconds):
-        self.asked.append((round(clock.now() - self._node.began, 2), members))
-        self.since.append(round(since - self._node.began, 2))
+    async def ask(self, peers, kind, body, *, seconds):
+        now = clock.now() - self._node.began
+        self.asked.append((round(now, 2), peers))
+        self.since.append(round(now - read_outage_question(body).failing_for, 2))
         self.time_to_ask.append(round(seconds, 2))
         await asyncio.sleep(self.seconds)
-        return {member: self.answer for member in members if member != "n1"}
-
-    def was_told(self, *, since, now):
-        return now < self.told_until
+        assert kind == OUTAGE
+        answer = outage_answer_body(OutageAnswer(self.answer))
+        return {} if self.answer is SILENT else dict.fromkeys({"n2", "n3"} & peers.keys(), answer)
 
     @property
     def asked_at(self):
@@ -68,9 +71,7 @@ async def node():
         made.store.leases.put(peer_lease(peer))
     made.store.nodes.replace(FakeAgents("n2", "n3").nodes, asked_at=clock.now())
     made.peers, made.events = AnsweringPeers(made), RecordedEvents()
-    keeper = OutageKeeper(
-        made.peers, made.renewer, made.store, made.events, timing=TIMING, metrics=made.metrics
-    )
+    keeper = OutageKeeper(made.peers, made.renewer, made.store, made.events, metrics=made.metrics)
     task = asyncio.create_task(keeper.run())
     async with made.running():
         yield made
@@ -94,7 +95,7 @@ class TestAsking:
         await node.until(5)
         ((at, members),) = node.peers.asked
         assert at == 5.0
-        assert set(members) == {"n1", "n2", "n3"}
+        assert set(members) == {"n2", "n3"}
         assert members["n2"] == node.store.addresses_of("n2") != ()
 
     async def test_those_that_share_no_subnet_are_not_asked(self, node):
@@ -103,15 +104,15 @@ class TestAsking:
         node.refuse()
         await node.until(5)
         ((_at, members),) = node.peers.asked
-        assert set(members) == {"n1", "n2"}
+        assert set(members) == {"n2"}
 
     async def test_who_said_unasked_that_it_can_is_asked_too_but_is_no_member(self, node):
         node.store.nodes.replace(FakeAgents("n2", "n3", "n4").nodes, asked_at=clock.now())
-        node.peers.told = {"n4": None}
+        node.store.take(node.store.holder.hear_can(CanRenew("n4", age=0.0), now=clock.now()))
         node.refuse()
         await node.until(5)
         ((_at, asked),) = node.peers.asked
-        assert set(asked) == {"n1", "n2", "n3", "n4"}
+        assert set(asked) == {"n2", "n3", "n4"}
         assert asked["n4"] == node.store.addresses_of("n4") != ()
 
     async def test_they_are_asked_when_one_hangs(self, node):
@@ -169,11 +170,13 @@ class TestHolding:
         assert state(node) is RightState.LOST
 
     async def test_it_does_not_where_one_said_unasked_that_it_can(self, node, logged):
-        node.peers.told_until = clock.now() + 100
         node.refuse()
-        await node.until(7)
+        await node.until(5.6)
+        assert state(node) is RightState.HOLDING
+        node.store.take(node.store.holder.hear_can(CanRenew("n4", age=0.0), now=clock.now()))
+        await node.until(9)
         assert state(node) is RightState.LOST
-        assert logged.fields("cutOff") == [{"node": "n1", "cannot": "2"}]
+        assert logged.fields("cutOff") == [{"node": "n1", "cannot": "2", "silent": "1"}]
 
     @pytest.mark.parametrize("answer", [CAN, CANNOT, SILENT], ids=str)
     async def test_it_notes_whether_only_it_is_cut_off(self, node, answer):

@@ -12,7 +12,6 @@ import pytest
 
 from purelb.core.holding.messages import build_message, read_response
 from purelb.core.holding.peer_keys import PeerKeys
-from purelb.core.settings import LeaseTiming
 from purelb_agent.lease.peers import Peers
 from purelb_agent.runtime import clock
 
@@ -20,17 +19,6 @@ KEY, OTHER_KEY = b"sixteen bytes or more", b"another sixteen bytes"
 V4, V6 = ip_address("192.0.2.2"), ip_address("2001:db8::2")
 # So deep that a JSON parser gives up.
 DEEP = b"[" * 100_000
-
-
-class NoPromises:
-    """Promises nothing: messages ask for no promise."""
-
-    def promise(self, node, *, seconds):
-        raise AssertionError(f"{node} asked for {seconds} s")
-
-
-async def can_renew(_since):
-    return 0.0
 
 
 class Wire:
@@ -57,14 +45,7 @@ class Wire:
             self.under_way -= 1
 
     def peer(self, name, key=KEY):
-        return Peers(
-            name,
-            lambda: PeerKeys(key),
-            timing=LeaseTiming(),
-            renewed=can_renew,
-            promises=NoPromises(),
-            send=self.send,
-        )
+        return Peers(name, lambda: PeerKeys(key), send=self.send)
 
     def serve(self, address, peers):
         async def answer(message):

@@ -22,17 +22,15 @@ from purelb.core.holding.outage import (
 from purelb.core.holding.peer_keys import PeerKeys
 from purelb.core.settings import LeaseTiming
 from purelb_agent.kube.store import NodeStore
+from purelb_agent.lease.outage import OutageKeeper
 from purelb_agent.lease.peers import Peers
 from purelb_agent.runtime import clock
 from tests.support.agent.kubernetes_objects import lease_object
+from tests.support.agent.recorded_events import RecordedEvents
 
 TIMING = LeaseTiming()
 KEY = b"sixteen bytes or more"
 PATIENCE = 0.5
-
-
-async def cannot_renew(_since):
-    await asyncio.sleep(PATIENCE)
 
 
 async def unreachable(_address, _message):
@@ -50,25 +48,33 @@ def store():
 
 
 @pytest.fixture
-def ask(store):
-    """Ask the node as a peer; returns its answer."""
-    peers = Peers(
-        "n1",
-        lambda: PeerKeys(KEY),
-        timing=TIMING,
-        renewed=cannot_renew,
-        promises=store,
-        send=unreachable,
-    )
+def asked():
+    """Since when the renewals of the askers fail, by how many seconds."""
+    return []
 
-    async def ask(asker):
-        body = outage_question_body(OutageQuestion(asker, failing_for=1.0))
+
+@pytest.fixture
+def ask(store, asked):
+    """Ask the node as a peer; returns its answer."""
+
+    async def cannot_renew(since):
+        asked.append(clock.now() - since)
+        await asyncio.sleep(PATIENCE)
+
+    peers = Peers("n1", lambda: PeerKeys(KEY), send=unreachable)
+    renewer = SimpleNamespace(renewed=cannot_renew)
+    OutageKeeper(peers, renewer, store, RecordedEvents(), metrics=None)
+
+    async def ask(asker, **more):
+        body = {**outage_question_body(OutageQuestion(asker, failing_for=1.5)), **more}
         message = build_message(KEY, peer="n1", kind=OUTAGE, nonce="nonce", body=body)
 
         async def read():
             return message
 
         response = await peers.handle(SimpleNamespace(read=read))
+        if response.status != 200:
+            return response.status
         found = read_response(KEY, response.body, peer="n1", nonce="nonce")
         return read_outage_answer(found).answer
 
@@ -117,3 +123,14 @@ async def test_who_was_promised_counts_for_a_full_duration_from_then_on(store, a
 
 async def test_a_stranger_is_not_answered_cannot(ask):
     assert await ask("n9") is PeerAnswer.KNOWS
+
+
+async def test_a_peer_hears_for_how_long_the_asker_fails(ask, asked):
+    await ask("n2")
+    assert asked == [1.5]
+
+
+async def test_a_question_that_cannot_be_read_is_not_answered(store, ask, asked):
+    assert await ask("n2", failingFor="x") == 503
+    assert asked == []
+    assert store.leases.counting.promises == {}

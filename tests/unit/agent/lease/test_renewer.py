@@ -8,6 +8,7 @@ A Lease lasts 10 s: it is renewed after 5 s and ends for its node after 7 s.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -238,7 +239,8 @@ class TestSlowRenewals:
     async def test_who_is_cut_off_comes_back_with_one_that_is_quick(self, node):
         async with node.running():
             node.slow_writes(4.0)
-            node.renewer.cut_off(is_cut_off=True)
+            cut_off = node.renewer.right.cut_off(is_cut_off=True)
+            node.store.holder = replace(node.store.holder, right=cut_off)
             await node.until(6.9)
             for second in range(7, 30):
                 await node.until(second)
@@ -301,7 +303,7 @@ class TestAgreement:
         async with node.running():
             node.refuse()
             await node.until(6)
-            node.renewer.extend(agreed := agreement())
+            node.extend(agreed := agreement())
             assert node.store.hold_deadline == agreed
             assert state(node) is RightState.HOLDING
             assert node.metric("outage_holding") == 1
@@ -317,7 +319,7 @@ class TestAgreement:
         async with node.running():
             node.refuse()
             await node.until(8)
-            node.renewer.extend(agreement())
+            node.extend(agreement())
             assert node.store.hold_deadline is None
 
     async def test_the_outage_is_noted_when_it_is_over(self, node):
@@ -325,7 +327,7 @@ class TestAgreement:
             first = node.lease.epoch
             node.refuse()
             await node.until(6)
-            node.renewer.extend(agreement())
+            node.extend(agreement())
             await node.until(8)
             node.accept()
             await node.until(9)
@@ -343,7 +345,7 @@ class TestAgreement:
         async with node.running():
             node.refuse(times=1)
             await node.until(5)
-            node.renewer.extend(agreement())
+            node.extend(agreement())
             node.renewer.renew_soon()
             await node.until(5.1)
             assert state(node) is RightState.HELD

@@ -291,7 +291,7 @@ class TestLeave:
     async def test_no_agreement_gives_it_back(self, node):
         async with node.running():
             node.renewer.leave()
-            node.renewer.extend(HoldDeadline(clock.now() + 10, clock.now() + 13))
+            node.extend(HoldDeadline(clock.now() + 10, clock.now() + 13))
             assert node.store.hold_deadline is None
 
     async def test_the_lease_says_so_before_it_is_deleted(self, node):

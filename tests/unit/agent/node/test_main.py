@@ -19,7 +19,7 @@ from purelb.core.node.conflicts import DuplicateAddress
 from purelb_agent.kube.client import ApiError
 from purelb_agent.lease import resignation
 from purelb_agent.node import main as program
-from purelb_agent.node.permits import KIND
+from purelb_agent.node.questions import KIND
 from purelb_agent.runtime import clock
 from purelb_agent.runtime.tasks import TaskEndedError
 from tests.support.agent.fake_agents import peer_lease

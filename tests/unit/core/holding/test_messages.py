@@ -12,6 +12,7 @@ import pytest
 
 from purelb.core.holding.messages import (
     Mail,
+    RightAnswer,
     answer_body,
     build_message,
     build_response,
@@ -23,6 +24,8 @@ from purelb.core.holding.messages import (
     read_promised,
     read_question,
     read_response,
+    read_right_answer,
+    right_answer_body,
 )
 from purelb.core.holding.permissions import (
     Pair,
@@ -247,3 +250,28 @@ class TestPromised:
     )
     def test_what_cannot_be_read_is_nothing(self, body):
         assert read_promised(body) == ()
+
+
+class TestOver:
+    def test_an_answer_says_whose_epochs_are_over(self):
+        answer = replace(ANSWER, over=(("c", "c.1"), ("d", "d.1")))
+        assert read_answer(answer_body(answer)) == answer
+        assert "over" not in answer_body(ANSWER)
+
+    @pytest.mark.parametrize("over", [["c"], "c", 5], ids=str)
+    def test_one_that_cannot_be_read_is_none(self, over):
+        assert read_answer({**answer_body(ANSWER), "over": over}) is None
+
+
+class TestRights:
+    @pytest.mark.parametrize(
+        "answer",
+        [RightAnswer(4.5, promised=(("c", 1.5),)), RightAnswer(0.0, is_over=True)],
+        ids=["some", "none"],
+    )
+    def test_what_a_node_says_of_its_right_is_read_as_it_was_said(self, answer):
+        assert read_right_answer(right_answer_body(answer)) == answer
+
+    @pytest.mark.parametrize("body", [{}, {"seconds": "x"}, {"over": "yes", "promised": "x"}])
+    def test_what_cannot_be_read_says_nothing(self, body):
+        assert read_right_answer(body) == RightAnswer(0.0)

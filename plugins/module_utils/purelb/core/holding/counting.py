@@ -78,9 +78,9 @@ class CountedLease:
     def is_over(self) -> bool:
         """Whether its node said that it has no right in its present epoch, or in a later one."""
         epoch, over = self.lease.epoch, self.over
-        return epoch != "" and (
-            epoch == over or (same_start(epoch, over) and is_earlier(epoch, over))
-        )
+        if not (over and epoch):
+            return False
+        return epoch == over or (same_start(epoch, over) and is_earlier(epoch, over))
 
     def is_past(self, epoch: str) -> bool:
         """Whether an epoch is one from before the present one: no node is in it again."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hmac
 import json
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Dict, FrozenSet, Iterable, List, NamedTuple, Optional, Tuple
 
 from ..addresses import parse_address
@@ -111,14 +112,6 @@ def _promised_of(body: Any) -> Promised:
     return tuple((str(node), float(left)) for node, left in body.get("promised", {}).items())
 
 
-def read_promised(body: Any) -> Promised:
-    """Return whom the sender of a message promised to count; nothing if that cannot be read."""
-    try:
-        return _promised_of(body)
-    except _UNREADABLE:
-        return ()
-
-
 def question_body(question: PermissionQuestion) -> Json:
     """Return a question as JSON."""
     return {
@@ -158,12 +151,19 @@ def answer_body(answer: PermissionAnswer) -> Json:
         "has": _pair_body(answer.has),
         "refusal": refusal,
         "promised": dict(answer.promised),
+        **({"over": dict(answer.over)} if answer.over else {}),
     }
 
 
 def _answer_of(body: Any) -> PermissionAnswer:
-    refusal = QuestionRefusal(body["refusal"]) if body["refusal"] else None
-    return PermissionAnswer(str(body["nonce"]), _pair_of(body["has"]), refusal, _promised_of(body))
+    over = body.get("over") or {}
+    return PermissionAnswer(
+        str(body["nonce"]),
+        _pair_of(body["has"]),
+        QuestionRefusal(body["refusal"]) if body["refusal"] else None,
+        _promised_of(body),
+        tuple((str(node), str(epoch)) for node, epoch in over.items()),
+    )
 
 
 def read_question(body: Any) -> Optional[PermissionQuestion]:
@@ -182,6 +182,38 @@ def read_answer(body: Any) -> Optional[PermissionAnswer]:
         return None
 
 
+class RightAnswer(NamedTuple):
+    """What a node says of its right: for how many seconds more it may hold addresses.
+
+    `is_over`: it may hold none in the epoch that it was asked about, and never will.
+    """
+
+    seconds: float
+    is_over: bool = False
+    promised: Promised = ()
+
+
+def right_answer_body(answer: RightAnswer) -> Json:
+    """Return what a node says of its right as JSON."""
+    over = {"over": True} if answer.is_over else {}
+    return {"seconds": answer.seconds, **over, "promised": dict(answer.promised)}
+
+
+def read_right_answer(body: Json) -> RightAnswer:
+    """Return what JSON says of a right; of what cannot be read nothing."""
+    seconds = body.get("seconds")
+    seconds = float(seconds) if isinstance(seconds, (float, int)) else 0.0
+    return RightAnswer(seconds, body.get("over") is True, read_promised(body))
+
+
+def read_promised(body: Any) -> Promised:
+    """Return whom the sender of a message promised to count; nothing if that cannot be read."""
+    try:
+        return _promised_of(body)
+    except _UNREADABLE:
+        return ()
+
+
 class Mail(NamedTuple):
     """What an agent says in its Lease to those that it does not reach; answers by who asked."""
 
@@ -198,6 +230,8 @@ def mail_text(mail: Mail) -> str:
     return json.dumps({"questions": questions, "answers": answers})
 
 
+# Of those that do not reach each other, in each cycle.
+@lru_cache(maxsize=64)
 def read_mail(text: str) -> Mail:
     """Return the mail in a Lease; what cannot be read is left out."""
     try:

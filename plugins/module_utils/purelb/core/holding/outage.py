@@ -10,6 +10,7 @@ that the Lease gave. Nothing here sends anything, reads a clock or generates a n
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Iterable, Mapping, NamedTuple, Optional
 
@@ -23,6 +24,8 @@ FRESHNESS = 0.5
 KNOWN_FOR = 3.5
 # How long a request of a peer to the API may take before it answers CANNOT.
 PATIENCE = 0.5
+# How long a message to one peer may take.
+MESSAGE_SECONDS = 0.5
 # The kind of the message that asks whether a peer can renew.
 OUTAGE = "outage"
 
@@ -105,6 +108,42 @@ class Heard(NamedTuple):
 def is_heard(heard: Iterable[Heard], *, since: float, now: float) -> bool:
     """Whether a peer said lately that it can renew, and has done so since then."""
     return any(now - said.at <= KNOWN_FOR and said.renewed_at >= since for said in heard)
+
+
+@dataclass(frozen=True)
+class WhoCan:
+    """Which peers said lately that they can renew.
+
+    `heard`: in an answer, which is passed on; `told`: unasked. An agent that was frozen may read
+    late what it was told, and does not know that, so it is not passed on: who says so is asked.
+    """
+
+    heard: Mapping[str, Heard] = field(default_factory=dict)
+    told: Mapping[str, Heard] = field(default_factory=dict)
+
+    def answered(
+        self, said: Mapping[str, OutageAnswer], *, asked_at: float, now: float, duration: float
+    ) -> WhoCan:
+        """Record what peers answered to a question; after `duration` it is forgotten."""
+        can = {p: a for p, a in said.items() if a.answer is PeerAnswer.CAN}
+        silent = {p for p, a in said.items() if a.answer is PeerAnswer.SILENT}
+        heard = {p: h for p, h in self.heard.items() if p in silent or p not in said}
+        heard.update({p: Heard(now, asked_at - a.age) for p, a in can.items()})
+        told = {p: h for p, h in self.told.items() if p in silent or p in can or p not in said}
+        return WhoCan(_recent(heard, now, duration), told)
+
+    def told_by(self, can: CanRenew, *, now: float, duration: float) -> WhoCan:
+        """Record what a peer said unasked, by a message that it sent a moment ago."""
+        told = {**self.told, can.node: Heard(now, now - MESSAGE_SECONDS - can.age)}
+        return replace(self, told=_recent(told, now, duration))
+
+    def was_told(self, *, since: float, now: float) -> bool:
+        """Whether a peer said so lately, and nothing else after it, and renewed since then."""
+        return is_heard(self.told.values(), since=since, now=now)
+
+
+def _recent(heard: Mapping[str, Heard], now: float, duration: float) -> Mapping[str, Heard]:
+    return {peer: said for peer, said in heard.items() if now - said.at < duration}
 
 
 def own_answer(*, can_renew: bool, heard: Iterable[Heard], since: float, now: float) -> PeerAnswer:

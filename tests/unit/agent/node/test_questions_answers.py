@@ -11,10 +11,10 @@ import pytest
 
 from purelb.core.holding.messages import Mail, mail_text, read_mail
 from purelb.core.holding.permissions import QuestionRefusal
-from purelb_agent.node.permits import KIND
+from purelb_agent.node.questions import KIND
 from purelb_agent.runtime import clock
 from tests.support.agent.fake_agents import HANGS, peer_lease
-from tests.support.agent.permits_node import PermitsNode, settle
+from tests.support.agent.questions_node import QuestionsNode, settle
 from tests.support.core.ranks import won_by
 from tests.support.core.snapshots import VIP4, VIP6
 
@@ -23,7 +23,7 @@ FAMILIES = pytest.mark.parametrize("first", [VIP4, VIP6], ids=["v4", "v6"])
 
 @pytest.fixture
 async def node():
-    made = PermitsNode()
+    made = QuestionsNode()
     made.agents.answer("n2", KIND, made.n2)
     return made
 

@@ -4,7 +4,7 @@
 
 How to use it:
 
-    async with PermitsNode().working() as node:
+    async with QuestionsNode().working() as node:
         node.agents.answer("n2", KIND, node.n2)    # `n2` answers by the rule
         node.plan(address)                         # `n1` is to have what it wins
         await settle()
@@ -21,7 +21,7 @@ from contextlib import asynccontextmanager
 from purelb.core.holding.messages import answer_body, question_body, read_answer, read_question
 from purelb.core.holding.permissions import Permissions
 from purelb.core.node.decisions import decide_vips
-from purelb_agent.node.permits import KIND, Permits
+from purelb_agent.node.questions import KIND, Questions
 from purelb_agent.runtime import clock
 from tests.support.agent.fake_agents import FakeAgents, peer_lease
 from tests.support.agent.leased_node import LeasedNode
@@ -33,7 +33,7 @@ async def settle():
     await asyncio.sleep(0.01)
 
 
-class PermitsPeer:
+class QuestionsPeer:
     """What another node answers by the rule, with what it holds and wants; `questions` it got."""
 
     def __init__(self, name):
@@ -70,16 +70,16 @@ class PermitsPeer:
         return question
 
 
-class PermitsNode(LeasedNode):
+class QuestionsNode(LeasedNode):
     """The node `n1`, which counts `n2`."""
 
     def __init__(self):
         super().__init__()
         self.agents = FakeAgents("n2", "n3")
         self.peers = self.agents.peers(self)
-        self.n2 = PermitsPeer("n2")
+        self.n2 = QuestionsPeer("n2")
         self.looked_at = []
-        self.permits = Permits(
+        self.questions = Questions(
             self.store,
             self.renewer,
             self.peers,
@@ -99,17 +99,17 @@ class PermitsNode(LeasedNode):
     def cycle(self):
         """Decide, change the interfaces, and send."""
         self.cycles += 1
-        now, right = clock.now(), self.renewer.right
-        self.permits.read_mail(now)
-        self.decisions = self.permits.permit(self.elected, right, self.held, now=now)
+        now = clock.now()
+        self.questions.read_mail(now)
+        self.decisions = self.questions.permit(self.elected, self.held, now=now)
         here = self.decisions.here if self.store.hold_deadline else ()
         self.held = frozenset(decision.vip.address for decision in here) | self.stuck
-        self.permits.send(right, self.held, now=now)
+        self.questions.send(self.held, now=now)
 
     async def _loop(self):
         while True:
             self.cycle()
-            await self.store.changed.wait(until=self.permits.next_at(clock.now()))
+            await self.store.changed.wait(until=self.questions.next_at(clock.now()))
 
     @asynccontextmanager
     async def working(self):
@@ -123,7 +123,7 @@ class PermitsNode(LeasedNode):
             finally:
                 loop.cancel()
                 await asyncio.gather(loop, return_exceptions=True)
-                self.permits.cancel()
+                self.questions.cancel()
                 await settle()
 
     def ask(self, question):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The questions of the node `n1` about permissions; those to it are in test_permits_answers."""
+"""The questions of the node `n1` about permissions; those to it are in test_questions_answers."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 from purelb.core.holding.messages import Mail, answer_body, mail_text, read_mail
 from purelb.core.holding.permissions import PermissionAnswer, QuestionRefusal
 from purelb.core.holding.right import is_earlier
-from purelb_agent.node.permits import KIND
+from purelb_agent.node.questions import KIND
 from purelb_agent.runtime import clock
 from tests.support.agent.fake_agents import HANGS, peer_lease
-from tests.support.agent.permits_node import PermitsNode, PermitsPeer, settle
+from tests.support.agent.questions_node import QuestionsNode, QuestionsPeer, settle
 from tests.support.core.ranks import won_by
 from tests.support.core.snapshots import VIP4, VIP6
 
@@ -24,7 +24,7 @@ FAMILIES = pytest.mark.parametrize("first", [VIP4, VIP6], ids=["v4", "v6"])
 
 @pytest.fixture
 async def node():
-    return PermitsNode()
+    return QuestionsNode()
 
 
 def refusing(refusal):
@@ -231,7 +231,7 @@ class TestOver:
     async def test_who_was_met_is_asked_again_while_another_one_is_silent(self, node, silent):
         other = "n2" if silent == "n3" else "n3"
         node.store.leases.put(peer_lease("n3", duration=100))
-        peer, over = PermitsPeer(other), {}
+        peer, over = QuestionsPeer(other), {}
         node.agents.answer(other, KIND, lambda body: {**peer(body), "over": over})
         node.agents.answer(silent, KIND, HANGS)
         async with node.working():
@@ -329,8 +329,6 @@ class TestResigning:
         node.agents.answer("n2", KIND, node.n2)
         address = won_by("n1", VIP4)
         node.plan(address)
-        resigned = []
-        node.permits.resignation.resign = resigned.append
         async with node.working():
             await settle()
             epoch = node.epoch
@@ -339,10 +337,10 @@ class TestResigning:
             node.stuck = frozenset({address})
             await node.until(8)
             assert node.renewer.right.deadline(clock.now()) is None
-            assert resigned == []
+            assert node.store.holder.resigned.epoch == ""
             node.stuck = frozenset()
             node.store.changed.notify()
             await settle()
             # A renewal in the next one has failed, too.
-            assert set(resigned) == {node.renewer.right.over}
-            assert is_earlier(epoch, resigned[0])
+            assert node.store.holder.resigned.epoch == node.renewer.right.over
+            assert is_earlier(epoch, node.renewer.right.over)

@@ -1,0 +1,166 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Carries the questions about permissions between this node and its peers.
+
+The reconciler owns it. In each cycle the questions that have come are answered, then the decisions
+are made by what is left, and the answers are sent when the interfaces have been changed. The
+Holder decides all of that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from purelb.core.holding.messages import (
+    Json,
+    answer_body,
+    question_body,
+    read_answer,
+    read_question,
+)
+from purelb.core.holding.permissions import PermissionAnswer, PermissionQuestion, Permissions
+from purelb.core.holding.talks import ANSWER_SECONDS, Asked
+from purelb.core.model import Address, PoolType
+from purelb.core.node.decisions import Decisions
+from purelb.core.node.permitted import Permitted, permitted
+from purelb_agent.kube.store import NodeStore
+from purelb_agent.lease.peers import Peers
+from purelb_agent.lease.renewer import Renewer
+from purelb_agent.lease.resignation import Resignation
+from purelb_agent.runtime import clock
+
+KIND = "permission"
+_Waiting = defaultdict[tuple[str, str], list[asyncio.Future[PermissionAnswer]]]
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What was permitted last, and what that came from."""
+
+    elected: Decisions
+    permissions: Permissions
+    held: frozenset[Address]
+    epochs: Mapping[str, str]
+    may_add: bool
+    is_deleted: bool
+    permitted: Permitted
+
+
+class Questions:
+    """The questions that are under way."""
+
+    def __init__(
+        self, store: NodeStore, renewer: Renewer, peers: Peers, *, look_anew: Callable[[], None]
+    ) -> None:
+        """`look_anew` lists Leases and Nodes again: a peer has seen what this node has not."""
+        self._store = store
+        self._renewer = renewer
+        self._peers = peers
+        self._look_anew = look_anew
+        self._last: _Found | None = None
+        # By asker and nonce: who waits for the answer. One may come over several addresses.
+        self._waiting: _Waiting = defaultdict(list)
+        self.resignation = Resignation(store, peers)
+        self._asking: set[asyncio.Task[None]] = set()
+        peers.answers[KIND] = self._handle
+
+    async def _handle(self, body: Json) -> Json | None:
+        """Answer a message in the next cycle that has seen what the asker has seen."""
+        question = read_question(body)
+        if question is None or question.peer != self._renewer.node:
+            return None
+        answered = asyncio.Future[PermissionAnswer]()
+        waiting = self._waiting[question.asker, question.nonce]
+        waiting.append(answered)
+        self._store.take(self._store.holder.asked(question, now=clock.now()))
+        self._store.changed.notify()
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                return answer_body(await answered)
+        except TimeoutError:
+            return None
+        finally:
+            waiting.remove(answered)
+            if not waiting:
+                self._waiting.pop((question.asker, question.nonce), None)
+
+    def read_mail(self, now: float) -> None:
+        """Take the answers and questions that stand in the Leases of others."""
+        self._store.take(self._store.holder.with_mail(now=now))
+
+    def permit(self, elected: Decisions, held: frozenset[Address], *, now: float) -> Decisions:
+        """Answer the questions that have come; return what this node may do of `elected`."""
+        before = self._store.holder
+        wanted = _wanted(elected) if before.talks.waiting else frozenset()
+        holder = before.answer(held=held, wanted=wanted, now=now)
+        self._store.take(holder)
+        if holder.talks.listed_at > before.talks.listed_at:
+            self._look_anew()
+        epochs, right, permissions = holder.counting.epochs(), holder.right, holder.permissions
+        may_add, is_deleted = right.may_add(now), right.is_deleted
+        last = self._last
+        if (
+            last is None
+            or last.elected is not elected
+            or last.permissions is not permissions
+            or (last.held, last.epochs, last.may_add, last.is_deleted)
+            != (held, epochs, may_add, is_deleted)
+        ):
+            found = permitted(
+                elected,
+                permissions,
+                held=held,
+                epochs=epochs,
+                may_add=may_add,
+                is_deleted=is_deleted,
+            )
+            last = _Found(elected, permissions, held, epochs, may_add, is_deleted, found)
+        self._last = last
+        return last.permitted.decisions
+
+    def send(self, held: frozenset[Address], *, now: float) -> None:
+        """Send the answers, now that the interfaces have changed, and ask for what is missing."""
+        before = self._store.holder
+        holder, replies = before.reply(held=held, now=now)
+        missing = self._last.permitted.missing if self._last else {}
+        holder, questions = holder.ask(missing, nonce=partial(secrets.token_hex, 8), now=now)
+        self._store.take(holder)
+        for asked, answer in replies:
+            self._reply(asked, answer)
+        if holder.resigned is not before.resigned:
+            self.resignation.begin()
+        for question in questions:
+            task = asyncio.create_task(self._send(question))
+            self._asking.add(task)
+            task.add_done_callback(self._asking.discard)
+        self._renewer.post(holder.mail())
+
+    def _reply(self, asked: Asked, answer: PermissionAnswer) -> None:
+        for waiting in self._waiting.get((asked.question.asker, answer.nonce), ()):
+            if not waiting.done():
+                waiting.set_result(answer)
+
+    async def _send(self, question: PermissionQuestion) -> None:
+        peer, body = question.peer, question_body(question)
+        said = await self._peers.tell(peer, self._store.addresses_of(peer), KIND, body)
+        self._store.take(self._store.holder.hear(question, read_answer(said), now=clock.now()))
+        self._store.changed.notify()
+
+    def cancel(self) -> None:
+        """Wait for no answer any more."""
+        for task in self._asking:
+            task.cancel()
+
+    def next_at(self, now: float) -> float | None:
+        """Return when a question is to be answered or repeated, even without news."""
+        return self._store.holder.talks.next_at(now)
+
+
+def _wanted(elected: Decisions) -> frozenset[Address]:
+    local = (d for d in elected.here if d.vip.pool_type is PoolType.LOCAL)
+    return frozenset(decision.vip.address for decision in local)
