@@ -71,6 +71,13 @@ class TestOwnRight:
         assert node.say_right("a.2", now=7.0) is None
 
 
+class TestOwnPromises:
+    def test_it_says_for_how_long_it_counts_another_one_because_of_one(self, node):
+        node = replace(node, counting=node.counting.promise("b", until=20.0))
+        assert node.say_promise("b", now=5.0) == RightAnswer(15.0)
+        assert node.say_promise("c", now=5.0) == RightAnswer(0.0)
+
+
 class TestRightsOfOthers:
     def test_who_has_one_counts_for_so_long(self, node):
         node = node.hear_right("b", "b.1", RightAnswer(15.0), now=5.0)
