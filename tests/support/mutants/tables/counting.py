@@ -139,7 +139,7 @@ MUTANTS = (
     Mutant(
         "a late word of an earlier epoch ends the present one",
         _COUNTING,
-        "            epoch == over or (same_start(epoch, over) and is_earlier(epoch, over))\n",
-        "            epoch == over or same_start(epoch, over)\n",
+        "        return epoch == over or (same_start(epoch, over) and is_earlier(epoch, over))\n",
+        "        return epoch == over or same_start(epoch, over)\n",
     ),
 )
