@@ -79,7 +79,8 @@ class OutageKeeper:
                 self._report_end(outage)
 
     async def _ask(self, asked_at: float) -> OutageAssessment:
-        since = self._renewer.failing_since or asked_at
+        failing_since = self._renewer.right.failing_since
+        since = asked_at if failing_since is None else failing_since
         members = self._store.holder.members()
         # Who said unasked that it can may be no member yet; its answer is passed on to those whom
         # it does not reach.

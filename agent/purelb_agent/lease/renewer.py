@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Renews the node's own Lease: the only writer of the Lease and of the hold deadline.
 
-The core's Right decides what the result of a renewal means. While renewals are in doubt, the outage
-keeper asks the peers and extends the hold deadline by their answers.
+The core's Right decides when to renew and what the result means. While renewals are in doubt, the
+outage keeper asks the peers and extends the hold deadline by their answers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from purelb.core.holding.outage import FRESHNESS, PATIENCE
-from purelb.core.holding.right import Right, RightState
+from purelb.core.holding.right import Renewal, Right, RightState
 from purelb.core.model import Address, Lease, Network, NodeAddress, Outage
 from purelb.core.node.conflicts import FoundDuplicates
 from purelb_agent.kube.client import ApiError, Kube
@@ -28,10 +28,6 @@ from purelb_agent.runtime.wakeup import Wakeup
 SUBNET_DEBOUNCE = 2.0
 # A host that answers for many addresses causes one write for all that are found in this time.
 DUPLICATE_DEBOUNCE = 0.5
-# Minimum pause after a renewal before another one restores what others changed in the Lease.
-_MIN_PAUSE = 0.5
-# Renewals that may wait for their answers at a time.
-_MOST_UNDER_WAY = 2
 # How long after its renewal the watch must have shown the own Lease.
 SHOWN_AFTER = 1.5
 # A Lease has microseconds.
@@ -46,16 +42,6 @@ class Said:
     answering: tuple[str, ...] = ()
     mistaken: tuple[NodeAddress, ...] = ()
     deprecated: tuple[Network, ...] = ()
-
-
-@dataclass(frozen=True)
-class _Attempt:
-    """A renewal that was sent."""
-
-    epoch: str
-    subnets: tuple[Network, ...]
-    sent_at: float
-    wall_time: float
 
 
 class Renewer:
@@ -81,18 +67,13 @@ class Renewer:
         self._metrics = metrics
         self._key_ids = key_ids
         self._published = RightState.ABSENT
-        self._next_attempt = -math.inf
         self._subnets: tuple[Network, ...] | None = None
-        self._written: tuple[Network, ...] | None = None
-        self._write_due = math.inf
-        # Those that have no answer yet, and when another one is sent for all that.
-        self._under_way: dict[_Attempt, asyncio.Task[None]] = {}
-        self._again_at = math.inf
+        # What the last renewal said that was sent, and those that have no answer yet.
+        self._last: Lease | None = None
+        self._requests: dict[Renewal, asyncio.Task[None]] = {}
         self._wakeup = Wakeup()
-        # Set while renewals fail, hang, or take so long that the next one may come too late.
+        # Set while the right is in doubt.
         self.in_doubt = asyncio.Event()
-        # Since when renewals were sent of which none has succeeded.
-        self._failing_since: float | None = None
         self._reading: asyncio.Task[bool] | None = None
         self._outage: Outage | None = None
         # When the last renewal before an outage was sent, until it is noted.
@@ -115,21 +96,28 @@ class Renewer:
     @_right.setter
     def _right(self, right: Right) -> None:
         self._store.holder = replace(self._store.holder, right=right)
+        if right.is_in_doubt:
+            self.in_doubt.set()
+        else:
+            self.in_doubt.clear()
+
+    def _change(self, after: float = 0.0) -> None:
+        self._right = self._right.changing(clock.now() + after)
+        self._wakeup.notify()
 
     def post(self, mail: str) -> None:
         """Write this into the Lease for agents that this node does not reach."""
         if mail != self._mail:
             self._mail = mail
-            self._write_due = clock.now()
-            self._wakeup.notify()
+            self._change()
 
     def saw(self, own: Lease | None) -> None:
         """Take what the watch or a list shows of the own Lease."""
         if own is not None:
             self._right = self._right.shown(own.epoch)
         elif self._right.is_shown:
-            self._right = self._right.deleted()
-            self.renew_soon()
+            self._right = self._right.deleted(now=clock.now())
+            self._wakeup.notify()
 
     @property
     def node(self) -> str:
@@ -147,24 +135,18 @@ class Renewer:
         if self._subnets is not None:
             log.info("subnetsChanged", subnets=",".join(map(str, subnets)))
         self._subnets = subnets
-        latest = next((sent.subnets for sent in reversed(self._under_way)), self._written)
-        changed = latest is not None and subnets != latest
-        delay = 0.0 if at_once else SUBNET_DEBOUNCE
-        self._write_due = clock.now() + delay if changed else math.inf
-        self._wakeup.notify()
+        self._change(0.0 if at_once else SUBNET_DEBOUNCE)
 
     def list_duplicate(self, address: Address) -> None:
         """List an address in the Lease that another host has; written soon."""
         self._duplicates = self._duplicates.with_found(address, now=clock.now())
-        self._write_due = min(self._write_due, clock.now() + DUPLICATE_DEBOUNCE)
-        self._wakeup.notify()
+        self._change(DUPLICATE_DEBOUNCE)
 
     def say(self, said: Said) -> None:
         """Say in the Lease what this node knows of itself and others; written soon."""
         if said != self._said:
             self._said = said
-            self._write_due = min(self._write_due, clock.now() + DUPLICATE_DEBOUNCE)
-            self._wakeup.notify()
+            self._change(DUPLICATE_DEBOUNCE)
 
     async def run(self) -> None:
         """Renew the Lease until cancelled; after `leave`, do nothing."""
@@ -174,22 +156,11 @@ class Renewer:
             while not self._right.is_released:
                 self._right = self._right.at(clock.now())
                 self.publish()
-                if clock.now() >= self._next_write:
+                if clock.now() >= self._right.due_at(clock.now()):
                     self._send(group)
                 else:
                     await self._rest()
             await asyncio.Event().wait()  # a task that ends would end the process
-
-    @property
-    def _is_lost(self) -> bool:
-        return self._right.state(clock.now()) is RightState.LOST
-
-    @property
-    def _next_write(self) -> float:
-        """When to write the Lease: a change of it is no reason to hurry where writes fail."""
-        if self._under_way:
-            return self._again_at if len(self._under_way) < _MOST_UNDER_WAY else math.inf
-        return min(self._next_attempt, math.inf if self._is_lost else self._write_due)
 
     def _check_watch(self) -> None:
         """Restart the watch if it does not show what was written: it shows nothing else then."""
@@ -206,7 +177,7 @@ class Renewer:
 
     async def _rest(self) -> None:
         self._check_watch()
-        wake = [self._next_write]
+        wake = [self._right.due_at(clock.now())]
         if self._renewed is not None:
             wake.append(self._renewed[1])
         deadline = self._right.deadline(clock.now())
@@ -215,46 +186,46 @@ class Renewer:
         await self._wakeup.wait(until=min(wake))
 
     def _send(self, group: asyncio.TaskGroup) -> None:
-        """Send a renewal; one that is under way is not given up, as it may just be slow."""
-        now, subnets = clock.now(), self._subnets or ()
-        epoch = self._right.epoch_to_write(subnets, now=now)
-        self._right = self._right.sent(epoch)
-        if self._failing_since is None:
-            self._failing_since = now
-        if self._under_way:
-            self._doubt()
-        self._write_due, self._again_at = math.inf, self._right.retry_at(now, hangs=True)
-        attempt = _Attempt(epoch, subnets, now, clock.wall_time())
-        self._under_way[attempt] = group.create_task(self._write(attempt))
+        """Send a renewal, unless all that is due is a change that is none any more."""
+        now, lease = clock.now(), self._wanted()
+        if now < self._right.next_at and lease == self._last:
+            self._right = self._right.unchanged()
+            return
+        self._right, renewal = self._right.sent(lease.subnets, now=now)
+        self._last = lease
+        # Without a key its peers cannot ask this node, so they must not wait for it.
+        epoch = renewal.epoch if lease.peer_keys else ""
+        lease = replace(lease, epoch=epoch, renew_time=clock.wall_time())
+        self._requests[renewal] = group.create_task(self._write(lease, renewal))
 
-    async def _write(self, attempt: _Attempt) -> None:
+    async def _write(self, lease: Lease, renewal: Renewal) -> None:
         error: ApiError | TimeoutError | None = None
         try:
             async with asyncio.timeout(self._timing.renew_deadline):
-                await self._lease.write(self._wanted(attempt))
+                await self._lease.write(lease)
         except (ApiError, TimeoutError) as raised:
             error = raised
         finally:
-            self._under_way.pop(attempt, None)
+            del self._requests[renewal]
         self._wakeup.notify()
         if self._right.is_released:
             return
         if error is None:
-            self._succeeded(attempt)
+            self._succeeded(lease, renewal)
         else:
-            self._failed(str(error) or "no answer in time", attempt)
+            self._failed(
+                str(error) or "no answer in time", self._right.failed(renewal, now=clock.now())
+            )
 
-    def _wanted(self, attempt: _Attempt) -> Lease:
+    def _wanted(self) -> Lease:
+        """Return what the Lease is to say now, but for its epoch and its time."""
         return Lease(
             node=self._identity.node,
-            subnets=attempt.subnets,
-            # Without a key its peers cannot ask this node, so they must not wait for it.
-            epoch=attempt.epoch if self._key_ids() else "",
+            subnets=self._subnets or (),
             mail=self._mail,
             instance=self._identity.instance,
             holder=self._identity.node,
             duration=self._timing.duration,
-            renew_time=attempt.wall_time,
             outage=self._outage,
             peer_keys=self._key_ids(),
             duplicates=self._duplicates.at(clock.now()),
@@ -265,28 +236,23 @@ class Renewer:
             outside=self._store.outside,
         )
 
-    def _succeeded(self, attempt: _Attempt) -> None:
+    def _succeeded(self, lease: Lease, renewal: Renewal) -> None:
         now, before = clock.now(), self._right
         # Those that name the version before are refused now.
-        for other in self._under_way.values():
+        for other in self._requests.values():
             other.cancel()
-        self._under_way.clear()
-        epoch, sent_at = attempt.epoch, attempt.sent_at
-        after = before.succeeded(epoch, attempt.subnets, sent_at=sent_at, now=now)
+        after = before.succeeded(renewal, now=now)
         if after.is_failing:
-            self._failed("the answer came too late", attempt)
+            self._failed("the answer came too late", after)
             return
         self._right = after
         # One that has not been shown yet stays due: the watch shows them in their order.
-        self._renewed = self._renewed or (attempt.wall_time, now + SHOWN_AFTER)
-        self._written, self._failing_since = attempt.subnets, None
-        self._next_attempt = self._right.renew_at
+        self._renewed = self._renewed or (lease.renew_time or 0.0, now + SHOWN_AFTER)
         self._metrics.count_renewal(self._used(before, now))
         if before.state(now) is RightState.HOLDING and now >= before.ends_at:
             self._held_since = self._held_since or before.sent_at
-        if self._right.is_quick:
+        if not self._right.is_in_doubt:
             self._note_outage()
-            self.in_doubt.clear()
         self.publish()
 
     def _used(self, right: Right, now: float) -> float | None:
@@ -299,25 +265,20 @@ class Renewer:
         if self._held_since is not None:
             end = clock.wall_time()
             self._outage = Outage(end - (clock.now() - self._held_since), end)
-            self._held_since, self._write_due = None, clock.now()
+            self._held_since = None
+            self._change()
 
-    def _failed(self, error: str, attempt: _Attempt) -> None:
-        now, is_first = clock.now(), not self._right.is_failing
-        self._right = self._right.failed(attempt.epoch).at(now)
-        self._next_attempt = self._right.retry_at(now)
+    def _failed(self, error: str, right: Right) -> None:
+        is_first = not self._right.is_failing
+        self._right = right.at(clock.now())
         self._metrics.count_failure()
         if is_first:
             log.warning("leaseRenewalFailed", node=self.node, error=error)
-        self._doubt()
         self.publish()
 
-    def _doubt(self) -> None:
-        self.in_doubt.set()
-
     def renew_soon(self) -> None:
-        """Try to renew now, but at least _MIN_PAUSE after the last renewal."""
-        soon = max(clock.now(), self._right.sent_at + _MIN_PAUSE)
-        self._next_attempt = min(self._next_attempt, soon)
+        """Try to renew now, or soon after the last renewal."""
+        self._right = self._right.renewing(clock.now())
         self._wakeup.notify()
 
     def ensure_current(self) -> None:
@@ -327,17 +288,12 @@ class Renewer:
         it may be the new one.
         """
         self._check_watch()
-        if self._under_way or self._renewed is not None:
+        if self._right.under_way or self._renewed is not None:
             return
         seen = self._store.leases.own
-        is_intact = seen is None or seen.subnets == self._written
+        is_intact = seen is None or seen.subnets == self._right.subnets
         if self._right.state(clock.now()) is RightState.HELD and not is_intact:
             self.renew_soon()
-
-    @property
-    def failing_since(self) -> float | None:
-        """When the first renewal after the last one that succeeded was sent; None: not yet."""
-        return self._failing_since
 
     async def renewed(self, since: float = -math.inf) -> float | None:
         """Return how many seconds ago the renewal was sent that shows that this node can renew.
@@ -346,7 +302,7 @@ class Renewer:
         while some writes fail, all nodes would write more. But it reads its Lease, which takes
         PATIENCE at most, unless the renewal was sent in this moment.
         """
-        if self.in_doubt.is_set() or not self._right.can_renew(since):
+        if not self._right.can_renew(since):
             return None
         if clock.now() > self._right.sent_at + FRESHNESS:
             if self._reading is None or self._reading.done():
@@ -380,7 +336,6 @@ class Renewer:
     def leave(self) -> None:
         """Leave the election: from now on this node may hold no address."""
         self._right = self._right.resigned()
-        self.in_doubt.clear()
         self._wakeup.notify()
         self.publish()
 

@@ -35,8 +35,8 @@ def lease(node, *, epoch=None, renewed=1.0, subnets=NETS, **more):
 
 def renewed(right, *, now, subnets=NETS):
     """A right whose renewal was sent and answered now, and shown."""
-    epoch = right.epoch_to_write(subnets, now=now)
-    right = right.sent(epoch).succeeded(epoch, subnets, sent_at=now, now=now)
+    right, renewal = right.sent(subnets, now=now)
+    right = right.succeeded(renewal, now=now)
     return right.shown(right.epoch)
 
 

@@ -54,8 +54,8 @@ class Cluster(Renewing):
         starts = node.starts + 1
         holder = Holder(Right(TIMING, f"{name}{starts}"), Permissions(name), counting)
         self.nodes[name] = Node(
-            name, starts, holder, read=len(self.log), tainted=self.tainted, next_write=self.now,
-            holds=node.holds, kernel_until=node.kernel_until,
+            name, starts, holder, read=len(self.log), tainted=self.tainted, holds=node.holds,
+            kernel_until=node.kernel_until,
         )  # fmt: skip
 
     def stop(self, name: str, *, until: int) -> None:
@@ -170,21 +170,25 @@ class Cluster(Renewing):
         else:
             self.change(name, holds=keeps or puts, kernel_until=deadline.hold_until)
         holder, replies = holder.reply(held=self.nodes[name].held, now=now)
-        self.take(name, holder)
         self.change(name, replies=tuple(replies))
-        if holder.mail() != self.nodes[name].mail:
-            self.change(name, mail=holder.mail(), next_write=self.now)
+        self._post(name, holder)
 
     def _ask(self, name: str) -> bool:
         """Ask whom this node has not met or whose permission it lacks; whether any answered."""
         wants = self.wants(name) and not self.nodes[name].holds
         missing = {VIP: tuple(self.covering(name))} if wants else {}
         holder, questions = self.holder(name).ask(missing, nonce=self._nonces(name), now=self.now)
-        self.take(name, holder)
-        if holder.mail() != self.nodes[name].mail:
-            self.change(name, mail=holder.mail(), next_write=self.now)
+        self._post(name, holder)
         answers = [self._answer(question) for question in questions]
         return any(answer is not None and answer.refusal is None for answer in answers)
+
+    def _post(self, name: str, holder: Holder) -> None:
+        """Take a Holder; what its Lease is to say to those that it does not reach is written."""
+        mail = holder.mail()
+        if mail != self.nodes[name].mail:
+            holder = replace(holder, right=holder.right.changing(self.now))
+            self.change(name, mail=mail)
+        self.take(name, holder)
 
     def _nonces(self, name: str) -> Callable[[], str]:
         def nonce() -> str:

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from ipaddress import IPv4Address, ip_network
+from typing import NamedTuple
 
 from purelb.core.holding.holder import Holder, Replies
 from purelb.core.holding.permissions import PermissionAnswer, PermissionQuestion
-from purelb.core.holding.right import Right
+from purelb.core.holding.right import Renewal, Right
 from purelb.core.model import Address, Lease
 from purelb.core.settings import LeaseTiming
 
@@ -41,12 +42,11 @@ class Written:
     taint: bool | None = None
 
 
-@dataclass(frozen=True)
-class SentRenewal:
-    """A renewal without an answer so far; `at`: when it was sent, `acts_at`: when it is written."""
+class SlowRenewal(NamedTuple):
+    """A renewal without an answer so far; `acts_at`: when it is written."""
 
+    renewal: Renewal
     lease: Lease
-    at: int
     acts_at: int
 
 
@@ -55,9 +55,9 @@ class Node:
     """A node: the Holder of its agent, None while it does not run, and its kernel.
 
     `read`: how much of the log the agent has seen. `kernel_until`: when the kernel removes the
-    address that it holds. `under_way`: renewals; `failing_since`: when the first one after the last
-    that succeeded was sent. `mail`: what its Lease is to say to those that it does not reach;
-    `replies`: what it answered last; `late`: answers that arrive in the next tick.
+    address that it holds. `slow`: its renewals without an answer. `mail`: what its Lease is to say
+    to those that it does not reach; `replies`: what it answered last; `late`: answers that arrive
+    in the next tick.
     """
 
     name: str
@@ -67,9 +67,7 @@ class Node:
     tainted: frozenset[str] = _NOBODY
     holds: bool = False
     kernel_until: float = 0
-    next_write: float = 0
-    under_way: tuple[SentRenewal, ...] = ()
-    failing_since: int | None = None
+    slow: tuple[SlowRenewal, ...] = ()
     mail: str = ""
     replies: Replies = ()
     late: tuple[tuple[PermissionQuestion, PermissionAnswer], ...] = ()
@@ -79,14 +77,6 @@ class Node:
     def right(self) -> Right | None:
         """The right by which it may hold; None while its agent does not run."""
         return None if self.holder is None else self.holder.right
-
-    @property
-    def is_in_doubt(self) -> bool:
-        """Whether renewals fail, have no answer, or take so long that the next may be late."""
-        right = self.right
-        return right is not None and (
-            right.is_failing or bool(self.under_way) or not right.is_quick
-        )
 
     @property
     def held(self) -> frozenset[Address]:

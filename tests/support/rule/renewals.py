@@ -8,13 +8,13 @@ import math
 from dataclasses import replace
 
 from purelb.core.holding.outage import CanRenew, OutageAnswer, OutageQuestion, PeerAnswer
-from purelb.core.holding.right import Right
+from purelb.core.holding.right import Renewal, Right
 from purelb.core.model import Lease
-from tests.support.rule.records import TIMING, SentRenewal
+from tests.support.rule.records import TIMING, SlowRenewal
 from tests.support.rule.world import World
 
-# After how many ticks a slow write acts, and how many may be under way.
-_SLOW, _MOST_UNDER_WAY = 2, 2
+# After how many ticks a slow write acts.
+_SLOW = 2
 _SILENT = OutageAnswer(PeerAnswer.SILENT)
 
 
@@ -36,7 +36,8 @@ class Renewing(World):
             elif entry.lease is None:
                 continue
             elif entry.node == name:
-                right = right.deleted() if entry.is_deleted else right.shown(entry.lease.epoch)
+                shown = entry.lease.epoch
+                right = right.deleted(now=self.now) if entry.is_deleted else right.shown(shown)
                 counting = counting.seen_from(None if entry.is_deleted else entry.lease.subnets)
             elif entry.is_deleted:
                 counting = counting.deleted(entry.node, last=entry.lease)
@@ -45,64 +46,57 @@ class Renewing(World):
         self.change(
             name, holder=replace(holder, right=right, counting=counting).at(self.now),
             tainted=tainted, read=len(self.log),
-            next_write=self.now if right.is_deleted else node.next_write,
         )  # fmt: skip
 
-    def _with_right(self, name: str, right: Right, **changes: object) -> None:
-        holder = replace(self.holder(name), right=right).at(self.now)
-        self.change(name, holder=holder, **changes)
+    def _with_right(self, name: str, right: Right) -> None:
+        self.take(name, replace(self.holder(name), right=right).at(self.now))
 
     def _renew(self, name: str) -> None:
         node, right = self.nodes[name], self.holder(name).right
-        if self.now < node.next_write or len(node.under_way) >= _MOST_UNDER_WAY:
+        if self.now < right.due_at(self.now):
             return
-        subnets = self.subnets[name]
-        epoch = right.epoch_to_write(subnets, now=self.now)
-        right = right.sent(epoch)
-        since = self.now if node.failing_since is None else node.failing_since
-        self._with_right(name, right, failing_since=since)
+        right, renewal = right.sent(self.subnets[name], now=self.now)
+        self._with_right(name, right)
         lease = Lease(
             name, instance=str(node.starts), holder=name, duration=TIMING.duration,
-            renew_time=float(self.now), epoch=epoch, subnets=subnets, mail=node.mail,
+            renew_time=float(self.now), epoch=renewal.epoch, subnets=renewal.subnets,
+            mail=node.mail,
         )  # fmt: skip
         if self.reaches_api(name) and self.has("slow", name):
-            sent = SentRenewal(lease, self.now, self.now + _SLOW)
-            self.writes = (*self.writes, (sent.acts_at, lease, self.leases.get(name)))
-            under_way = (*node.under_way, sent)
-            self.change(name, under_way=under_way, next_write=self.now + TIMING.retry_period)
+            slow = SlowRenewal(renewal, lease, self.now + _SLOW)
+            self.writes = (*self.writes, (slow.acts_at, lease, self.leases.get(name)))
+            self.change(name, slow=(*node.slow, slow))
         elif self.reaches_api(name):
             self.store(lease)
-            self._succeed(name, lease, self.now)
+            self._succeed(name, renewal)
         else:
-            failed, again_at = right.failed(epoch), self.now + TIMING.retry_period
-            self._with_right(name, failed, next_write=again_at)
+            self._with_right(name, right.failed(renewal, now=self.now))
 
     def _hear_renewals(self, name: str) -> None:
         """Hear which renewals were written; one is given up when it would give no right."""
-        for sent in self.nodes[name].under_way:
-            if sent.acts_at <= self.now and self.reaches_api(name):
-                if self.leases.get(name) is sent.lease:
-                    self._succeed(name, sent.lease, sent.at)
+        for slow in self.nodes[name].slow:
+            if slow.acts_at <= self.now and self.reaches_api(name):
+                if self.leases.get(name) is slow.lease:
+                    self._succeed(name, slow.renewal)
                     return
-            elif self.now < sent.at + TIMING.renew_deadline:
+            elif self.now < slow.renewal.sent_at + TIMING.renew_deadline:
                 continue
-            under_way = tuple(u for u in self.nodes[name].under_way if u is not sent)
-            right = self.holder(name).right.failed(sent.lease.epoch)
-            self._with_right(name, right, under_way=under_way)
+            self.change(name, slow=tuple(s for s in self.nodes[name].slow if s is not slow))
+            right = self.holder(name).right.failed(slow.renewal, now=self.now)
+            self._with_right(name, right)
 
-    def _succeed(self, name: str, lease: Lease, sent_at: int) -> None:
-        right = self.holder(name).right
-        after = right.succeeded(lease.epoch, lease.subnets, sent_at=sent_at, now=self.now)
-        next_write = self.now + 1 if after.is_failing else after.renew_at
-        self._with_right(name, after, under_way=(), failing_since=None, next_write=next_write)
+    def _succeed(self, name: str, renewal: Renewal) -> None:
+        right = self.holder(name).right.succeeded(renewal, now=self.now)
+        self.change(name, slow=())
+        self._with_right(name, right)
         self._watch(name)
 
     def _doubt(self, name: str) -> None:
         """Ask the others whether they can renew, while this node cannot."""
-        if not self.nodes[name].is_in_doubt:
+        right = self.holder(name).right
+        if not right.is_in_doubt:
             return
-        since = self.nodes[name].failing_since
-        since = self.now if since is None else since
+        since = self.now if right.failing_since is None else right.failing_since
         members, told = self.holder(name).members(), self.holder(name).who_can.told
         said = {p: self._says_whether_it_can(name, p, since) for p in {*members, *told} - {name}}
         holder, _found = self.holder(name).hear_outage(
@@ -113,12 +107,12 @@ class Renewing(World):
     def _can_renew(self, name: str, since: float = -math.inf) -> CanRenew | None:
         """Whether a node says that it can: its renewal since then shows that, and a read now."""
         node = self.nodes[name]
-        if node.right is None or node.is_in_doubt or not self.reaches_api(name):
+        if node.right is None or not self.reaches_api(name):
             return None
         can = node.right.can_renew(since)
         return CanRenew(name, self.now - node.right.sent_at) if can else None
 
-    def _says_whether_it_can(self, asker: str, peer: str, since: int) -> OutageAnswer:
+    def _says_whether_it_can(self, asker: str, peer: str, since: float) -> OutageAnswer:
         if not self.passes(asker, peer):
             return _SILENT
         can = self._can_renew(peer, since)

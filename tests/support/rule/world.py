@@ -179,11 +179,12 @@ class World:
 
     def _is_calm(self, node: Node, epochs: dict[str, str]) -> bool:
         holder, others = node.holder, {n: e for n, e in epochs.items() if n != node.name}
-        if holder is None or node.is_in_doubt or node.late or node.tainted:
+        if holder is None or holder.right.under_way or node.late or node.tainted:
             return False
         permissions, lease = holder.permissions, self.leases.get(node.name)
         return (
             holder.right.is_shown
+            and not holder.right.is_in_doubt
             and holder.right.epoch == permissions.epoch
             and len(epochs) == len(self.names)
             and holder.counting.epochs() == others
@@ -201,8 +202,7 @@ class World:
         for node in self.nodes.values():
             yield (
                 node.starts, len(self.log) - node.read, node.tainted, node.holds,
-                node.kernel_until, node.next_write, node.late, node.under_way, node.failing_since,
-                node.mail, self.down[node.name],
+                node.kernel_until, node.late, node.slow, node.mail, self.down[node.name],
             )  # fmt: skip
             if node.holder is not None:
                 yield from _key_of(node.holder)

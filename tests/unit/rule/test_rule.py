@@ -225,9 +225,9 @@ SCHEDULES = {
             at(11, "stalled", "b", length=12),
         ],
     ),
-    "slow writes of all, then one frozen": (
+    "frozen, then slow writes": (
         _is_over_in_an_earlier_epoch,
-        [at(11, "all slow", "a", "b"), at(18, "frozen", "a")],
+        [at(9, "frozen", "c"), at(10, "slow", "c")],
     ),
     "stalled watch, one direction cut": (
         _does_not(Check.READ),

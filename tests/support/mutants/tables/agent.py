@@ -25,29 +25,10 @@ MUTANTS = (
         "            if error.status > NOT_FOUND:\n",
     ),
     Mutant(
-        "renewals that were given up delay the next one",
+        "of two renewals under way, the one that names the version before is not given up",
         _RENEWER,
-        "            other.cancel()\n        self._under_way.clear()\n",
         "            other.cancel()\n",
-    ),
-    Mutant(
-        "a renewal that hangs raises no doubt",
-        _RENEWER,
-        "        if self._under_way:\n            self._doubt()\n",
-        "",
-    ),
-    Mutant(
-        "a renewal that fails raises no doubt",
-        _RENEWER,
-        '            log.warning("leaseRenewalFailed", node=self.node, error=error)\n'
-        "        self._doubt()\n",
-        '            log.warning("leaseRenewalFailed", node=self.node, error=error)\n',
-    ),
-    Mutant(
-        "slow renewals end the doubt",
-        _RENEWER,
-        "        if self._right.is_quick:\n            self._note_outage()",
-        "        if self._right:\n            self._note_outage()",
+        "            pass\n",
     ),
     Mutant(
         "a node says that it can renew although it does not reach the API",
@@ -56,16 +37,22 @@ MUTANTS = (
         "            await asyncio.shield(self._reading)\n",
     ),
     Mutant(
-        "a Lease that another program deleted is not written again at once",
-        _RENEWER,
-        "            self._right = self._right.deleted()\n            self.renew_soon()\n",
-        "            self._right = self._right.deleted()\n",
-    ),
-    Mutant(
         "an agent without a key says that it knows epochs",
         _RENEWER,
-        'epoch=attempt.epoch if self._key_ids() else "",',
-        "epoch=attempt.epoch,",
+        'epoch = renewal.epoch if lease.peer_keys else ""',
+        "epoch = renewal.epoch",
+    ),
+    Mutant(
+        "a change that is none any more is written",
+        _RENEWER,
+        "if now < self._right.next_at and lease == self._last:",
+        "if now < self._right.next_at and self._last is None:",
+    ),
+    Mutant(
+        "a renewal that is due is not sent as nothing has changed",
+        _RENEWER,
+        "if now < self._right.next_at and lease == self._last:",
+        "if lease == self._last:",
     ),
     Mutant(
         "an agent that leaves may still hold addresses",

@@ -24,8 +24,8 @@ MUTANTS = (
     Mutant(
         "the right counts from the answer to a renewal, not from its request",
         _RIGHT,
-        "replace(self, sent_at=sent_at, took=now - sent_at, is_failing=False)",
-        "replace(self, sent_at=now, took=now - sent_at, is_failing=False)",
+        "sent_at, took = renewal.sent_at, now - renewal.sent_at",
+        "sent_at, took = now, now - renewal.sent_at",
     ),
     Mutant(
         "a renewal that is answered after its own end gives a right",
@@ -36,14 +36,14 @@ MUTANTS = (
     Mutant(
         "a renewal continues an epoch after the Lease's end",
         _RIGHT,
-        "if has_right and epoch == self.epoch and now < self._lease_ends_at and not is_late:",
-        "if has_right and epoch == self.epoch and not is_late:",
+        "renewal.epoch == self.epoch and now < self._lease_ends_at and not is_late:",
+        "renewal.epoch == self.epoch and not is_late:",
     ),
     Mutant(
         "a renewal continues an epoch whose right has ended",
         _RIGHT,
-        "if has_right and epoch == self.epoch and now < self._lease_ends_at and not is_late:",
-        "if epoch == self.epoch and now < self._lease_ends_at and not is_late:",
+        "if has_right and renewal.epoch == self.epoch and",
+        "if renewal.epoch == self.epoch and",
     ),
     Mutant(
         "a slow renewal gives a right back to a node that others have replaced",
@@ -54,14 +54,20 @@ MUTANTS = (
     Mutant(
         "a failed renewal does not use up its epoch",
         _RIGHT,
-        "next_number=self.next_number + (1 if is_next else 0))",
-        "next_number=self.next_number)",
+        "next_number=self.next_number + (1 if is_next else 0),",
+        "next_number=self.next_number,",
     ),
     Mutant(
         "another renewal of the same epoch is sent after one with other subnets",
         _RIGHT,
-        "return replace(self, is_shown=False, is_left=True)",
-        "return replace(self, is_shown=False)",
+        "is_left=self.is_left or number != self.number,",
+        "is_left=self.is_left,",
+    ),
+    Mutant(
+        "a renewal with another epoch does not leave the one before when it is sent",
+        _RIGHT,
+        "is_shown=self.is_shown and number == self.number,",
+        "is_shown=self.is_shown,",
     ),
     Mutant(
         "a renewal after a lost epoch continues it",
@@ -108,20 +114,62 @@ MUTANTS = (
     Mutant(
         "a renewal from before the question shows that a node can renew",
         _RIGHT,
-        "is_known = self.number > 0 and self.sent_at >= since",
-        "is_known = self.number > 0",
+        "return self.number > 0 and self.sent_at >= since and not self.is_in_doubt",
+        "return self.number > 0 and not self.is_in_doubt",
     ),
     Mutant(
         "a node says that its renewals work while they fail",
         _RIGHT,
-        "return is_known and self.is_quick and not self.is_failing",
-        "return is_known and self.is_quick",
+        "return self.number > 0 and self.sent_at >= since and not self.is_in_doubt",
+        "return self.number > 0 and self.sent_at >= since",
+    ),
+    Mutant(
+        "a renewal that hangs raises no doubt",
+        _RIGHT,
+        "self.is_failing or len(self.under_way) > 1 or not self.is_quick",
+        "self.is_failing or not self.is_quick",
+    ),
+    Mutant(
+        "a renewal that fails raises no doubt",
+        _RIGHT,
+        "self.is_failing or len(self.under_way) > 1 or not self.is_quick",
+        "len(self.under_way) > 1 or not self.is_quick",
+    ),
+    Mutant(
+        "slow renewals end the doubt",
+        _RIGHT,
+        "self.is_failing or len(self.under_way) > 1 or not self.is_quick",
+        "self.is_failing or len(self.under_way) > 1",
+    ),
+    Mutant(
+        "renewals that were given up delay the next one",
+        _RIGHT,
+        "alone = replace(self, under_way=())",
+        "alone = self",
+    ),
+    Mutant(
+        "more renewals than two are under way at a time",
+        _RIGHT,
+        "if self.is_released or len(self.under_way) >= _MOST_UNDER_WAY:",
+        "if self.is_released:",
+    ),
+    Mutant(
+        "a node without a right writes each change at once",
+        _RIGHT,
+        "if self.under_way or self.state(now) is RightState.LOST:",
+        "if self.under_way:",
+    ),
+    Mutant(
+        "a Lease that another program deleted is not written again at once",
+        _RIGHT,
+        "return replace(self, is_shown=False, is_deleted=True).renewing(now)",
+        "return replace(self, is_shown=False, is_deleted=True)",
     ),
     Mutant(
         "a node whose renewals are slow renews too late for the next one",
         _RIGHT,
-        "pause = self.timing.renew_deadline - 2 * self.took",
-        "pause = self.timing.renew_deadline",
+        "pause = min(self.timing.renew_period, self.timing.renew_deadline - 2 * took)",
+        "pause = self.timing.renew_period",
     ),
     Mutant(
         "a failed renewal is tried again only after the pause of good ones",

@@ -11,7 +11,6 @@ _MAIN = f"{_AGENT}/node/main.py"
 _RECONCILE = f"{_AGENT}/node/reconcile.py"
 _INTERFACES = f"{_AGENT}/node/interfaces.py"
 _ENDS = f"{_AGENT}/lease/ends.py"
-_RENEWER = f"{_AGENT}/lease/renewer.py"
 _STORE = f"{_AGENT}/kube/store.py"
 
 MUTANTS = (
@@ -68,12 +67,6 @@ MUTANTS = (
         _ENDS,
         '{"epoch": lease.epoch, **can})\n        # Also',
         '{"epoch": lease.epoch})\n        # Also',
-    ),
-    Mutant(
-        "a renewal with another epoch does not leave the one before when it is sent",
-        _RENEWER,
-        "        self._right = self._right.sent(epoch)\n",
-        "",
     ),
     Mutant(
         "a node does not know of its own taint",

@@ -376,7 +376,7 @@ class TestAnswersOfThisNode:
     async def test_one_that_is_about_to_enter_an_epoch_does_not_say_so(self, node):
         peers = node.start()
         node.store.holder = replace(node.store.holder, held=frozenset())
-        epoch = node.renewer.right.epoch_to_write((), now=clock.now())
+        epoch = node.renewer.right.sent((), now=clock.now())[1].epoch
         assert await peers.answers[RIGHT]({"epoch": epoch}) is None
 
     async def test_what_it_promised_counts_for_who_asks(self, node):

@@ -182,11 +182,11 @@ class TestSlowRenewals:
             await node.until(6.4)
             assert node.written_at == [0.0, 5.0, 6.0]
             assert [request.outcome for request in node.api.sent("PUT")] == ["pending"] * 2
-            assert node.renewer.failing_since == node.began + 5.0
+            assert node.renewer.right.failing_since == node.began + 5.0
             node.api.resume("PUT", PATH)
             await node.until(6.5)
             assert state(node) is RightState.HELD
-            assert node.renewer.failing_since is None
+            assert node.renewer.right.failing_since is None
 
     async def test_the_second_one_is_enough_where_the_first_is_lost(self, node):
         async with node.running():
@@ -209,7 +209,7 @@ class TestSlowRenewals:
             node.slow_writes(1.9)
             await node.until(9)
             assert node.renewer.right.sent_at == node.began + 5.0
-            assert node.renewer.failing_since == node.began + 5.0 + 7.0 - 2 * 1.9
+            assert node.renewer.right.failing_since == node.began + 5.0 + 7.0 - 2 * 1.9
             # The second one, which was sent at 6, is not awaited any more.
             assert node.written_at == [0.0, 6.9]
 

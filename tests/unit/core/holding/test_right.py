@@ -6,7 +6,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from purelb.core.holding.right import HoldDeadline, Right, RightState
+from purelb.core.holding.right import HoldDeadline, Renewal, Right, RightState
 from purelb.core.settings import LeaseTiming
 
 TIMING = LeaseTiming()
@@ -15,10 +15,19 @@ OTHERS = (ip_network("2001:db8::/64"),)
 AGREED = HoldDeadline(announce_until=30.0, hold_until=33.0)
 
 
+def sent(right, *, at, subnets=SUBNETS):
+    return right.sent(subnets, now=at)
+
+
+def failed(right, *, at, subnets=SUBNETS):
+    """A right after a renewal that failed at once."""
+    right, renewal = right.sent(subnets, now=at)
+    return right.failed(renewal, now=at)
+
+
 def renewed(right, *, sent_at, now=None, subnets=SUBNETS):
-    now = sent_at if now is None else now
-    epoch = right.epoch_to_write(subnets, now=sent_at)
-    return right.succeeded(epoch, subnets, sent_at=sent_at, now=now)
+    right, renewal = right.sent(subnets, now=sent_at)
+    return right.succeeded(renewal, now=sent_at if now is None else now)
 
 
 @pytest.fixture
@@ -47,25 +56,57 @@ class TestRight:
         assert right.at(17.0).deadline(17.0) is None
 
     def test_failures_do_not_shorten_it(self, right):
-        assert right.failed(right.epoch).deadline(12.0) == right.deadline(12.0)
+        assert failed(right, at=12.0).deadline(12.0) == right.deadline(12.0)
 
     def test_a_renewal_forgets_failures(self, right):
-        failed = right.failed(right.epoch)
-        assert failed.is_failing
-        assert not renewed(failed, sent_at=14.0).is_failing
+        failing = failed(failed(right, at=12.0), at=13.0)
+        assert failing.is_failing
+        assert failing.is_in_doubt
+        assert failing.failing_since == 12.0
+        again = renewed(failing, sent_at=14.0)
+        assert (again.is_failing, again.is_in_doubt, again.failing_since) == (False, False, None)
 
     @pytest.mark.parametrize(
         ("now", "seconds"),
         [(10.1, TIMING.retry_period), (15.0, 1.0), (16.0, 0.5), (16.8, 0.5), (17.0, 2.0)],
     )
     def test_a_failed_renewal_is_tried_again_while_there_is_time(self, right, now, seconds):
-        assert right.failed(right.epoch).retry_at(now) == pytest.approx(now + seconds)
+        assert failed(right, at=now).due_at(now) == pytest.approx(now + seconds)
 
     @pytest.mark.parametrize(
         ("now", "seconds"), [(10.1, 3.45), (15.0, 1.0), (16.0, 0.5), (16.8, 0.5), (17.0, 3.5)]
     )
     def test_next_to_one_that_hangs_another_one_is_sent(self, right, now, seconds):
-        assert right.retry_at(now, hangs=True) == pytest.approx(now + seconds)
+        assert sent(right, at=now)[0].due_at(now) == pytest.approx(now + seconds)
+
+    def test_two_at_a_time_hang_and_put_it_in_doubt(self, right):
+        one, _renewal = sent(right, at=15.0)
+        assert not one.is_in_doubt
+        both, renewal = sent(one, at=16.0)
+        assert both.is_in_doubt
+        assert both.due_at(16.5) == float("inf")
+        # One of them failed: the next one comes when it would have come.
+        assert both.failed(renewal, now=16.2).due_at(16.2) == 16.5
+        # One was written, and refuses the other one by that.
+        after = both.succeeded(renewal, now=16.4)
+        assert (after.under_way, after.due_at(16.4), after.is_in_doubt) == ((), 21.0, False)
+
+    def test_a_change_is_written_when_it_is_due(self, right):
+        changed = right.changing(13.0).changing(14.0)
+        assert changed.due_at(11.0) == 13.0
+        assert changed.unchanged().due_at(11.0) == 15.0
+        # Not next to a renewal that is under way, and not by a node that has no right.
+        hanging = sent(right, at=12.0)[0].changing(12.1)
+        assert hanging.due_at(12.1) == 14.5
+        assert failed(right.at(17.0), at=17.0).changing(17.1).due_at(17.1) == 19.0
+        assert sent(changed, at=13.0)[0].change_at == float("inf")
+
+    def test_a_renewal_may_come_sooner_but_not_at_once_after_another_one(self, right):
+        assert right.renewing(10.1).due_at(10.1) == 10.5
+        assert right.renewing(12.0).due_at(12.0) == 12.0
+        assert right.renewing(16.0).due_at(16.0) == 15.0
+        hanging, _renewal = sent(right, at=12.0)
+        assert hanging.renewing(12.0) is hanging
 
     @pytest.mark.parametrize(
         ("took", "after"),
@@ -73,31 +114,34 @@ class TestRight:
     )
     def test_after_a_slow_renewal_the_next_one_has_twice_its_time(self, took, after):
         right = renewed(Right(TIMING, "t"), sent_at=10.0, now=10.0 + took)
-        assert right.renew_at == 10.0 + after
+        assert right.due_at(10.0 + took) == 10.0 + after
 
     @pytest.mark.parametrize(("took", "is_quick"), [(0.0, True), (3.4, True), (3.5, False)])
     def test_one_that_takes_half_of_the_time_is_not_quick(self, took, is_quick):
         right = renewed(Right(TIMING, "t"), sent_at=10.0, now=10.0 + took)
-        assert right.is_quick is is_quick
+        assert right.is_in_doubt is not is_quick
         assert right.can_renew(10.0) is is_quick
 
     def test_only_a_renewal_sent_since_then_shows_that_it_can_renew(self, right):
         assert right.can_renew(10.0)
         assert not right.can_renew(10.1)
-        assert not right.failed(right.epoch).can_renew(10.0)
+        assert not failed(right, at=11.0).can_renew(10.0)
         assert not Right(TIMING, "t").can_renew(float("-inf"))
 
     def test_one_that_is_answered_after_its_own_end_gives_none(self):
         assert not renewed(Right(TIMING, "t"), sent_at=10.0, now=17.0).epoch
 
     def test_one_that_is_answered_after_the_end_of_the_last_one_gives_none(self, right):
-        late = right.succeeded(right.epoch, SUBNETS, sent_at=16.0, now=17.0)
+        late = renewed(right, sent_at=16.0, now=17.0)
         assert late.at(17.0).deadline(17.0) is None
+        assert (late.under_way, late.failing_since, late.due_at(17.0)) == ((), 16.0, 19.0)
 
     def test_who_resigned_gets_none_again(self, right):
         resigned = right.resigned()
         assert resigned.deadline(10.0) is None
         assert not renewed(resigned, sent_at=11.0).epoch
+        assert resigned.due_at(11.0) == float("inf")
+        assert not failed(resigned, at=11.0).is_in_doubt
 
 
 class TestAgreement:
@@ -108,18 +152,18 @@ class TestAgreement:
 
     def test_a_slow_renewal_continues_the_epoch_until_the_lease_ends(self, right):
         held = right.extended(AGREED, now=16.0)
-        after = held.succeeded(held.epoch, SUBNETS, sent_at=16.0, now=19.9)
+        after = renewed(held, sent_at=16.0, now=19.9)
         assert (after.epoch, after.sent_at) == (right.epoch, 16.0)
         # After that the others may have found the Lease ended.
-        late = held.succeeded(held.epoch, SUBNETS, sent_at=16.0, now=20.0)
+        late = renewed(held, sent_at=16.0, now=20.0)
         assert (late.epoch, late.sent_at, late.is_failing) == (right.epoch, 10.0, True)
 
     def test_it_remains_after_a_renewal(self, right):
         held = right.extended(AGREED, now=16.0)
-        after = held.succeeded(held.epoch, SUBNETS, sent_at=16.0, now=19.9)
+        after = renewed(held, sent_at=16.0, now=19.9)
         assert after.deadline(28.0) == AGREED
         assert after.state(20.0) is RightState.HELD
-        assert after.state(23.0) is after.failed(after.epoch).state(20.0) is RightState.HOLDING
+        assert after.state(23.0) is failed(after, at=20.0).state(20.0) is RightState.HOLDING
 
     def test_it_ends_with_other_subnets(self, right):
         held = right.extended(AGREED, now=16.0)
@@ -127,7 +171,7 @@ class TestAgreement:
 
     def test_failures_do_not_end_it(self, right):
         held = right.extended(AGREED, now=12.0)
-        assert held.failed(held.epoch).deadline(20.0)
+        assert failed(held, at=13.0).deadline(20.0)
 
     def test_it_never_restores_a_right_that_has_ended(self, right):
         assert right.at(17.0).extended(AGREED, now=17.0).deadline(17.0) is None
@@ -165,29 +209,30 @@ class TestEpochs:
         assert renewed(right, sent_at=12.0, subnets=OTHERS).epoch != right.epoch
 
     def test_the_old_one_is_in_use_until_the_new_one_is_written(self, right):
-        epoch = right.epoch_to_write(OTHERS, now=12.0)
-        assert epoch != right.epoch
-        assert right.failed(epoch).epoch == right.epoch
+        writing, renewal = sent(right, at=12.0, subnets=OTHERS)
+        assert renewal.epoch != writing.epoch == right.epoch
+        assert writing.failed(renewal, now=12.0).epoch == right.epoch
 
     def test_they_end_where_others_deleted_the_lease(self, right):
-        deleted = right.deleted()
+        deleted = right.deleted(now=11.0)
         assert not deleted.may_add(11.0)
+        assert deleted.due_at(11.0) == 11.0
+        assert deleted.deleted(now=11.5) is deleted
         assert renewed(deleted, sent_at=12.0).epoch not in ("", right.epoch)
 
     def test_an_answer_in_another_epoch_gives_no_right(self, right):
-        after = right.succeeded("t.9", SUBNETS, sent_at=12.0, now=12.0)
+        after = right.succeeded(Renewal("t.9", SUBNETS, 12.0), now=12.0)
         assert after.deadline(12.0) == right.deadline(12.0)
 
     def test_one_whose_write_failed_is_never_entered(self):
-        right = Right(TIMING, "t")
-        epoch = right.epoch_to_write(SUBNETS, now=10.0)
-        failed = right.failed(epoch)
-        assert failed.is_over(epoch, 12.0)
-        assert failed.epoch_to_write(SUBNETS, now=12.0) != epoch
+        writing, renewal = sent(Right(TIMING, "t"), at=10.0)
+        failing = writing.failed(renewal, now=11.0)
+        assert failing.is_over(renewal.epoch, 12.0)
+        assert sent(failing, at=12.0)[1].epoch != renewal.epoch
 
     def test_one_that_is_being_written_is_not_over(self):
-        right = Right(TIMING, "t")
-        assert not right.is_over(right.epoch_to_write(SUBNETS, now=10.0), 10.0)
+        writing, renewal = sent(Right(TIMING, "t"), at=10.0)
+        assert not writing.is_over(renewal.epoch, 10.0)
 
     def test_none_is_over_while_there_is_a_right(self, right):
         assert not right.is_over("t.0", 10.0)

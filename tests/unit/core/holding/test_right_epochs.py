@@ -17,15 +17,15 @@ OTHERS = (ip_network("2001:db8:1::/64"),)
 AGREED = HoldDeadline(announce_until=30.0, hold_until=33.0)
 
 
-def sent(right, *, at, subnets=SUBNETS):
-    """The right after a renewal has been sent, and the epoch in it."""
-    epoch = right.epoch_to_write(subnets, now=at)
-    return right.sent(epoch), epoch
-
-
 def written(right, *, at, subnets=SUBNETS):
-    right, epoch = sent(right, at=at, subnets=subnets)
-    return right.succeeded(epoch, subnets, sent_at=at, now=at)
+    right, renewal = right.sent(subnets, now=at)
+    return right.succeeded(renewal, now=at)
+
+
+def failed(right, *, at, subnets=SUBNETS):
+    """A right after a renewal that failed at once, and the epoch in it."""
+    right, renewal = right.sent(subnets, now=at)
+    return right.failed(renewal, now=at), renewal.epoch
 
 
 @pytest.fixture
@@ -37,23 +37,24 @@ def right():
 
 class TestLeftEpochs:
     def test_a_renewal_in_the_same_epoch_leaves_none(self, right):
-        assert sent(right, at=12.0)[0] is right
+        writing, renewal = right.sent(SUBNETS, now=12.0)
+        assert renewal.epoch == right.epoch
+        assert writing.is_shown
+        assert not writing.is_left
 
     def test_one_that_was_left_is_never_written_again(self, right):
-        left, epoch = sent(right, at=12.0, subnets=OTHERS)
+        left, epoch = failed(right, at=12.0, subnets=OTHERS)
         assert left.is_left
-        failed = left.failed(epoch)
-        assert failed.epoch == right.epoch
-        assert sent(failed, at=14.0)[1] not in ("", epoch, right.epoch)
+        assert left.epoch == right.epoch
+        assert failed(left, at=14.0)[1] not in ("", epoch, right.epoch)
 
     def test_nothing_is_added_in_one_that_was_left(self, right):
-        left, epoch = sent(right, at=12.0, subnets=OTHERS)
-        failed = left.failed(epoch)
-        assert failed.deadline(12.0) == right.deadline(12.0)
-        assert not failed.may_add(12.0)
+        left, _epoch = failed(right, at=12.0, subnets=OTHERS)
+        assert left.deadline(12.0) == right.deadline(12.0)
+        assert not left.may_add(12.0)
 
     def test_a_late_word_of_the_watch_does_not_restore_one_that_was_left(self, right):
-        left, _epoch = sent(right, at=12.0, subnets=OTHERS)
+        left, _renewal = right.sent(OTHERS, now=12.0)
         assert left.shown(right.epoch) is left
 
     def test_the_next_one_is_not_left(self, right):
@@ -67,23 +68,24 @@ class TestLeftEpochs:
         assert len({right.epoch, other.epoch, again.epoch}) == 3
 
     def test_a_failed_write_in_the_present_one_does_not_skip_one(self, right):
-        failed = right.failed(right.epoch)
-        assert failed.next_number == right.next_number
-        assert sent(failed, at=12.0)[1] == right.epoch
+        failing, _epoch = failed(right, at=11.0)
+        assert failing.next_number == right.next_number
+        assert failed(failing, at=12.0)[1] == right.epoch
 
     def test_none_is_entered_by_a_write_before_the_failed_one(self, right):
-        left, epoch = sent(right, at=12.0, subnets=OTHERS)
-        failed = left.failed(epoch)
-        assert failed.succeeded(epoch, OTHERS, sent_at=12.0, now=13.0) == failed
+        one, first = right.sent(OTHERS, now=12.0)
+        two, second = one.sent(OTHERS, now=12.5)
+        failing = two.failed(second, now=12.6)
+        assert failing.succeeded(first, now=13.0).epoch == right.epoch
 
     def test_the_last_one_is_over_when_there_is_no_right(self, right):
         assert Right(TIMING, "t").over == right.over == ""
         lost = right.at(17.0)
         assert lost.over == right.epoch
-        failed = lost.failed(lost.epoch_to_write(SUBNETS, now=18.0))
+        failing, _epoch = failed(lost, at=18.0)
         # It may have been written.
-        assert failed.over == "t.2" != right.epoch
-        assert written(failed, at=19.0).over == ""
+        assert failing.over == "t.2" != right.epoch
+        assert written(failing, at=19.0).over == ""
 
 
 class TestState:
@@ -94,12 +96,12 @@ class TestState:
         assert right.state(16.9) is RightState.HELD
 
     def test_it_is_doubtful_after_a_failure(self, right):
-        failed = right.failed(right.epoch)
-        assert failed.state(12.0) is RightState.DOUBTFUL
-        assert written(failed, at=14.0).state(14.0) is RightState.HELD
+        failing, _epoch = failed(right, at=12.0)
+        assert failing.state(12.0) is RightState.DOUBTFUL
+        assert written(failing, at=14.0).state(14.0) is RightState.HELD
 
     def test_it_is_holding_while_there_is_an_agreement(self, right):
-        held = right.failed(right.epoch).extended(AGREED, now=12.0)
+        held = failed(right, at=12.0)[0].extended(AGREED, now=12.0)
         assert held.state(12.0) is RightState.HOLDING
         assert held.state(29.9) is RightState.HOLDING
         assert held.state(30.0) is RightState.LOST

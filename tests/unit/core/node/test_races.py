@@ -38,8 +38,8 @@ SUBNETS = (NET4, NET6)
 
 
 def renewed(right, *, sent_at, now):
-    epoch = right.epoch_to_write(SUBNETS, now=sent_at)
-    return right.succeeded(epoch, SUBNETS, sent_at=sent_at, now=now)
+    right, renewal = right.sent(SUBNETS, now=sent_at)
+    return right.succeeded(renewal, now=now)
 
 
 @BOTH
@@ -71,7 +71,8 @@ def test_a_sequence_stops_when_the_election_changes_in_its_middle(vip):
 @BOTH
 def test_failed_renewals_withdraw_before_any_peer_may_take_over(vip):
     right = renewed(Right(TIMING, "t"), sent_at=NOW, now=NOW)
-    deadline = right.failed(right.epoch).deadline(NOW + 7)
+    failing, renewal = right.sent(SUBNETS, now=NOW + 5)
+    deadline = failing.failed(renewal, now=NOW + 6).deadline(NOW + 7)
     assert deadline is None
     held = on_eth0(vip, lifetime=5)
     membership = membership_view_of(

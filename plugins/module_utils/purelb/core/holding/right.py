@@ -4,7 +4,7 @@
 """The right of a node to hold addresses: from its own Lease, or because no node can renew one.
 
 The right counts from the moment at which the last successful renewal was *sent*, which is never
-later than what any observer saw. It is told the time and returns when it ends; it reads no clock.
+later than what any observer saw. It says when to renew next; it is told the time.
 
 An epoch is the time in which the renewals of a Lease followed each other in time and its subnets
 were the same. Its name stands in the Lease, so a node that sees another one knows that what was
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Optional, Tuple
+from typing import NamedTuple, Optional, Tuple
 
 from ..model import Network
 from ..settings import LeaseTiming
@@ -23,12 +23,14 @@ from ..settings import LeaseTiming
 # The others count the Lease by their own clocks, so a right ends earlier by this part of its
 # duration: the rates of two clocks that are both kept by NTP differ by less (500 ppm each).
 _CLOCK_RATES = 0.001
-# Seconds that a failed renewal waits at least before it is tried again.
+# Seconds between two renewals at least, but for one that writes a change.
 _MIN_PAUSE = 0.5
+# Renewals that may wait for their answers at a time.
+_MOST_UNDER_WAY = 2
 # A renewal that gives a right back takes less than this part of what one may take that keeps it: if
 # it took as long, a node whose renewals take about that would lose it again and again.
 _RETURN = 0.75
-_NEVER = float("-inf")
+_NEVER, _NOT_DUE = float("-inf"), float("inf")
 
 
 def same_start(epoch: str, other: str) -> bool:
@@ -74,9 +76,17 @@ class RightState(str, Enum):
     RELEASED = "released"
 
 
+class Renewal(NamedTuple):
+    """A renewal that was sent: in which epoch, with which subnets, and when."""
+
+    epoch: str
+    subnets: Tuple[Network, ...]
+    sent_at: float
+
+
 @dataclass(frozen=True)
 class Right:
-    """The own Lease, and until when this node may hold addresses.
+    """The own Lease, its renewals, and until when this node may hold addresses.
 
     `token`: differs for each start of the agent. `number`: of the epoch in which the last write
     succeeded; 0: none yet, or it is over. `next_number`: of the next epoch. `sent_at`: when the
@@ -85,7 +95,9 @@ class Right:
     Lease in this epoch, and so every Lease that was written before. `is_left`: a renewal in another
     epoch has been sent. `is_deleted`: a program deleted the Lease. `agreed`: until when it may hold
     because no node can renew; `is_cut_off`: another one can. `subnets`: what the Lease lists in
-    this epoch.
+    this epoch. `under_way`: renewals without an answer; `failing_since`: when the first one after
+    the last that succeeded was sent. `next_at`: when to send the next one, and `change_at`: when to
+    write what else the Lease is to say.
     """
 
     timing: LeaseTiming
@@ -102,6 +114,10 @@ class Right:
     is_cut_off: bool = False
     subnets: Tuple[Network, ...] = ()
     is_released: bool = False
+    under_way: Tuple[Renewal, ...] = ()
+    failing_since: Optional[float] = None
+    next_at: float = _NEVER
+    change_at: float = _NOT_DUE
 
     @property
     def epoch(self) -> str:
@@ -139,38 +155,64 @@ class Right:
         return self.took < share * self.timing.renew_deadline / 2
 
     @property
-    def renew_at(self) -> float:
-        """When to send the next renewal: the time left then is twice what the last one took."""
-        pause = self.timing.renew_deadline - 2 * self.took
-        return max(self.sent_at + min(self.timing.renew_period, pause), self.sent_at + self.took)
+    def is_in_doubt(self) -> bool:
+        """Whether renewals fail, hang, or take so long that the next one may come too late."""
+        is_doubtful = self.is_failing or len(self.under_way) > 1 or not self.is_quick
+        return is_doubtful and not self.is_released
 
     def can_renew(self, since: float) -> bool:
         """Whether a renewal that was sent since then shows that this node can renew.
 
         A read shows nothing: an API server that cannot write may well be able to read.
         """
-        is_known = self.number > 0 and self.sent_at >= since
-        return is_known and self.is_quick and not self.is_failing
+        return self.number > 0 and self.sent_at >= since and not self.is_in_doubt
 
-    def epoch_to_write(self, subnets: Tuple[Network, ...], *, now: float) -> str:
-        """Return the epoch that a renewal sent now carries: another one if the present is over."""
-        ends = now >= self.ends_at or subnets != self.subnets or self.is_deleted or self.is_left
-        return self._named(self.number if self.number and not ends else self.next_number)
+    def due_at(self, now: float) -> float:
+        """Return when to send a renewal; a change is no reason to hurry where writes fail.
 
-    def sent(self, epoch: str) -> Right:
-        """Record that a renewal in this epoch has been sent, which others may see from now on.
-
-        Then they take what was agreed on in another epoch for void, so that one is never written
-        again, even if the subnets are the same again.
+        One that is under way is not given up, as it may just be slow: another one is sent.
         """
-        if epoch == self.epoch:
-            return self
-        return replace(self, is_shown=False, is_left=True)
+        if self.is_released or len(self.under_way) >= _MOST_UNDER_WAY:
+            return _NOT_DUE
+        if self.under_way or self.state(now) is RightState.LOST:
+            return self.next_at
+        return min(self.next_at, self.change_at)
 
-    def succeeded(
-        self, epoch: str, subnets: Tuple[Network, ...], *, sent_at: float, now: float
-    ) -> Right:
-        """Record that a renewal was written which was sent at `sent_at` with this epoch.
+    def changing(self, at: float) -> Right:
+        """Record that what else the Lease says is to be written at this time or before."""
+        return replace(self, change_at=min(self.change_at, at))
+
+    def unchanged(self) -> Right:
+        """Record that the Lease says already what it is to say."""
+        return replace(self, change_at=_NOT_DUE)
+
+    def renewing(self, now: float) -> Right:
+        """Record that a renewal is to be sent now, or soon after the last one."""
+        soon = max(now, self.sent_at + _MIN_PAUSE)
+        return self if self.under_way else replace(self, next_at=min(self.next_at, soon))
+
+    def sent(self, subnets: Tuple[Network, ...], *, now: float) -> Tuple[Right, Renewal]:
+        """Record that a renewal is sent, which others may see from now on.
+
+        It is in another epoch if the present one is over. Then others take what was agreed on in
+        that for void, so it is never written again, even if the subnets are the same again.
+        """
+        ends = now >= self.ends_at or subnets != self.subnets or self.is_deleted or self.is_left
+        number = self.number if self.number and not ends else self.next_number
+        renewal = Renewal(self._named(number), subnets, now)
+        right = replace(
+            self,
+            is_shown=self.is_shown and number == self.number,
+            is_left=self.is_left or number != self.number,
+            under_way=(*self.under_way, renewal),
+            failing_since=now if self.failing_since is None else self.failing_since,
+            next_at=self._retry_at(now, hangs=True),
+            change_at=_NOT_DUE,
+        )
+        return right, renewal
+
+    def succeeded(self, renewal: Renewal, *, now: float) -> Right:
+        """Record that a renewal was written: others that are under way name the version before.
 
         One that comes too late gives none and counts as failed: after its own end, or after the
         Lease's, by which the others may have found it ended. So does a slow one of a node that has
@@ -178,23 +220,35 @@ class Right:
         """
         if self.is_released:
             return self
-        renewed = replace(self, sent_at=sent_at, took=now - sent_at, is_failing=False)
+        sent_at, took = renewal.sent_at, now - renewal.sent_at
+        alone = replace(self, under_way=())
+        renewed = replace(alone, sent_at=sent_at, took=took, is_failing=False, failing_since=None)
+        # The time left when the next one is sent is twice what this one took.
+        pause = min(self.timing.renew_period, self.timing.renew_deadline - 2 * took)
+        renewed = replace(renewed, next_at=sent_at + max(pause, took))
         has_right = self.deadline(now) is not None
         is_late = now >= renewed.ends_at
-        if has_right and epoch == self.epoch and now < self._lease_ends_at and not is_late:
+        if has_right and renewal.epoch == self.epoch and now < self._lease_ends_at and not is_late:
             return renewed
         had_none = has_right or self.sent_at == _NEVER
         is_useful = had_none or not self.is_cut_off or renewed.is_quick_by(_RETURN)
-        if epoch == self._named(self.next_number) and is_useful and not is_late:
-            return _begun(renewed, subnets)
-        return self.failed(epoch)
+        if renewal.epoch == self._named(self.next_number) and is_useful and not is_late:
+            return _begun(renewed, renewal.subnets)
+        return alone.failed(renewal, now=now)
 
-    def failed(self, epoch: str) -> Right:
+    def failed(self, renewal: Renewal, *, now: float) -> Right:
         """Record a failed renewal; it may have been written, so no other enters its new epoch."""
-        is_next = epoch == self._named(self.next_number)
-        return replace(self, is_failing=True, next_number=self.next_number + (1 if is_next else 0))
+        under_way = tuple(other for other in self.under_way if other != renewal)
+        is_next = renewal.epoch == self._named(self.next_number)
+        return replace(
+            self,
+            is_failing=True,
+            next_number=self.next_number + (1 if is_next else 0),
+            under_way=under_way,
+            next_at=self.next_at if under_way else self._retry_at(now),
+        )
 
-    def retry_at(self, now: float, *, hangs: bool = False) -> float:
+    def _retry_at(self, now: float, *, hangs: bool = False) -> float:
         """Return when to try again after a failure: while it lasts, halfway to the right's end.
 
         So one that fails, as it were at the last moment, is followed by one that can be in time.
@@ -219,9 +273,11 @@ class Right:
             return self
         return replace(self, is_shown=True)
 
-    def deleted(self) -> Right:
+    def deleted(self, *, now: float) -> Right:
         """Record that the own Lease is gone: a node that joins now does not see this node."""
-        return replace(self, is_shown=False, is_deleted=True)
+        if not self.is_shown:
+            return self
+        return replace(self, is_shown=False, is_deleted=True).renewing(now)
 
     def extended(self, agreed: HoldDeadline, *, now: float) -> Right:
         """Record that no node can renew; this never restores a right that has ended."""
