@@ -19,13 +19,13 @@ from purelb.core.holding.peer_keys import PeerKeys
 from purelb.core.model import Address
 from purelb.core.names import DEFAULT_NAMESPACE
 from purelb_agent.allocator.main import AllocatorOutside, AllocatorSettings, run_allocator
+from purelb_agent.holding.own_lease import Identity
 from purelb_agent.kube.client import Kube
 from purelb_agent.leader.leader_kube import LeaderKube
-from purelb_agent.lease.own_lease import Identity
-from purelb_agent.lease.peer_http import PATH as PEER_PATH
 from purelb_agent.node.conflicts import ConflictListener
 from purelb_agent.node.main import AgentOutside, AgentSettings, run_agent
 from purelb_agent.node.netlink import Kernel as KernelClient
+from purelb_agent.peers.http import PATH as PEER_PATH
 from simulation.api.objects import Json, Key
 from simulation.api.server import ApiServer
 from simulation.api.transport import ModelAccess

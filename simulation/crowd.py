@@ -8,7 +8,7 @@ import asyncio
 
 from purelb.core.holding.messages import build_message
 from purelb.core.holding.outage import OUTAGE, OutageQuestion, outage_question_body
-from purelb_agent.lease.peer_http import PATH
+from purelb_agent.peers.http import PATH
 from purelb_agent.runtime.program import METRICS_PORT
 from simulation.cluster import Cluster
 from simulation.member import KEYS, Node

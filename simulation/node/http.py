@@ -108,7 +108,7 @@ class ModelServer:
 
 
 class ModelPeers:
-    """Carries the questions of one agent; see `purelb_agent.lease.peer_http.PeerHttp`."""
+    """Carries the questions of one agent; see `purelb_agent.peers.http.PeerHttp`."""
 
     def __init__(self, network: Network, process: Process, path: str, port: int) -> None:
         self._network = network

@@ -22,29 +22,29 @@ from purelb.core.names import API_GROUP, API_VERSION, DEFAULT_NAMESPACE, LEADER_
 from purelb.core.node.conflicts import DuplicateAddress
 from purelb.core.settings import LeaseTiming, parse_switch, required
 from purelb_agent import __version__
+from purelb_agent.holding.ends import Ends
+from purelb_agent.holding.outage import OutageKeeper
+from purelb_agent.holding.own_lease import Identity
+from purelb_agent.holding.questions import Questions
+from purelb_agent.holding.renewer import Renewer
 from purelb_agent.kube.client import Kube
 from purelb_agent.kube.events import Events
 from purelb_agent.kube.http import PodAccess
 from purelb_agent.kube.store import NodeStore
 from purelb_agent.kube.watch import CHANCE, Watcher
-from purelb_agent.lease.ends import Ends
-from purelb_agent.lease.outage import OutageKeeper
-from purelb_agent.lease.own_lease import Identity
-from purelb_agent.lease.peer_http import PATH as PEER_PATH
-from purelb_agent.lease.peer_http import PeerHttp
-from purelb_agent.lease.peer_key_files import PeerKeyFiles
-from purelb_agent.lease.peers import Peers, Send
-from purelb_agent.lease.renewer import Renewer
 from purelb_agent.node.announcer import Announcer
 from purelb_agent.node.conflicts import ConflictListener
 from purelb_agent.node.decisions import DecisionRecorder
 from purelb_agent.node.interfaces import Interfaces
 from purelb_agent.node.metrics import NodeMetrics
 from purelb_agent.node.netlink import Kernel
-from purelb_agent.node.questions import Questions
 from purelb_agent.node.reconcile import Effects, Reconciler
 from purelb_agent.node.reporter import Reporter
 from purelb_agent.node.sockets import FrameSender
+from purelb_agent.peers.http import PATH as PEER_PATH
+from purelb_agent.peers.http import PeerHttp
+from purelb_agent.peers.key_files import PeerKeyFiles
+from purelb_agent.peers.peers import Peers, Send
 from purelb_agent.runtime import log
 from purelb_agent.runtime.probes import Probes
 from purelb_agent.runtime.program import METRICS_PORT, arguments, run, stop_signal
@@ -227,7 +227,7 @@ class _Agent:
         tasks.start("renew", self.renewer.run())
         tasks.start("ends", self.ends.run())
         if self.questions is not None:
-            tasks.start("resign", self.questions.resignation.run())
+            tasks.start("over", self.questions.over_reporter.run())
         tasks.start("report", self.reporter.run())
         tasks.start("events", self.events.run())
         tasks.start("conflicts", self.conflict_listener.run())

@@ -11,7 +11,7 @@ from prometheus_client.context_managers import Timer
 
 from purelb.core.model import Address, ServiceKey
 from purelb.core.node.configuration import SelectorState
-from purelb_agent.lease.metrics import LeaseMetrics
+from purelb_agent.holding.metrics import LeaseMetrics
 from purelb_agent.runtime.metrics import LabelSets, MetricFactory
 
 _ELECTION = "purelb_election"

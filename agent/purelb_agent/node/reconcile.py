@@ -32,15 +32,15 @@ from purelb.core.node.mistaken import RemovedVips, own_mistaken
 from purelb.core.node.plan import Plan, plan
 from purelb.core.node.readiness import Readiness
 from purelb.core.node.snapshot import NodeSnapshot, membership_view_of, vips_on
+from purelb_agent.holding.questions import Questions
+from purelb_agent.holding.renewer import Renewer, Said
 from purelb_agent.kube.store import NodeStore
-from purelb_agent.lease.renewer import Renewer, Said
 from purelb_agent.node.announcer import Announcer
 from purelb_agent.node.conflicts import ConflictListener
 from purelb_agent.node.decisions import DecisionRecorder
 from purelb_agent.node.interfaces import Interfaces
 from purelb_agent.node.metrics import NodeMetrics
 from purelb_agent.node.netlink import NetlinkError
-from purelb_agent.node.questions import Questions
 from purelb_agent.node.reporter import Reporter
 from purelb_agent.runtime import clock, log
 
@@ -229,7 +229,7 @@ class Reconciler:
         if self._questions is None:
             return self._elected
         held = vips_on(snapshot.addresses, snapshot)
-        return self._questions.permit(self._elected, held, now=now)
+        return self._questions.decide(self._elected, held, now=now)
 
     def _tell(self, snapshot: NodeSnapshot, now: float) -> None:
         """Tell the peers what has been done on the interfaces."""

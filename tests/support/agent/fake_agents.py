@@ -24,7 +24,7 @@ from typing import NamedTuple
 from purelb.core import names
 from purelb.core.holding.messages import build_response, read_message
 from purelb.core.holding.peer_keys import PeerKeys
-from purelb_agent.lease.peers import Peers
+from purelb_agent.peers.peers import Peers
 from purelb_agent.runtime import clock
 from tests.support.agent.kubernetes_objects import lease_object, node_object
 

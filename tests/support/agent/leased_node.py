@@ -17,10 +17,10 @@ from purelb.core.api import codec
 from purelb.core.election.claims import claimed
 from purelb.core.holding.outage import extended_deadline
 from purelb.core.settings import LeaseTiming
+from purelb_agent.holding.own_lease import Identity
+from purelb_agent.holding.renewer import Renewer
 from purelb_agent.kube.client import ApiError
 from purelb_agent.kube.store import NodeStore
-from purelb_agent.lease.own_lease import Identity
-from purelb_agent.lease.renewer import Renewer
 from purelb_agent.node.metrics import NodeMetrics
 from purelb_agent.runtime import clock
 from tests.support.agent.fake_api import FakeApi

@@ -21,7 +21,7 @@ from contextlib import asynccontextmanager
 from purelb.core.holding.messages import answer_body, question_body, read_answer, read_question
 from purelb.core.holding.permissions import Permissions
 from purelb.core.node.decisions import decide_vips
-from purelb_agent.node.questions import KIND, Questions
+from purelb_agent.holding.questions import KIND, Questions
 from purelb_agent.runtime import clock
 from tests.support.agent.fake_agents import FakeAgents, peer_lease
 from tests.support.agent.leased_node import LeasedNode
@@ -101,7 +101,7 @@ class QuestionsNode(LeasedNode):
         self.cycles += 1
         now = clock.now()
         self.questions.read_mail(now)
-        self.decisions = self.questions.permit(self.elected, self.held, now=now)
+        self.decisions = self.questions.decide(self.elected, self.held, now=now)
         here = self.decisions.here if self.store.hold_deadline else ()
         self.held = frozenset(decision.vip.address for decision in here) | self.stuck
         self.questions.send(self.held, now=now)

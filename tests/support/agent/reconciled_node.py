@@ -12,8 +12,8 @@ from prometheus_client import CollectorRegistry
 from purelb.core.election.claims import claimed
 from purelb.core.holding.right import HoldDeadline, Right
 from purelb.core.settings import LeaseTiming
+from purelb_agent.holding.renewer import Said
 from purelb_agent.kube.store import NodeStore
-from purelb_agent.lease.renewer import Said
 from purelb_agent.node.decisions import DecisionRecorder
 from purelb_agent.node.interfaces import Interfaces
 from purelb_agent.node.metrics import NodeMetrics
@@ -129,7 +129,7 @@ class RecordedQuestions:
     def read_mail(self, _now):
         pass
 
-    def permit(self, elected, _held, *, now):
+    def decide(self, elected, _held, *, now):
         return elected
 
     def send(self, held, *, now):

@@ -85,17 +85,17 @@ class Cluster(Renewing):
         self._find_ends(name)
         self.take(name, self.holder(name).with_mail(now=self.now))
         self._plan(name)
-        self._resign(name)
+        self._say_over(name)
         self._renew(name)
 
-    def _resign(self, name: str) -> None:
+    def _say_over(self, name: str) -> None:
         """Tell the others that the last right of this node is over, until they have heard it."""
-        epoch, untold, _until = self.holder(name).resigned
+        epoch, untold, _until = self.holder(name).over
         heard = set()
         for peer in sorted(untold):
             if peer in self.nodes and self.passes(name, peer):
                 promised = self.holder(name).counting.promised(self.now)
-                other = self.holder(peer).hear_resigned(name, epoch, promised, now=self.now)
+                other = self.holder(peer).hear_over(name, epoch, promised, now=self.now)
                 self.take(peer, other)
                 heard |= {peer} if self.passes(peer, name) else set()
         if untold:

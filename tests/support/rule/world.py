@@ -229,7 +229,7 @@ def _key_of(holder: Holder) -> Iterator[object]:
     yield (
         holder.right, tuple(holder.counting.promises.items()), permissions.epoch,
         tuple(permissions.pairs.items()), tuple(permissions.asked), holder.held,
-        tuple(permissions.silent.items()), holder.resigned, tuple(holder.who_can.heard.items()),
+        tuple(permissions.silent.items()), holder.over, tuple(holder.who_can.heard.items()),
         tuple(holder.who_can.told.items()), talks.waiting, tuple(talks.mailed.items()),
         tuple(talks.not_before.items()), tuple(talks.repeated.items()), tuple(talks.posted),
     )  # fmt: skip

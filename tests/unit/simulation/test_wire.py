@@ -12,8 +12,8 @@ import pytest
 from purelb.core.holding.peer_keys import PeerKeys
 from purelb.core.names import ANSWERING_ANNOTATION, DUPLICATES_ANNOTATION
 from purelb.core.node.packets import build_announcement, build_probe
-from purelb_agent.lease.peer_http import PATH
-from purelb_agent.lease.peers import Peers
+from purelb_agent.peers.http import PATH
+from purelb_agent.peers.peers import Peers
 from simulation.chance import stream
 from simulation.cluster import simulated
 from simulation.history import History

@@ -7,9 +7,9 @@ from __future__ import annotations
 from tests.support.mutants.mutant import Mutant
 
 _AGENT = "agent/purelb_agent"
-_ENDS = f"{_AGENT}/lease/ends.py"
-_RENEWER = f"{_AGENT}/lease/renewer.py"
-_OWN_LEASE = f"{_AGENT}/lease/own_lease.py"
+_ENDS = f"{_AGENT}/holding/ends.py"
+_RENEWER = f"{_AGENT}/holding/renewer.py"
+_OWN_LEASE = f"{_AGENT}/holding/own_lease.py"
 _RECONCILE = f"{_AGENT}/node/reconcile.py"
 _INTERFACES = f"{_AGENT}/node/interfaces.py"
 _ANNOUNCER = f"{_AGENT}/node/announcer.py"
@@ -57,7 +57,7 @@ MUTANTS = (
     Mutant(
         "an agent that leaves may still hold addresses",
         _RENEWER,
-        "        self._right = self._right.resigned()\n",
+        "        self._right = self._right.released()\n",
         "",
     ),
     Mutant(

@@ -11,8 +11,8 @@ _HOLDER = f"{_CORE}/holder.py"
 _TALKS = f"{_CORE}/talks.py"
 _OUTAGE = f"{_CORE}/outage.py"
 _AGENT = "agent/purelb_agent"
-_QUESTIONS = f"{_AGENT}/node/questions.py"
-_ENDS = f"{_AGENT}/lease/ends.py"
+_QUESTIONS = f"{_AGENT}/holding/questions.py"
+_ENDS = f"{_AGENT}/holding/ends.py"
 
 MUTANTS = (
     Mutant(
@@ -114,25 +114,25 @@ MUTANTS = (
     Mutant(
         "a node says to the others once only that its right is over",
         _HOLDER,
-        "self.resigned.untold.difference(peers) if now < self.resigned.until else ()",
+        "self.over.untold.difference(peers) if now < self.over.until else ()",
         "()",
     ),
     Mutant(
-        "a node resigns while it holds addresses",
+        "a node says that its right is over while it holds addresses, unasked",
         _HOLDER,
-        "resigned = self.resigned if held else self._resigning(now)",
-        "resigned = self._resigning(now)",
+        "over = self.over if held else self._newly_over(now)",
+        "over = self._newly_over(now)",
     ),
     Mutant(
         "a node never says unasked that its right is over",
         _QUESTIONS,
-        "            self.resignation.begin()\n",
+        "            self.over_reporter.begin()\n",
         "            pass\n",
     ),
     Mutant(
         "the task that says that a right is over is not started",
         f"{_AGENT}/node/main.py",
-        '            tasks.start("resign", self.questions.resignation.run())\n',
+        '            tasks.start("over", self.questions.over_reporter.run())\n',
         "            pass\n",
     ),
     Mutant(
@@ -168,7 +168,7 @@ MUTANTS = (
     Mutant(
         "that another node's epoch is over is not believed",
         _HOLDER,
-        "                counting = counting.resigned(peer, question.peer_epoch)\n",
+        "                counting = counting.said_over(peer, question.peer_epoch)\n",
         "                pass\n",
     ),
     Mutant(

@@ -7,8 +7,8 @@ from __future__ import annotations
 from tests.support.mutants.mutant import Mutant
 
 _PEERS = "plugins/module_utils/purelb/core/holding/outage.py"
-_ASKING = "agent/purelb_agent/lease/peers.py"
-_OUTAGE = "agent/purelb_agent/lease/outage.py"
+_ASKING = "agent/purelb_agent/peers/peers.py"
+_OUTAGE = "agent/purelb_agent/holding/outage.py"
 
 MUTANTS = (
     Mutant(

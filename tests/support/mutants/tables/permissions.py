@@ -8,7 +8,7 @@ from tests.support.mutants.mutant import Mutant
 
 _CORE = "plugins/module_utils/purelb/core"
 _PERMISSIONS = f"{_CORE}/holding/permissions.py"
-_PERMITTED = f"{_CORE}/node/permitted.py"
+_HOLDINGS = f"{_CORE}/node/holdings.py"
 
 MUTANTS = (
     Mutant(
@@ -122,50 +122,50 @@ MUTANTS = (
     ),
     Mutant(
         "an address that is held is withdrawn until all permissions are there",
-        _PERMITTED,
+        _HOLDINGS,
         "            return self._is_denied(address)\n        lacking",
         "            return bool(self.permissions.lacking(address, self.peers_of(address)))\n"
         "        lacking",
     ),
     Mutant(
         "an address that another node wins is withdrawn before that one asks for it",
-        _PERMITTED,
-        "    for address in held:\n",
+        _HOLDINGS,
+        "    for address in facts.held:\n",
         "    for address in ():\n",
     ),
     Mutant(
         "an address is kept that a node wins which never asks for it",
-        _PERMITTED,
+        _HOLDINGS,
         "if found.election.winner not in self.epochs or self._is_denied(address):",
         "if self._is_denied(address):",
     ),
     Mutant(
         "an address is kept that a peer has the permission for",
-        _PERMITTED,
+        _HOLDINGS,
         "if found.election.winner not in self.epochs or self._is_denied(address):",
         "if found.election.winner not in self.epochs:",
     ),
     Mutant(
         "addresses are added without the right to add any",
-        _PERMITTED,
+        _HOLDINGS,
         "return not self.may_add or bool(lacking)",
         "return bool(lacking)",
     ),
     Mutant(
         "an address that another program has put there is kept as the node's VIP",
-        _PERMITTED,
+        _HOLDINGS,
         "if place is None or address in snapshot.foreign:",
         "if place is None:",
     ),
     Mutant(
         "only nodes that are not draining are asked for their permission",
-        _PERMITTED,
+        _HOLDINGS,
         "covering = snapshot.membership.covering(address)",
         "covering = snapshot.membership.candidates(address)",
     ),
     Mutant(
         "an address is kept next to a new node that does not see this one's deleted Lease",
-        _PERMITTED,
+        _HOLDINGS,
         "        if self.is_deleted and not peers <= self.permissions.pairs.keys():\n"
         "            return True\n",
         "",

@@ -156,7 +156,7 @@ MUTANTS = (
     Mutant(
         "a node without a right writes each change at once",
         _RIGHT,
-        "if self.under_way or self.state(now) is RightState.LOST:",
+        "if self.under_way or self.state(now) is RightState.OVER:",
         "if self.under_way:",
     ),
     Mutant(

@@ -10,7 +10,7 @@ _AGENT = "agent/purelb_agent"
 _MAIN = f"{_AGENT}/node/main.py"
 _RECONCILE = f"{_AGENT}/node/reconcile.py"
 _INTERFACES = f"{_AGENT}/node/interfaces.py"
-_ENDS = f"{_AGENT}/lease/ends.py"
+_ENDS = f"{_AGENT}/holding/ends.py"
 _STORE = f"{_AGENT}/kube/store.py"
 
 MUTANTS = (

@@ -318,7 +318,7 @@ class TestSilentNodes:
         self.report(node_events, 1.0)
         self.taint(store, DRAINING_TAINTS[1])
         self.report(node_events, 2.0)
-        store.leases.counting = store.leases.counting.resigned("n2", "n2.1")
+        store.leases.counting = store.leases.counting.said_over("n2", "n2.1")
         self.report(node_events, 8.0)
         assert events.reasons == [self.DRAINED]
         assert "gone or cut off" in events.records[0][2]

@@ -16,10 +16,10 @@ from purelb.core.holding.peer_keys import PeerKeys
 from purelb.core.holding.permissions import PermissionQuestion
 from purelb.core.names import ANNOUNCING_ANNOTATIONS, DUPLICATES_ANNOTATION, PEER_KEYS_ANNOTATION
 from purelb.core.node.conflicts import DuplicateAddress
+from purelb_agent.holding import over
+from purelb_agent.holding.questions import KIND
 from purelb_agent.kube.client import ApiError
-from purelb_agent.lease import resignation
 from purelb_agent.node import main as program
-from purelb_agent.node.questions import KIND
 from purelb_agent.runtime import clock
 from purelb_agent.runtime.tasks import TaskEndedError
 from tests.support.agent.fake_agents import peer_lease
@@ -106,10 +106,10 @@ class TestRun:
         cluster.put("/api/v1/nodes", node_object("n2", "10.0.0.2"))
         cluster.put("/apis/coordination.k8s.io/v1/leases", peer_lease("n2", duration=1000))
         task = await run_for(cluster, 15)
-        assert {OUTAGE, resignation.KIND}.isdisjoint(cluster.wire.kinds)
+        assert {OUTAGE, over.KIND}.isdisjoint(cluster.wire.kinds)
         cluster.answer("PUT", LEASE, ApiError(0, "no route to host"))
         await asyncio.sleep(15)
-        assert {OUTAGE, resignation.KIND} <= set(cluster.wire.kinds)
+        assert {OUTAGE, over.KIND} <= set(cluster.wire.kinds)
         cluster.stop.set()
         await task
 

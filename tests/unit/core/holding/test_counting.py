@@ -66,7 +66,7 @@ class TestNear:
 
     def test_others_are_not_told_of_the_ends_of_those_that_are_not(self, counting):
         counting = checked(checked(counting, "c", now=10.0), now=10.0).at(10.0)
-        assert counting.over() == {"b": "b.1"}
+        assert counting.ends() == {"b": "b.1"}
 
     def test_who_may_have_promised_a_node_is_near_to_it(self, counting):
         counting = counting.observe(lease("d", epoch="d.1", subnets=(NET4, NET6)), now=0.0)
@@ -144,45 +144,45 @@ class TestWhatNodesSay:
         ended = checked(counting, now=10.0).at(10.0)
         assert counted(ended.has_right("b", seconds=4.0, now=10.0), 10.0) == ["c"]
 
-    def test_who_resigned_does_not_count_in_this_epoch(self, counting):
-        resigned = counting.resigned("b", "b.1")
-        assert counted(resigned, 1.0) == ["c"]
-        assert resigned.epochs() == {"c": "c.1"}
-        assert "b" not in resigned.checks(10.0)
-        again = resigned.observe(lease(renewed=2.0, epoch="b.2"), now=2.0)
+    def test_who_says_that_its_epoch_is_over_does_not_count_in_it(self, counting):
+        over = counting.said_over("b", "b.1")
+        assert counted(over, 1.0) == ["c"]
+        assert over.epochs() == {"c": "c.1"}
+        assert "b" not in over.checks(10.0)
+        again = over.observe(lease(renewed=2.0, epoch="b.2"), now=2.0)
         assert again.epochs() == {"b": "b.2", "c": "c.1"}
 
-    def test_who_resigned_needs_no_promise_any_more(self, counting):
+    def test_whose_epoch_is_over_needs_no_promise_any_more(self, counting):
         promised = counting.promise("b", until=20.0)
-        assert promised.resigned("b", "b.0").promises == {"b": 20.0}
-        assert promised.resigned("b", "b.1").promises == {}
+        assert promised.said_over("b", "b.0").promises == {"b": 20.0}
+        assert promised.said_over("b", "b.1").promises == {}
 
     def test_a_late_word_about_an_older_epoch_changes_nothing(self, counting):
-        resigned = counting.resigned("b", "b.1").resigned("b", "b.0")
-        assert counted(resigned, 1.0) == ["c"]
+        over = counting.said_over("b", "b.1").said_over("b", "b.0")
+        assert counted(over, 1.0) == ["c"]
 
-    def test_a_resignation_may_come_before_the_epoch_is_seen(self, counting):
-        counting = counting.resigned("b", "b.2")
+    def test_an_epoch_may_be_over_before_it_is_seen(self, counting):
+        counting = counting.said_over("b", "b.2")
         assert counted(counting.observe(lease(renewed=2.0, epoch="b.2"), now=2.0), 2.0) == ["c"]
         later = counting.observe(lease(renewed=2.0, epoch="b.3"), now=2.0)
         assert counted(later, 2.0) == ["b", "c"]
 
-    def test_who_resigned_does_not_count_in_the_epochs_before(self, counting):
+    def test_nor_in_those_before(self, counting):
         promised = counting.promise("b", until=20.0)
-        resigned = promised.resigned("b", "b.1").resigned("b", "b.3")
-        assert counted(resigned, 1.0) == ["c"]
-        assert resigned.promises == {}
-        late = resigned.observe(lease(renewed=2.0, epoch="b.2"), now=2.0)
+        over = promised.said_over("b", "b.1").said_over("b", "b.3")
+        assert counted(over, 1.0) == ["c"]
+        assert over.promises == {}
+        late = over.observe(lease(renewed=2.0, epoch="b.2"), now=2.0)
         assert counted(late, 2.0) == ["c"]
 
     def test_one_of_another_start_takes_back_nothing(self, counting):
-        resigned = counting.resigned("b", "b.1")
-        assert resigned.resigned("b", "x.1") is resigned
-        assert counted(counting.resigned("b", "x.1"), 1.0) == ["b", "c"]
+        over = counting.said_over("b", "b.1")
+        assert over.said_over("b", "x.1") is over
+        assert counted(counting.said_over("b", "x.1"), 1.0) == ["b", "c"]
 
     @pytest.mark.parametrize(("past", "present"), [("b.1", "b.2"), ("b.9", "b.10"), ("b.1", "x.1")])
     def test_a_past_epoch_says_nothing_of_who_is_in_another_one(self, counting, past, present):
-        counting = counting.observe(lease(renewed=1.5, epoch=past), now=1.5).resigned("b", past)
+        counting = counting.observe(lease(renewed=1.5, epoch=past), now=1.5).said_over("b", past)
         counting = counting.observe(lease(renewed=2.0, epoch=present), now=2.0)
         assert counting.observe(lease(renewed=0.5, epoch=past), now=4.0) is counting
         ended = checked(counting, now=12.0).at(12.0)
@@ -191,7 +191,7 @@ class TestWhatNodesSay:
 
     @pytest.mark.parametrize("epoch", ["b.3", "x.1", "", "b"])
     def test_any_other_epoch_is_a_later_one(self, counting, epoch):
-        counting = counting.resigned("b", "b.1").observe(lease(renewed=2.0, epoch="b.2"), now=2.0)
+        counting = counting.said_over("b", "b.1").observe(lease(renewed=2.0, epoch="b.2"), now=2.0)
         later = counting.observe(lease(renewed=3.0, epoch=epoch), now=3.0)
         assert later.leases["b"].lease.epoch == epoch
 
@@ -229,9 +229,9 @@ class TestWhatNodesSay:
         assert counted(checked(heard, now=11.0), 11.0) == ["c"]
         assert counting.heard("b", now=1.0) is counting
 
-    def test_who_resigned_does_not_count_by_what_others_promised(self, counting):
-        resigned = counting.resigned("b", "b.1")
-        assert not resigned.with_promised((("b", 50.0),), now=1.0).is_live("b")
+    def test_whose_epoch_is_over_does_not_count_by_what_others_promised(self, counting):
+        over = counting.said_over("b", "b.1")
+        assert not over.with_promised((("b", 50.0),), now=1.0).is_live("b")
 
     def test_a_promise_is_kept_until_it_ends(self, counting):
         promised = counting.promise("b", until=7.0)
@@ -244,11 +244,11 @@ class TestWhatNodesSay:
         assert promised.promised(7.0) == (("c", 2.0),)
 
     @pytest.mark.parametrize(
-        "change", ["resigned", "ended", "has_right", "heard", "found", "promise", "deleted"]
+        "change", ["said_over", "ended", "has_right", "heard", "found", "promise", "deleted"]
     )
     def test_nothing_is_known_of_a_stranger(self, counting, change):
         changed = {
-            "resigned": lambda: counting.resigned("x", "x.1"),
+            "said_over": lambda: counting.said_over("x", "x.1"),
             "ended": lambda: counting.ended("x", "x.1", now=1.0),
             "has_right": lambda: counting.has_right("x", seconds=9.0, now=1.0),
             "heard": lambda: counting.heard("x", now=1.0),

@@ -49,7 +49,7 @@ class TestMembers:
         assert counting.members({}) == (Member("b", NETS), Member("c", NETS))
 
     def test_who_does_not_count_is_none(self, counting):
-        assert [m.node for m in counting.resigned("b", "b.1").members({})] == ["c"]
+        assert [m.node for m in counting.said_over("b", "b.1").members({})] == ["c"]
         assert [m.node for m in ended(counting, "c", now=10.0).members({})] == ["b"]
 
     def test_a_draining_one_has_its_taint(self, counting):
@@ -70,7 +70,7 @@ class TestMembers:
         assert list(counting.renewed(15.0)) == []
 
     def test_one_that_does_not_count_is_not_renewed(self):
-        assert list(seen(lease()).resigned("b", "b.1").renewed(1.0)) == []
+        assert list(seen(lease()).said_over("b", "b.1").renewed(1.0)) == []
 
 
 class TestNextAt:
@@ -85,7 +85,7 @@ class TestNextAt:
         assert counting.next_at(10.0) is None
 
     def test_one_that_does_not_count_is_not_waited_for(self):
-        assert seen(lease()).resigned("b", "b.1").next_at(0.0) is None
+        assert seen(lease()).said_over("b", "b.1").next_at(0.0) is None
 
 
 class TestIsLive:
@@ -93,29 +93,29 @@ class TestIsLive:
         assert counting.is_live("b")
 
     def test_who_does_not_is_not(self, counting):
-        assert not counting.resigned("b", "b.1").is_live("b")
+        assert not counting.said_over("b", "b.1").is_live("b")
         assert not counting.is_live("x")
 
 
 class TestOver:
     def test_nothing_is_over_while_all_count(self, counting):
-        assert counting.over() == {}
+        assert counting.ends() == {}
 
     def test_what_has_ended_is_over(self, counting):
-        assert ended(counting, "b", now=10.0).over() == {"b": "b.1"}
+        assert ended(counting, "b", now=10.0).ends() == {"b": "b.1"}
 
-    def test_what_was_resigned_or_released_is_over(self, counting):
+    def test_what_is_over_or_released_counts_no_more(self, counting):
         released = counting.observe(replace(lease("c"), holder=""), now=1.0)
-        assert released.resigned("b", "b.1").over() == {"b": "b.1", "c": "c.1"}
+        assert released.said_over("b", "b.1").ends() == {"b": "b.1", "c": "c.1"}
 
     def test_a_later_epoch_is_not(self, counting):
-        again = counting.resigned("b", "b.1").observe(lease(renewed=2.0, epoch="b.2"), now=1.0)
-        assert again.over() == {}
+        again = counting.said_over("b", "b.1").observe(lease(renewed=2.0, epoch="b.2"), now=1.0)
+        assert again.ends() == {}
 
     def test_agents_without_epochs_have_none(self):
         without = ended(seen(lease(epoch="")), "b", now=10.0)
         assert not without.is_live("b")
-        assert without.over() == {}
+        assert without.ends() == {}
         assert without.epochs() == {}
 
 

@@ -40,7 +40,7 @@ class TestTime:
 
     def test_permissions_are_those_of_who_counts(self, node):
         node, (question, *_other) = node.ask({}, nonce=lambda: "one", now=0.0)
-        node = replace(node, counting=node.counting.resigned(question.peer, f"{question.peer}.1"))
+        node = replace(node, counting=node.counting.said_over(question.peer, f"{question.peer}.1"))
         assert question.peer not in node.at(0.0).permissions.asked
 
     def test_those_with_whom_it_agrees_are_near_and_this_node(self, node):
@@ -90,7 +90,7 @@ class TestRightsOfOthers:
 
     def test_whose_right_is_over_counts_no_more(self, node):
         node = node.hear_right("b", "b.1", RightAnswer(0.0, is_over=True), now=5.0)
-        assert node.counting.over() == {"b": "b.1"}
+        assert node.counting.ends() == {"b": "b.1"}
 
     def test_not_because_of_another_epoch(self, node):
         node = node.hear_right("b", "b.0", RightAnswer(0.0, is_over=True), now=5.0)
@@ -100,9 +100,9 @@ class TestRightsOfOthers:
         node = node.hear_right("b", "b.1", RightAnswer(1.0, promised=(("c", 20.0),)), now=5.0)
         assert node.counting.leases["c"].until == 25.0
 
-    def test_who_resigned_counts_no_more_and_whom_it_promised_to_count_does(self, node):
-        node = node.hear_resigned("b", "b.1", (("c", 20.0),), now=5.0)
-        assert node.counting.over() == {"b": "b.1"}
+    def test_whose_right_is_over_counts_no_more_and_whom_it_promised_to_count_does(self, node):
+        node = node.hear_over("b", "b.1", (("c", 20.0),), now=5.0)
+        assert not node.counting.is_live("b")
         assert node.counting.leases["c"].until == 25.0
 
 

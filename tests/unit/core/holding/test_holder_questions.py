@@ -68,17 +68,17 @@ class TestAsking:
         one = one.hear(question, says(promised=(("c", 20.0),)), now=0.0)
         assert one.counting.is_live("c")
 
-    def test_what_is_over_for_the_peer_is_over_here(self):
+    def test_what_has_ended_for_the_peer_has_here(self):
         one, questions = asks(holder("a", "b", "c"))
         assert len(questions) == 2
-        one = one.hear(questions[0], says(over=(("c", "c.1"), ("x", "x.1"))), now=0.0)
+        one = one.hear(questions[0], says(ended=(("c", "c.1"), ("x", "x.1"))), now=0.0)
         assert not one.counting.is_live("c")
         assert "c" not in one.permissions.asked
 
-    def test_a_late_answer_says_what_is_over_and_nothing_else(self):
+    def test_a_late_answer_says_what_has_ended_and_nothing_else(self):
         one, questions = asks(holder("a", "b", "c"))
         late = replace(questions[0], nonce="earlier")
-        after = one.hear(late, PermissionAnswer("earlier", over=(("c", "c.1"),)), now=0.0)
+        after = one.hear(late, PermissionAnswer("earlier", ended=(("c", "c.1"),)), now=0.0)
         assert not after.counting.is_live("c")
         assert after.permissions.asked.keys() == {"b"}
         assert after.talks == one.talks
@@ -97,7 +97,7 @@ class TestAsking:
     def test_whose_epoch_is_over_counts_no_more(self):
         one, (question,) = asks(holder("a", "b"))
         one = one.hear(question, says(refusal=QuestionRefusal.EPOCH_OVER), now=0.0)
-        assert one.counting.over() == {"b": "b.1"}
+        assert one.counting.ends() == {"b": "b.1"}
 
     @pytest.mark.parametrize(("others", "pause"), [((), 0.3), (("c",), 2.0)])
     def test_what_the_peer_keeps_is_asked_for_again(self, others, pause):
@@ -165,12 +165,12 @@ class TestAnswering:
         node = holder("a", "b").asked(of_b(), now=0.0)
         assert node.answer(held=NOTHING, wanted=NOTHING, now=0.46).talks.answered == ()
 
-    def test_it_says_whom_this_node_promised_to_count_and_who_is_over(self):
+    def test_it_says_whom_this_node_promised_to_count_and_what_has_ended(self):
         node = holder("a", "b", "c", "d")
-        counting = node.counting.promise("c", until=7.0).resigned("d", "d.1")
+        counting = node.counting.promise("c", until=7.0).said_over("d", "d.1")
         node, (answer,) = answered(replace(node, counting=counting), of_b())
         assert answer.promised == (("c", 7.0),)
-        assert answer.over == (("d", "d.1"),)
+        assert answer.ended == (("d", "d.1"),)
 
     def test_one_shows_that_its_asker_lives_and_whom_that_promised_to_count(self):
         node = holder("a", "b", "c")
@@ -267,7 +267,7 @@ class TestMail:
         node = mailed(holder("a", "b"), Mail((of_b(),)))
         node = node.answer(held=NOTHING, wanted=NOTHING, now=0.0)
         node, _replies = node.reply(held=NOTHING, now=0.0)
-        assert replace(node, counting=node.counting.resigned("b", "b.1")).mail() == ""
+        assert replace(node, counting=node.counting.said_over("b", "b.1")).mail() == ""
 
     @pytest.mark.parametrize(
         "question", [of_b(peer="c"), of_b(asker="c")], ids=["to another", "of another"]
@@ -301,25 +301,25 @@ class TestMail:
         assert read_mail(node.mail()).questions[0].peer == "b"
 
 
-class TestResigning:
+class TestOver:
     def test_all_near_nodes_are_to_hear_when_the_right_is_over_and_nothing_is_left(self):
         node = holder("a", "b", "c", "d", "e")
-        counting = node.counting.resigned("c", "c.1")
+        counting = node.counting.said_over("c", "c.1")
         counting = counting.observe(lease("d", renewed=2.0, subnets=()), now=0.0)
         counting = counting.observe(lease("e", renewed=2.0, epoch=""), now=0.0)
         node = replace(node, counting=counting).at(8.0)
-        assert node.reply(held=frozenset({VIP4}), now=8.0)[0].resigned.epoch == ""
+        assert node.reply(held=frozenset({VIP4}), now=8.0)[0].over.epoch == ""
         node, _replies = node.reply(held=NOTHING, now=8.0)
-        assert node.resigned == ("a.1", {"b", "c"}, 18.0)
-        assert node.reply(held=NOTHING, now=9.0)[0].resigned is node.resigned
+        assert node.over == ("a.1", {"b", "c"}, 18.0)
+        assert node.reply(held=NOTHING, now=9.0)[0].over is node.over
 
     def test_until_they_have_heard_it_or_a_lease_would_have_ended(self):
         node, _replies = holder("a", "b", "c").at(8.0).reply(held=NOTHING, now=8.0)
         assert node.told("a.0", {"b", "c"}, now=9.0) is node
         node = node.told("a.1", {"b"}, now=9.0)
-        assert node.resigned.untold == {"c"}
-        assert node.told("a.1", (), now=18.0).resigned.untold == NOTHING
+        assert node.over.untold == {"c"}
+        assert node.told("a.1", (), now=18.0).over.untold == NOTHING
 
-    def test_who_has_a_right_resigns_nothing(self):
+    def test_who_has_a_right_says_nothing(self):
         node, _replies = holder("a", "b").reply(held=NOTHING, now=1.0)
-        assert node.resigned.epoch == ""
+        assert node.over.epoch == ""

@@ -205,7 +205,7 @@ class TestAnswer:
         assert read_answer(through_text(answer_body(answer))) == answer
 
     def test_what_else_is_in_it_does_not_matter(self):
-        assert read_answer({**answer_body(ANSWER), "over": {}}) == ANSWER
+        assert read_answer({**answer_body(ANSWER), "ended": {}}) == ANSWER
 
     @pytest.mark.parametrize("part", [{"refusal": "x"}, {"has": "x"}, {"has": {"epoch": "b.1"}}])
     def test_one_that_cannot_be_read_is_none(self, part):
@@ -252,15 +252,15 @@ class TestPromised:
         assert read_promised(body) == ()
 
 
-class TestOver:
+class TestEnds:
     def test_an_answer_says_whose_epochs_are_over(self):
-        answer = replace(ANSWER, over=(("c", "c.1"), ("d", "d.1")))
+        answer = replace(ANSWER, ended=(("c", "c.1"), ("d", "d.1")))
         assert read_answer(answer_body(answer)) == answer
-        assert "over" not in answer_body(ANSWER)
+        assert "ended" not in answer_body(ANSWER)
 
-    @pytest.mark.parametrize("over", [["c"], "c", 5], ids=str)
-    def test_one_that_cannot_be_read_is_none(self, over):
-        assert read_answer({**answer_body(ANSWER), "over": over}) is None
+    @pytest.mark.parametrize("ended", [["c"], "c", 5], ids=str)
+    def test_one_that_cannot_be_read_is_none(self, ended):
+        assert read_answer({**answer_body(ANSWER), "ended": ended}) is None
 
 
 class TestRights:

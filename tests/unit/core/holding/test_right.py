@@ -136,12 +136,12 @@ class TestRight:
         assert late.at(17.0).deadline(17.0) is None
         assert (late.under_way, late.failing_since, late.due_at(17.0)) == ((), 16.0, 19.0)
 
-    def test_who_resigned_gets_none_again(self, right):
-        resigned = right.resigned()
-        assert resigned.deadline(10.0) is None
-        assert not renewed(resigned, sent_at=11.0).epoch
-        assert resigned.due_at(11.0) == float("inf")
-        assert not failed(resigned, at=11.0).is_in_doubt
+    def test_who_leaves_gets_none_again(self, right):
+        released = right.released()
+        assert released.deadline(10.0) is None
+        assert not renewed(released, sent_at=11.0).epoch
+        assert released.due_at(11.0) == float("inf")
+        assert not failed(released, at=11.0).is_in_doubt
 
 
 class TestAgreement:
@@ -162,8 +162,8 @@ class TestAgreement:
         held = right.extended(AGREED, now=16.0)
         after = renewed(held, sent_at=16.0, now=19.9)
         assert after.deadline(28.0) == AGREED
-        assert after.state(20.0) is RightState.HELD
-        assert after.state(23.0) is failed(after, at=20.0).state(20.0) is RightState.HOLDING
+        assert after.state(20.0) is RightState.RENEWED
+        assert after.state(23.0) is failed(after, at=20.0).state(20.0) is RightState.AGREED
 
     def test_it_ends_with_other_subnets(self, right):
         held = right.extended(AGREED, now=16.0)

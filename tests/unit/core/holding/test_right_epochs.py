@@ -93,34 +93,34 @@ class TestState:
         assert Right(TIMING, "t").state(0.0) is RightState.ABSENT
 
     def test_it_is_held_after_a_renewal(self, right):
-        assert right.state(16.9) is RightState.HELD
+        assert right.state(16.9) is RightState.RENEWED
 
     def test_it_is_doubtful_after_a_failure(self, right):
         failing, _epoch = failed(right, at=12.0)
         assert failing.state(12.0) is RightState.DOUBTFUL
-        assert written(failing, at=14.0).state(14.0) is RightState.HELD
+        assert written(failing, at=14.0).state(14.0) is RightState.RENEWED
 
     def test_it_is_holding_while_there_is_an_agreement(self, right):
         held = failed(right, at=12.0)[0].extended(AGREED, now=12.0)
-        assert held.state(12.0) is RightState.HOLDING
-        assert held.state(29.9) is RightState.HOLDING
-        assert held.state(30.0) is RightState.LOST
+        assert held.state(12.0) is RightState.AGREED
+        assert held.state(29.9) is RightState.AGREED
+        assert held.state(30.0) is RightState.OVER
 
     def test_an_agreement_that_is_over_leaves_what_the_lease_gives(self, right):
         held = right.extended(HoldDeadline(12.0, 15.0), now=11.0)
-        assert held.state(12.0) is RightState.HELD
+        assert held.state(12.0) is RightState.RENEWED
 
     def test_it_is_lost_at_the_renew_deadline(self, right):
-        assert right.state(17.0) is RightState.LOST
-        assert right.at(17.0).state(17.0) is RightState.LOST
+        assert right.state(17.0) is RightState.OVER
+        assert right.at(17.0).state(17.0) is RightState.OVER
 
     def test_it_is_held_again_in_another_epoch(self, right):
         again = written(right.at(17.0), at=18.0)
-        assert again.state(18.0) is RightState.HELD
+        assert again.state(18.0) is RightState.RENEWED
         assert again.epoch != right.epoch
 
     def test_it_is_released_for_ever(self, right):
-        released = right.resigned()
+        released = right.released()
         assert released.state(11.0) is RightState.RELEASED
         assert written(released, at=12.0).state(12.0) is RightState.RELEASED
         assert released.extended(AGREED, now=12.0).state(12.0) is RightState.RELEASED

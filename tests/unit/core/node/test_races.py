@@ -118,6 +118,6 @@ def test_a_node_that_leaves_plans_nothing_but_withdrawals(vip):
 
 
 def test_a_renewal_answered_after_the_end_does_not_revive_the_right():
-    left = renewed(Right(TIMING, "t"), sent_at=NOW, now=NOW).resigned()
+    left = renewed(Right(TIMING, "t"), sent_at=NOW, now=NOW).released()
     late = renewed(left, sent_at=NOW + 1, now=NOW + 2)
     assert late.deadline(NOW + 2) is None

@@ -54,7 +54,7 @@ def test_numbers_and_words_choose_mutants(capsys):
     [
         ("plugins/module_utils/purelb/core/holding/right.py", "tests/unit/core/holding"),
         ("plugins/module_utils/purelb/core/settings.py", "tests/unit/core"),
-        ("agent/purelb_agent/lease/ends.py", "tests/unit/agent/lease"),
+        ("agent/purelb_agent/holding/ends.py", "tests/unit/agent/holding"),
     ],
 )
 def test_tests_of_a_file_are_in_the_folder_of_the_same_name(path, folder):

@@ -233,7 +233,7 @@ class Counting:
             return self._with(node, known)
         return replace(self, leases={n: c for n, c in self.leases.items() if n != node})
 
-    def resigned(self, node: str, epoch: str) -> Counting:
+    def said_over(self, node: str, epoch: str) -> Counting:
         """Record that a node said it has no right any more in this epoch, and needs no promise.
 
         Neither in those before. One of another start does not take back what is known of this one.
@@ -358,10 +358,10 @@ class Counting:
         found = ((n, self._next_check(c, now)) for n, c in self.leases.items())
         return {node: check for node, check in found if check is not None}
 
-    def over(self) -> Dict[str, str]:
-        """Return the epochs that are over for this observer, by node; only of those near to it."""
-        over = {n: c.lease for n, c in self.leases.items() if c.lease.epoch and not c.counts}
-        return {n: lease.epoch for n, lease in over.items() if self.is_near(lease)}
+    def ends(self) -> Dict[str, str]:
+        """Return the epochs that count no more for this observer, by near node."""
+        gone = {n: c.lease for n, c in self.leases.items() if c.lease.epoch and not c.counts}
+        return {n: lease.epoch for n, lease in gone.items() if self.is_near(lease)}
 
     def next_at(self, now: float) -> Optional[float]:
         """Return when the next Lease is to be checked if nothing else is seen."""

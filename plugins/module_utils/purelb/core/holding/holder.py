@@ -44,7 +44,7 @@ _NOTHING: FrozenSet[Address] = frozenset()
 Replies = Tuple[Tuple[Asked, PermissionAnswer], ...]
 
 
-class Resigned(NamedTuple):
+class Over(NamedTuple):
     """The last epoch in which this node may hold nothing any more, and who is still to hear it."""
 
     epoch: str = ""
@@ -52,7 +52,7 @@ class Resigned(NamedTuple):
     until: float = _NEVER
 
 
-_TO_NOBODY = Resigned()
+_TO_NOBODY = Over()
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Holder:
     talks: Talks = field(default_factory=Talks)
     who_can: WhoCan = field(default_factory=WhoCan)
     held: Optional[FrozenSet[Address]] = None
-    resigned: Resigned = _TO_NOBODY
+    over: Over = _TO_NOBODY
     unread_at: float = _NEVER
 
     @property
@@ -160,7 +160,7 @@ class Holder:
         An address that could not be removed is taken back. If the right is over and nothing is
         left, all near nodes are to hear it.
         """
-        promised, over = self.counting.promised(now), tuple(self.counting.over().items())
+        promised, ended = self.counting.promised(now), tuple(self.counting.ends().items())
         given = [asked for asked, answer in self.talks.answered if answer.has is not None]
         permissions = self.permissions
         for asked in given:
@@ -172,14 +172,14 @@ class Holder:
                     answer,
                     has=permissions.pairs[asked.question.asker] if asked in given else None,
                     promised=promised,
-                    over=() if asked.by_lease else over,
+                    ended=() if asked.by_lease else ended,
                 ),
             )
             for asked, answer in self.talks.answered
         )
         talks = self.talks.replied(replies) if replies else self.talks
-        resigned = self.resigned if held else self._resigning(now)
-        after = replace(self, permissions=permissions, talks=talks, held=held, resigned=resigned)
+        over = self.over if held else self._newly_over(now)
+        after = replace(self, permissions=permissions, talks=talks, held=held, over=over)
         return after, replies
 
     def ask(
@@ -237,7 +237,7 @@ class Holder:
     ) -> Holder:
         """Take the answer to a question, or that none came in time."""
         peer, counting = question.peer, self.counting
-        for node, epoch in answer.over if answer is not None else ():
+        for node, epoch in answer.ended if answer is not None else ():
             counting = counting.ended(node, epoch, now=now)
         asked = self.permissions.asked.get(peer)
         if asked is None or asked.nonce != question.nonce:
@@ -248,7 +248,7 @@ class Holder:
             counting = counting.with_promised(answer.promised, now=now)
             permissions = self.permissions.heard(peer, answer, by_lease=by_lease)
             if answer.refusal is QuestionRefusal.EPOCH_OVER:
-                counting = counting.resigned(peer, question.peer_epoch)
+                counting = counting.said_over(peer, question.peer_epoch)
         talks = self.talks.heard(
             question, answer, by_lease=permissions.asks_by_lease(peer), now=now
         )
@@ -264,26 +264,26 @@ class Holder:
 
     # Ends of rights and Leases.
 
-    def _resigning(self, now: float) -> Resigned:
+    def _newly_over(self, now: float) -> Over:
         epoch = self.right.over
-        if epoch in ("", self.resigned.epoch):
-            return self.resigned
+        if epoch in ("", self.over.epoch):
+            return self.over
         # Also those that count no more: they may have promised to count this node.
         near = (self.counting.leases[node].lease for node in self.counting.near())
         untold = frozenset(p.node for p in near if p.epoch and not p.is_released)
-        return Resigned(epoch, untold, now + self.right.timing.duration)
+        return Over(epoch, untold, now + self.right.timing.duration)
 
     def told(self, epoch: str, peers: Iterable[str], *, now: float) -> Holder:
         """Record that peers have heard that an epoch is over; none is told for ever."""
-        if epoch != self.resigned.epoch:
+        if epoch != self.over.epoch:
             return self
-        untold = self.resigned.untold.difference(peers) if now < self.resigned.until else ()
-        return replace(self, resigned=self.resigned._replace(untold=frozenset(untold)))
+        untold = self.over.untold.difference(peers) if now < self.over.until else ()
+        return replace(self, over=self.over._replace(untold=frozenset(untold)))
 
-    def hear_resigned(self, node: str, epoch: str, promised: Promised, *, now: float) -> Holder:
+    def hear_over(self, node: str, epoch: str, promised: Promised, *, now: float) -> Holder:
         """Take from a node that it may hold nothing any more in this epoch."""
         counting = self.counting.with_promised(promised, now=now)
-        return replace(self, counting=counting.resigned(node, epoch)).at(now)
+        return replace(self, counting=counting.said_over(node, epoch)).at(now)
 
     def say_right(self, epoch: str, *, now: float) -> Optional[RightAnswer]:
         """Say until when this node may hold addresses; nothing while it might hold some without."""
@@ -305,7 +305,7 @@ class Holder:
         """
         counting = self.counting.with_promised(said.promised, now=now)
         if said.is_over:
-            counting = counting.resigned(node, epoch)
+            counting = counting.said_over(node, epoch)
         elif said.seconds > 0:
             counting = counting.has_right(node, seconds=said.seconds, now=now)
         return replace(self, counting=counting).at(now)

@@ -151,18 +151,18 @@ def answer_body(answer: PermissionAnswer) -> Json:
         "has": _pair_body(answer.has),
         "refusal": refusal,
         "promised": dict(answer.promised),
-        **({"over": dict(answer.over)} if answer.over else {}),
+        **({"ended": dict(answer.ended)} if answer.ended else {}),
     }
 
 
 def _answer_of(body: Any) -> PermissionAnswer:
-    over = body.get("over") or {}
+    ended = body.get("ended") or {}
     return PermissionAnswer(
         str(body["nonce"]),
         _pair_of(body["has"]),
         QuestionRefusal(body["refusal"]) if body["refusal"] else None,
         _promised_of(body),
-        tuple((str(node), str(epoch)) for node, epoch in over.items()),
+        tuple((str(node), str(epoch)) for node, epoch in ended.items()),
     )
 
 

@@ -89,15 +89,15 @@ class PermissionAnswer:
     """What the answering node has of the pair from now on; or why it refused.
 
     `promised`: whom the answering node promised to count. The asker may not have heard of that, and
-    counts them before it acts on what it was given. `over`: the epochs that are over for it, by
-    node.
+    counts them before it acts on what it was given. `ended`: the epochs that count no more for it,
+    by node.
     """
 
     nonce: str
     has: Optional[Pair] = None
     refusal: Optional[QuestionRefusal] = None
     promised: Promised = ()
-    over: Tuple[Tuple[str, str], ...] = ()
+    ended: Tuple[Tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

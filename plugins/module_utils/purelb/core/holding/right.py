@@ -65,14 +65,14 @@ class HoldDeadline:
 class RightState(str, Enum):
     """What the right rests on, as the log names it.
 
-    DOUBTFUL: the last renewal failed. HOLDING: no node can renew, so none can take over.
+    DOUBTFUL: the last renewal failed. AGREED: no node can renew, so none can take over.
     """
 
     ABSENT = "absent"
-    HELD = "held"
+    RENEWED = "renewed"
     DOUBTFUL = "doubtful"
-    HOLDING = "holding"
-    LOST = "lost"
+    AGREED = "agreed"
+    OVER = "over"
     RELEASED = "released"
 
 
@@ -174,7 +174,7 @@ class Right:
         """
         if self.is_released or len(self.under_way) >= _MOST_UNDER_WAY:
             return _NOT_DUE
-        if self.under_way or self.state(now) is RightState.LOST:
+        if self.under_way or self.state(now) is RightState.OVER:
             return self.next_at
         return min(self.next_at, self.change_at)
 
@@ -293,7 +293,7 @@ class Right:
             return self
         return replace(self, number=0, is_shown=False, agreed=None)
 
-    def resigned(self) -> Right:
+    def released(self) -> Right:
         """Leave the election permanently."""
         return replace(self, number=0, is_shown=False, agreed=None, is_released=True)
 
@@ -311,11 +311,11 @@ class Right:
         if self.is_released:
             return RightState.RELEASED
         if self.deadline(now) is None:
-            return RightState.ABSENT if self.sent_at == _NEVER else RightState.LOST
+            return RightState.ABSENT if self.sent_at == _NEVER else RightState.OVER
         is_doubtful = self.is_failing or now >= self.ends_at
         if is_doubtful and self.agreed is not None and now < self.agreed.announce_until:
-            return RightState.HOLDING
-        return RightState.DOUBTFUL if self.is_failing else RightState.HELD
+            return RightState.AGREED
+        return RightState.DOUBTFUL if self.is_failing else RightState.RENEWED
 
     def may_add(self, now: float) -> bool:
         """Whether the permissions of this epoch are valid for addresses that are not held yet.

@@ -21,9 +21,9 @@ from purelb.core.holding.outage import (
 )
 from purelb.core.holding.peer_keys import PeerKeys
 from purelb.core.settings import LeaseTiming
+from purelb_agent.holding.outage import OutageKeeper
 from purelb_agent.kube.store import NodeStore
-from purelb_agent.lease.outage import OutageKeeper
-from purelb_agent.lease.peers import Peers
+from purelb_agent.peers.peers import Peers
 from purelb_agent.runtime import clock
 from tests.support.agent.kubernetes_objects import lease_object
 from tests.support.agent.recorded_events import RecordedEvents

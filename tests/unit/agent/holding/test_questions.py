@@ -12,7 +12,7 @@ import pytest
 from purelb.core.holding.messages import Mail, answer_body, mail_text, read_mail
 from purelb.core.holding.permissions import PermissionAnswer, QuestionRefusal
 from purelb.core.holding.right import is_earlier
-from purelb_agent.node.questions import KIND
+from purelb_agent.holding.questions import KIND
 from purelb_agent.runtime import clock
 from tests.support.agent.fake_agents import HANGS, peer_lease
 from tests.support.agent.questions_node import QuestionsNode, QuestionsPeer, settle
@@ -190,15 +190,15 @@ class TestRefusals:
         async with node.working():
             await node.until(1)
             assert not node.store.leases.counting.is_live("n2")
-            assert node.store.leases.counting.over() == {"n2": "n2.1"}
+            assert node.store.leases.counting.ends() == {"n2": "n2.1"}
             assert len(node.asked) == 1
             assert node.held == {address}
 
 
-class TestOver:
+class TestEnds:
     async def test_what_the_peer_says_is_over_counts_no_more(self, node):
         node.store.leases.put(peer_lease("n3", duration=100))
-        node.agents.answer("n2", KIND, lambda b: {**node.n2(b), "over": {"n3": "n3.1", "x": "1"}})
+        node.agents.answer("n2", KIND, lambda b: {**node.n2(b), "ended": {"n3": "n3.1", "x": "1"}})
         node.agents.answer("n3", KIND, HANGS)
         async with node.working():
             assert not node.store.leases.counting.is_live("n3")
@@ -218,10 +218,10 @@ class TestOver:
             await node.until(1)
             assert table.counting.is_live("n3")
 
-    @pytest.mark.parametrize("over", [{"n3": "n3.0"}, {}, None, ["n3"], "n3"], ids=str)
-    async def test_another_epoch_or_what_cannot_be_read_changes_nothing(self, node, over):
+    @pytest.mark.parametrize("ended", [{"n3": "n3.0"}, {}, None, ["n3"], "n3"], ids=str)
+    async def test_another_epoch_or_what_cannot_be_read_changes_nothing(self, node, ended):
         node.store.leases.put(peer_lease("n3", duration=100))
-        node.agents.answer("n2", KIND, lambda body: {**node.n2(body), "over": over})
+        node.agents.answer("n2", KIND, lambda body: {**node.n2(body), "ended": ended})
         node.agents.answer("n3", KIND, HANGS)
         async with node.working():
             await settle()
@@ -231,13 +231,13 @@ class TestOver:
     async def test_who_was_met_is_asked_again_while_another_one_is_silent(self, node, silent):
         other = "n2" if silent == "n3" else "n3"
         node.store.leases.put(peer_lease("n3", duration=100))
-        peer, over = QuestionsPeer(other), {}
-        node.agents.answer(other, KIND, lambda body: {**peer(body), "over": over})
+        peer, ended = QuestionsPeer(other), {}
+        node.agents.answer(other, KIND, lambda body: {**peer(body), "ended": ended})
         node.agents.answer(silent, KIND, HANGS)
         async with node.working():
             await node.until(5)
             assert node.store.leases.counting.is_live(silent)
-            over[silent] = f"{silent}.1"
+            ended[silent] = f"{silent}.1"
             await node.until(7.1)
             assert not node.store.leases.counting.is_live(silent)
             asked = node.agents.asked(other, KIND)
@@ -324,7 +324,7 @@ class TestSilence:
             assert len(read_mail(node.lease.mail).questions) == 1
 
 
-class TestResigning:
+class TestOver:
     async def test_all_are_told_when_the_right_is_over_and_nothing_is_left(self, node):
         node.agents.answer("n2", KIND, node.n2)
         address = won_by("n1", VIP4)
@@ -337,10 +337,10 @@ class TestResigning:
             node.stuck = frozenset({address})
             await node.until(8)
             assert node.renewer.right.deadline(clock.now()) is None
-            assert node.store.holder.resigned.epoch == ""
+            assert node.store.holder.over.epoch == ""
             node.stuck = frozenset()
             node.store.changed.notify()
             await settle()
             # A renewal in the next one has failed, too.
-            assert node.store.holder.resigned.epoch == node.renewer.right.over
+            assert node.store.holder.over.epoch == node.renewer.right.over
             assert is_earlier(epoch, node.renewer.right.over)

@@ -17,10 +17,10 @@ from purelb.core.holding.outage import FRESHNESS, PATIENCE
 from purelb.core.holding.right import Renewal, Right, RightState
 from purelb.core.model import Address, Lease, Network, NodeAddress, Outage
 from purelb.core.node.conflicts import FoundDuplicates
+from purelb_agent.holding.metrics import LeaseMetrics
+from purelb_agent.holding.own_lease import Identity, OwnLease
 from purelb_agent.kube.client import ApiError, Kube
 from purelb_agent.kube.store import NodeStore
-from purelb_agent.lease.metrics import LeaseMetrics
-from purelb_agent.lease.own_lease import Identity, OwnLease
 from purelb_agent.runtime import clock, log
 from purelb_agent.runtime.wakeup import Wakeup
 
@@ -249,7 +249,7 @@ class Renewer:
         # One that has not been shown yet stays due: the watch shows them in their order.
         self._renewed = self._renewed or (lease.renew_time or 0.0, now + SHOWN_AFTER)
         self._metrics.count_renewal(self._used(before, now))
-        if before.state(now) is RightState.HOLDING and now >= before.ends_at:
+        if before.state(now) is RightState.AGREED and now >= before.ends_at:
             self._held_since = self._held_since or before.sent_at
         if not self._right.is_in_doubt:
             self._note_outage()
@@ -292,7 +292,7 @@ class Renewer:
             return
         seen = self._store.leases.own
         is_intact = seen is None or seen.subnets == self._right.subnets
-        if self._right.state(clock.now()) is RightState.HELD and not is_intact:
+        if self._right.state(clock.now()) is RightState.RENEWED and not is_intact:
             self.renew_soon()
 
     async def renewed(self, since: float = -math.inf) -> float | None:
@@ -331,11 +331,11 @@ class Renewer:
         if state is not self._published:
             log.info("leaseState", node=self.node, state=state.value)
             self._published = state
-        self._metrics.show(is_healthy=deadline is not None, is_holding=state is RightState.HOLDING)
+        self._metrics.show(is_healthy=deadline is not None, is_holding=state is RightState.AGREED)
 
     def leave(self) -> None:
         """Leave the election: from now on this node may hold no address."""
-        self._right = self._right.resigned()
+        self._right = self._right.released()
         self._wakeup.notify()
         self.publish()
 

@@ -12,7 +12,7 @@ import pytest
 
 from purelb.core.errors import SettingError
 from purelb.core.holding.peer_keys import PeerKeys
-from purelb_agent.lease.peer_key_files import PeerKeyFiles
+from purelb_agent.peers.key_files import PeerKeyFiles
 
 OLD, NEW = b"old sixteen bytes", b"new sixteen bytes"
 

@@ -59,7 +59,7 @@ class TestFirstWrite:
 
     async def test_it_gives_the_right_that_the_store_has(self, node):
         async with node.running():
-            assert state(node) is RightState.HELD
+            assert state(node) is RightState.RENEWED
             deadline = node.store.hold_deadline
             assert deadline == node.renewer.right.deadline(clock.now())
             assert deadline.announce_until == node.began + 7.0
@@ -85,7 +85,7 @@ class TestFirstWrite:
                 await asyncio.sleep(1.5)
                 node.api.resume(method, path)
             await asyncio.sleep(0.01)
-            assert state(node) is RightState.HELD
+            assert state(node) is RightState.RENEWED
             # A second one was sent, and then another one at once, as this one took long.
             assert node.written_at == [3.01, 3.5, 4.51]
 
@@ -98,7 +98,7 @@ class TestFirstWrite:
             assert node.written_at == [0.0, 2.0]
             (_, failed), (_, written) = node.writes
             assert failed.epoch != written.epoch
-            assert state(node) is RightState.HELD
+            assert state(node) is RightState.RENEWED
 
 
 class TestRenewals:
@@ -138,7 +138,7 @@ class TestRenewals:
             await node.until(5)
             node.renewer.renew_soon()
             await node.until(5.1)
-            assert state(node) is RightState.HELD
+            assert state(node) is RightState.RENEWED
             assert not node.renewer.in_doubt.is_set()
             epochs = {lease.epoch for _at, lease in node.writes}
             assert epochs == {node.renewer.right.epoch}
@@ -150,9 +150,9 @@ class TestRenewals:
             assert not node.renewer.in_doubt.is_set()
             await node.until(6)
             assert node.renewer.in_doubt.is_set()
-            assert state(node) is RightState.HELD
+            assert state(node) is RightState.RENEWED
             await node.until(7)
-            assert state(node) is RightState.LOST
+            assert state(node) is RightState.OVER
 
     async def test_one_is_given_up_when_it_would_give_no_right(self, node, logged):
         async with node.running():
@@ -185,7 +185,7 @@ class TestSlowRenewals:
             assert node.renewer.right.failing_since == node.began + 5.0
             node.api.resume("PUT", PATH)
             await node.until(6.5)
-            assert state(node) is RightState.HELD
+            assert state(node) is RightState.RENEWED
             assert node.renewer.right.failing_since is None
 
     async def test_the_second_one_is_enough_where_the_first_is_lost(self, node):
@@ -193,7 +193,7 @@ class TestSlowRenewals:
             node.api.answer("PUT", PATH, ApiError(0, "lost"), times=1)
             await node.until(6)
             assert node.written_at == [0.0, 5.0, 6.0]
-            assert state(node) is RightState.HELD
+            assert state(node) is RightState.RENEWED
 
     async def test_no_more_than_two_are_under_way(self, node):
         async with node.running():
@@ -226,7 +226,7 @@ class TestSlowRenewals:
             first = node.renewer.right.epoch
             node.slow_writes(4.0)
             await node.agree(until=25)
-            assert state(node) is RightState.HELD
+            assert state(node) is RightState.RENEWED
             assert node.renewer.right.epoch == first
             assert node.renewer.outage is None
             node.slow_writes(0.0)
@@ -244,10 +244,10 @@ class TestSlowRenewals:
             await node.until(6.9)
             for second in range(7, 30):
                 await node.until(second)
-                assert state(node) is RightState.LOST
+                assert state(node) is RightState.OVER
             node.slow_writes(0.0)
             await node.until(34)
-            assert state(node) is RightState.HELD
+            assert state(node) is RightState.RENEWED
 
 
 class TestLostRight:
@@ -258,10 +258,10 @@ class TestLostRight:
             assert node.store.hold_deadline is not None
             await node.until(7)
             assert node.store.hold_deadline is None
-            assert state(node) is RightState.LOST
+            assert state(node) is RightState.OVER
             assert node.metric("lease_healthy") == 0
         states = [fields["state"] for fields in logged.fields("leaseState")]
-        assert states == ["held", "doubtful", "lost"]
+        assert states == ["renewed", "doubtful", "over"]
 
     async def test_it_ends_in_time_while_a_request_hangs(self, node):
         async with node.running():
@@ -280,7 +280,7 @@ class TestLostRight:
             tried = {lease.epoch for at, lease in node.writes if at >= 7}
             node.accept()
             await node.until(13)
-            assert state(node) is RightState.HELD
+            assert state(node) is RightState.RENEWED
             assert node.renewer.right.epoch == node.lease.epoch
             assert node.lease.epoch not in {first, *tried}
             assert node.renewer.right.is_shown
@@ -305,14 +305,14 @@ class TestAgreement:
             await node.until(6)
             node.extend(agreed := agreement())
             assert node.store.hold_deadline == agreed
-            assert state(node) is RightState.HOLDING
+            assert state(node) is RightState.AGREED
             assert node.metric("outage_holding") == 1
             await node.until(15)
-            assert state(node) is RightState.HOLDING
+            assert state(node) is RightState.AGREED
             assert node.metric("lease_healthy") == 1
             # Between two attempts.
             await node.until(16.1)
-            assert state(node) is RightState.LOST
+            assert state(node) is RightState.OVER
             assert node.store.hold_deadline is None
 
     async def test_it_restores_no_right(self, node):
@@ -348,7 +348,7 @@ class TestAgreement:
             node.extend(agreement())
             node.renewer.renew_soon()
             await node.until(5.1)
-            assert state(node) is RightState.HELD
+            assert state(node) is RightState.RENEWED
             assert node.renewer.outage is None
             assert len({lease.epoch for _at, lease in node.writes}) == 1
 

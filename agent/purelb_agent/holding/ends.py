@@ -17,10 +17,10 @@ from purelb.core.holding.messages import Json, read_right_answer, right_answer_b
 from purelb.core.holding.outage import CanRenew, can_renew_body, read_can_renew
 from purelb.core.model import Lease
 from purelb.core.names import lease_name
+from purelb_agent.holding.renewer import Renewer
 from purelb_agent.kube.client import NOT_FOUND, ApiError, Kube
 from purelb_agent.kube.store import NodeStore
-from purelb_agent.lease.peers import Peers
-from purelb_agent.lease.renewer import Renewer
+from purelb_agent.peers.peers import Peers
 from purelb_agent.runtime import clock
 
 RIGHT, PROMISED = "right", "promised"

@@ -16,8 +16,8 @@ from prometheus_client import CollectorRegistry
 
 from purelb.core.holding.messages import build_message, read_message
 from purelb.core.holding.peer_keys import PeerKeys
-from purelb_agent.lease.peer_http import PATH, PeerHttp
-from purelb_agent.lease.peers import Peers
+from purelb_agent.peers.http import PATH, PeerHttp
+from purelb_agent.peers.peers import Peers
 from purelb_agent.runtime import clock
 from purelb_agent.runtime.probes import Probes
 

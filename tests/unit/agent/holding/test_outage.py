@@ -20,7 +20,7 @@ from purelb.core.holding.outage import (
     read_outage_question,
 )
 from purelb.core.holding.right import RightState
-from purelb_agent.lease.outage import OutageKeeper
+from purelb_agent.holding.outage import OutageKeeper
 from purelb_agent.runtime import clock
 from tests.support.agent.fake_agents import FakeAgents, peer_lease
 from tests.support.agent.leased_node import PATH, LeasedNode
@@ -90,7 +90,7 @@ class TestAsking:
 
     async def test_all_nodes_with_a_lease_are_asked_when_one_fails(self, node):
         table = node.store.leases
-        table.change(table.counting.resigned("n3", "n3.1"))
+        table.change(table.counting.said_over("n3", "n3.1"))
         node.refuse()
         await node.until(5)
         ((at, members),) = node.peers.asked
@@ -149,7 +149,7 @@ class TestHolding:
     async def test_it_holds_while_no_node_can_renew(self, node, logged):
         node.refuse()
         await node.until(100)
-        assert state(node) is RightState.HOLDING
+        assert state(node) is RightState.AGREED
         assert node.store.hold_deadline.announce_until > clock.now() + 2
         assert logged.events.count("apiDownForAll") == 1
         assert logged.fields("apiDownForAll") == [{"node": "n1", "cannot": "2"}]
@@ -167,15 +167,15 @@ class TestHolding:
         node.peers.answer = answer
         node.refuse()
         await node.until(7)
-        assert state(node) is RightState.LOST
+        assert state(node) is RightState.OVER
 
     async def test_it_does_not_where_one_said_unasked_that_it_can(self, node, logged):
         node.refuse()
         await node.until(5.6)
-        assert state(node) is RightState.HOLDING
+        assert state(node) is RightState.AGREED
         node.store.take(node.store.holder.hear_can(CanRenew("n4", age=0.0), now=clock.now()))
         await node.until(9)
-        assert state(node) is RightState.LOST
+        assert state(node) is RightState.OVER
         assert logged.fields("cutOff") == [{"node": "n1", "cannot": "2", "silent": "1"}]
 
     @pytest.mark.parametrize("answer", [CAN, CANNOT, SILENT], ids=str)
@@ -190,9 +190,9 @@ class TestHolding:
         await node.until(10.5)
         node.peers.answer = CAN
         await node.until(13.4)
-        assert state(node) is RightState.HOLDING
+        assert state(node) is RightState.AGREED
         await node.until(13.6)
-        assert state(node) is RightState.LOST
+        assert state(node) is RightState.OVER
         assert "cutOff" in logged.events
 
     async def test_each_answer_is_counted(self, node):
@@ -210,7 +210,7 @@ class TestEnd:
         await node.until(19)
         node.accept()
         await node.until(22)
-        assert state(node) is RightState.HELD
+        assert state(node) is RightState.RENEWED
         assert logged.fields("outageHeld") == [{"node": "n1", "seconds": "21.0"}]
         assert node.metric("outages_held_total") == 1
         (event,) = node.events.records
@@ -223,7 +223,7 @@ class TestEnd:
         await node.until(5.5)
         node.renewer.renew_soon()
         await node.until(10)
-        assert state(node) is RightState.HELD
+        assert state(node) is RightState.RENEWED
         assert node.events.records == []
 
     async def test_each_is_reported_once(self, node, logged):
@@ -238,6 +238,6 @@ class TestEnd:
         await asyncio.sleep(0.1)
         node.renewer.renew_soon()
         await node.until(90)
-        assert state(node) is RightState.HELD
+        assert state(node) is RightState.RENEWED
         assert node.events.reasons == ["OutageHeld"] * 2
         assert logged.events.count("apiDownForAll") == 3

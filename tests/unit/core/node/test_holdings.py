@@ -13,7 +13,7 @@ from purelb.core.holding.permissions import Pair, Permissions
 from purelb.core.model import PoolType, Reason
 from purelb.core.names import DRAINING_TAINTS
 from purelb.core.node.decisions import decide_vips
-from purelb.core.node.permitted import permitted
+from purelb.core.node.holdings import HoldingFacts, decide_holdings
 from tests.support.core.ranks import won_by
 from tests.support.core.snapshots import (
     DUMMY,
@@ -45,13 +45,8 @@ def met(*, lent=(), borrowed=()):
 
 
 def act(decisions, permissions, *, held=(), epochs=EPOCHS, may_add=True, is_deleted=False):
-    return permitted(
-        decisions,
-        permissions,
-        held=frozenset(held),
-        epochs=epochs,
-        may_add=may_add,
-        is_deleted=is_deleted,
+    return decide_holdings(
+        HoldingFacts(decisions, permissions, frozenset(held), epochs, may_add, is_deleted)
     )
 
 

@@ -13,8 +13,8 @@ from dataclasses import replace
 import pytest
 
 from purelb.core.holding.right import HoldDeadline
+from purelb_agent.holding.ends import PROMISED, RIGHT, Ends
 from purelb_agent.kube.client import ApiError
-from purelb_agent.lease.ends import PROMISED, RIGHT, Ends
 from purelb_agent.runtime import clock
 from tests.support.agent.fake_agents import HANGS, FakeAgents, peer_lease
 from tests.support.agent.kubernetes_objects import NAMESPACE
@@ -205,7 +205,7 @@ class TestAnswerOfTheNode:
         node.start()
         await node.until(9.55)
         assert not node.counts()
-        assert node.store.leases.counting.over() == {"n2": "n2.1"}
+        assert node.store.leases.counting.ends() == {"n2": "n2.1"}
         await node.until(20)
         assert node.reads() == []
         assert len(node.agents.told) == 1
@@ -339,7 +339,7 @@ class TestPromisesOfOthers:
         node.agents.answer("n3", PROMISED, {"seconds": 5.0}, times=1)
         node.start()
         table = node.store.leases
-        table.change(table.counting.resigned("n3", "n3.1"))
+        table.change(table.counting.said_over("n3", "n3.1"))
         assert not node.counts("n3")
         await node.until(14.9)
         assert node.counts()

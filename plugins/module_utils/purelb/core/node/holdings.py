@@ -21,60 +21,20 @@ _ANOTHER_WINS = frozenset({Reason.NOT_WINNER, Reason.NODE_DRAINING})
 
 
 @dataclass(frozen=True)
-class Permitted:
-    """The decisions that a node acts on, and what it waits for.
-
-    `missing`: addresses that it won and does not hold, each with the peers that count for it.
-    """
-
-    decisions: Decisions
-    missing: Mapping[Address, FrozenSet[str]] = field(default_factory=dict)
-
-
-def permitted(
-    elected: Decisions,
-    permissions: Permissions,
-    *,
-    held: FrozenSet[Address],
-    epochs: Mapping[str, str],
-    may_add: bool,
-    is_deleted: bool = False,
-) -> Permitted:
-    """Return what a node may do of what it was elected for, and what it keeps.
+class HoldingFacts:
+    """What decides which addresses a node holds.
 
     `held`: the addresses that it has on its interfaces. `epochs`: those of the other nodes that
     count; who has none is not asked, and what it wins is withdrawn at once. `is_deleted`: a program
     deleted this node's Lease, so who has not met it does not know of it, and asks for nothing.
     """
-    view = _View(elected, permissions, held, epochs, may_add, is_deleted)
-    changed: Dict[Address, VipDecision] = {}
-    missing: Dict[Address, FrozenSet[str]] = {}
-    for decision in elected.here:
-        if decision.vip.pool_type is PoolType.LOCAL and view.waits(decision.vip.address):
-            address = decision.vip.address
-            missing[address] = view.peers_of(address)
-            changed[address] = VipDecision(
-                decision.vip, decision.election, Reason.PERMISSION_MISSING
-            )
-    for address in held:
-        kept = view.kept(address)
-        if kept is not None:
-            changed[address] = kept
-    if not changed:
-        return Permitted(elected)
-    return Permitted(replace(elected, by_address={**elected.by_address, **changed}), missing)
-
-
-@dataclass(frozen=True)
-class _View:
-    """The arguments of `permitted`."""
 
     elected: Decisions
     permissions: Permissions
     held: FrozenSet[Address]
     epochs: Mapping[str, str]
     may_add: bool
-    is_deleted: bool
+    is_deleted: bool = False
 
     def peers_of(self, address: Address) -> FrozenSet[str]:
         """Return the other nodes whose permission counts for an address."""
@@ -106,3 +66,35 @@ class _View:
         if self.is_deleted and not peers <= self.permissions.pairs.keys():
             return True
         return self.permissions.is_denied(address, peers)
+
+
+@dataclass(frozen=True)
+class Holdings:
+    """The decisions that a node acts on, and what it waits for.
+
+    `missing`: addresses that it won and does not hold, each with the peers that count for it.
+    """
+
+    decisions: Decisions
+    missing: Mapping[Address, FrozenSet[str]] = field(default_factory=dict)
+
+
+def decide_holdings(facts: HoldingFacts) -> Holdings:
+    """Return what a node may do of what it was elected for, and what it keeps."""
+    elected = facts.elected
+    changed: Dict[Address, VipDecision] = {}
+    missing: Dict[Address, FrozenSet[str]] = {}
+    for decision in elected.here:
+        if decision.vip.pool_type is PoolType.LOCAL and facts.waits(decision.vip.address):
+            address = decision.vip.address
+            missing[address] = facts.peers_of(address)
+            changed[address] = VipDecision(
+                decision.vip, decision.election, Reason.PERMISSION_MISSING
+            )
+    for address in facts.held:
+        kept = facts.kept(address)
+        if kept is not None:
+            changed[address] = kept
+    if not changed:
+        return Holdings(elected)
+    return Holdings(replace(elected, by_address={**elected.by_address, **changed}), missing)

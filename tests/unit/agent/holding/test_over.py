@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from purelb_agent.lease.resignation import KIND, Resignation
+from purelb_agent.holding.over import KIND, OverReporter
 from purelb_agent.runtime import clock
 from tests.support.agent.fake_agents import HANGS, FakeAgents, peer_lease
 from tests.support.agent.leased_node import LeasedNode
@@ -33,18 +33,18 @@ async def node(agents):
     for peer in PEERS:
         made.store.leases.put(peer_lease(peer))
     made.peers = agents.peers(made)
-    resignation = Resignation(made.store, made.peers)
+    reporter = OverReporter(made.store, made.peers)
 
-    def resign(number):
+    def end(number):
         """Let the right in this epoch be over, and nothing be left."""
         holder = made.store.holder
         right = replace(holder.right, token=holder.node, next_number=number + 1)
         holder, _replies = replace(holder, right=right).reply(held=frozenset(), now=clock.now())
         made.store.take(holder)
-        resignation.begin()
+        reporter.begin()
 
-    made.resign = resign
-    task = asyncio.create_task(resignation.run())
+    made.end = end
+    task = asyncio.create_task(reporter.run())
     yield made
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
@@ -54,7 +54,7 @@ class TestTelling:
     async def test_all_others_are_told_once(self, node, agents):
         await node.until(1)
         assert agents.told == []
-        node.resign(1)
+        node.end(1)
         await node.until(20)
         body = {"node": "n1", "epoch": "n1.1", "promised": {}}
         assert [told[:] for told in agents.told] == [
@@ -64,14 +64,14 @@ class TestTelling:
 
     async def test_who_does_not_answer_is_told_again(self, node, agents):
         agents.answer("n2", KIND, None, times=2)
-        node.resign(1)
+        node.end(1)
         await node.until(20)
         assert agents.asked("n2", KIND) == [0.0, 0.4, 0.8]
         assert agents.asked("n3", KIND) == [0.0]
 
     async def test_no_node_is_informed_for_longer_than_the_lease_lasts(self, node, agents):
         agents.answer("n2", KIND, None)
-        node.resign(1)
+        node.end(1)
         await node.until(100)
         asked = agents.asked("n2", KIND)
         assert len(asked) == 26
@@ -79,22 +79,22 @@ class TestTelling:
 
     async def test_the_same_epoch_is_told_once(self, node, agents):
         for moment in (1, 2):
-            node.resign(1)
+            node.end(1)
             await node.until(moment)
         assert agents.asked("n2", KIND) == [0.0]
 
     async def test_another_epoch_is_told_to_all(self, node, agents):
-        node.resign(1)
+        node.end(1)
         await node.until(1)
-        node.resign(2)
+        node.end(2)
         await node.until(2)
         assert [told.body["epoch"] for told in agents.told] == ["n1.1"] * 2 + ["n1.2"] * 2
 
     async def test_an_answer_to_the_epoch_before_is_none_to_the_next(self, node, agents):
         agents.answer("n2", KIND, HANGS, times=1)
-        node.resign(1)
+        node.end(1)
         await node.until(0.1)
-        node.resign(2)
+        node.end(2)
         await node.until(2)
         told = [told.body["epoch"] for told in agents.told if told.peer == "n3"]
         assert told == ["n1.1", "n1.2"]
@@ -103,8 +103,8 @@ class TestTelling:
         self, node, agents
     ):
         table = node.store.leases
-        table.change(table.counting.resigned("n2", "n2.1"))
-        node.resign(1)
+        table.change(table.counting.said_over("n2", "n2.1"))
+        node.end(1)
         await node.until(1)
         assert {told.peer for told in agents.told} == {"n2", "n3"}
 
@@ -114,13 +114,13 @@ class TestTelling:
         table.put(peer_lease("n2", holder="", renew_time=2.0))
         table.put(peer_lease("n4", epoch=""))
         table.put(peer_lease("n5", subnets=(NET6,)))
-        node.resign(1)
+        node.end(1)
         await node.until(1)
         assert {told.peer for told in agents.told} == {"n3"}
 
 
 class TestHearing:
-    async def test_who_resigned_counts_no_more_in_that_epoch(self, node):
+    async def test_whose_right_is_over_counts_no_more_in_that_epoch(self, node):
         answer = await node.peers.answers[KIND]({"node": "n2", "epoch": "n2.1"})
         assert answer == {}
         assert not node.store.leases.counting.is_live("n2")

@@ -12,15 +12,15 @@ import asyncio
 
 from purelb.core.holding.messages import Json, read_promised
 from purelb_agent.kube.store import NodeStore
-from purelb_agent.lease.peers import Peers
+from purelb_agent.peers.peers import Peers
 from purelb_agent.runtime import clock
 from purelb_agent.runtime.wakeup import Wakeup
 
-KIND = "resigned"
+KIND = "over"
 _TOLD_AGAIN = 0.4
 
 
-class Resignation:
+class OverReporter:
     """Reports it to those whom the Holder names, and hears others."""
 
     def __init__(self, store: NodeStore, peers: Peers) -> None:
@@ -32,7 +32,7 @@ class Resignation:
     async def _hear(self, body: Json) -> Json | None:
         node, epoch = str(body.get("node")), str(body.get("epoch"))
         holder, promised = self._store.holder, read_promised(body)
-        self._store.take(holder.hear_resigned(node, epoch, promised, now=clock.now()))
+        self._store.take(holder.hear_over(node, epoch, promised, now=clock.now()))
         return {}
 
     def begin(self) -> None:
@@ -42,9 +42,9 @@ class Resignation:
     async def run(self) -> None:
         """Tell them, until cancelled."""
         while True:
-            is_told = not self._store.holder.resigned.untold
+            is_told = not self._store.holder.over.untold
             await self._wakeup.wait(seconds=None if is_told else _TOLD_AGAIN)
-            epoch, untold, _until = self._store.holder.resigned
+            epoch, untold, _until = self._store.holder.over
             told = sorted(untold)
             answers = await asyncio.gather(*(self._tell(peer, epoch) for peer in told))
             heard = {p for p, a in zip(told, answers, strict=True) if a is not None}

@@ -11,7 +11,7 @@ import pytest
 
 from purelb.core.holding.messages import Mail, mail_text, read_mail
 from purelb.core.holding.permissions import QuestionRefusal
-from purelb_agent.node.questions import KIND
+from purelb_agent.holding.questions import KIND
 from purelb_agent.runtime import clock
 from tests.support.agent.fake_agents import HANGS, peer_lease
 from tests.support.agent.questions_node import QuestionsNode, settle
@@ -104,10 +104,10 @@ class TestAnswer:
     async def test_it_says_whose_epochs_are_over(self, node):
         node.store.leases.put(peer_lease("n3", duration=100))
         table = node.store.leases
-        table.change(table.counting.resigned("n3", "n3.1"))
+        table.change(table.counting.said_over("n3", "n3.1"))
         async with node.working():
             body = await node.ask(node.n2.ask(node.epoch))
-            assert body["over"] == {"n3": "n3.1"}
+            assert body["ended"] == {"n3": "n3.1"}
 
     async def test_it_says_whom_this_node_promised_to_count(self, node):
         table = node.store.leases

@@ -9,8 +9,8 @@ import asyncio
 import pytest
 
 from purelb.core.holding.right import HoldDeadline, RightState
+from purelb_agent.holding.renewer import Said
 from purelb_agent.kube.client import ApiError
-from purelb_agent.lease.renewer import Said
 from purelb_agent.runtime import clock
 from tests.support.agent.kubernetes_objects import group_object, lease_object, service_object
 from tests.support.agent.leased_node import COLLECTION, NETS, PATH, LeasedNode

@@ -10,8 +10,8 @@ import pytest
 
 from purelb.core.api import codec
 from purelb.core.model import Lease
+from purelb_agent.holding.own_lease import Identity, OwnLease
 from purelb_agent.kube.client import ApiError
-from purelb_agent.lease.own_lease import Identity, OwnLease
 from tests.support.agent.cancellation import cancel_at_each_await
 from tests.support.agent.fake_api import FakeApi
 from tests.support.agent.kubernetes_objects import NAMESPACE, lease_object

@@ -12,7 +12,7 @@ import pytest
 
 from purelb.core.holding.messages import build_message, read_response
 from purelb.core.holding.peer_keys import PeerKeys
-from purelb_agent.lease.peers import Peers
+from purelb_agent.peers.peers import Peers
 from purelb_agent.runtime import clock
 
 KEY, OTHER_KEY = b"sixteen bytes or more", b"another sixteen bytes"

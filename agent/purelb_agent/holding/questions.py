@@ -12,8 +12,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import defaultdict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
 
 from purelb.core.holding.messages import (
@@ -23,32 +22,19 @@ from purelb.core.holding.messages import (
     read_answer,
     read_question,
 )
-from purelb.core.holding.permissions import PermissionAnswer, PermissionQuestion, Permissions
+from purelb.core.holding.permissions import PermissionAnswer, PermissionQuestion
 from purelb.core.holding.talks import ANSWER_SECONDS, Asked
 from purelb.core.model import Address, PoolType
 from purelb.core.node.decisions import Decisions
-from purelb.core.node.permitted import Permitted, permitted
+from purelb.core.node.holdings import HoldingFacts, Holdings, decide_holdings
+from purelb_agent.holding.over import OverReporter
+from purelb_agent.holding.renewer import Renewer
 from purelb_agent.kube.store import NodeStore
-from purelb_agent.lease.peers import Peers
-from purelb_agent.lease.renewer import Renewer
-from purelb_agent.lease.resignation import Resignation
+from purelb_agent.peers.peers import Peers
 from purelb_agent.runtime import clock
 
 KIND = "permission"
 _Waiting = defaultdict[tuple[str, str], list[asyncio.Future[PermissionAnswer]]]
-
-
-@dataclass(frozen=True)
-class _Found:
-    """What was permitted last, and what that came from."""
-
-    elected: Decisions
-    permissions: Permissions
-    held: frozenset[Address]
-    epochs: Mapping[str, str]
-    may_add: bool
-    is_deleted: bool
-    permitted: Permitted
 
 
 class Questions:
@@ -62,10 +48,11 @@ class Questions:
         self._renewer = renewer
         self._peers = peers
         self._look_anew = look_anew
-        self._last: _Found | None = None
+        self._facts: HoldingFacts | None = None
+        self._holdings: Holdings | None = None
         # By asker and nonce: who waits for the answer. One may come over several addresses.
         self._waiting: _Waiting = defaultdict(list)
-        self.resignation = Resignation(store, peers)
+        self.over_reporter = OverReporter(store, peers)
         self._asking: set[asyncio.Task[None]] = set()
         peers.answers[KIND] = self._handle
 
@@ -93,7 +80,7 @@ class Questions:
         """Take the answers and questions that stand in the Leases of others."""
         self._store.take(self._store.holder.with_mail(now=now))
 
-    def permit(self, elected: Decisions, held: frozenset[Address], *, now: float) -> Decisions:
+    def decide(self, elected: Decisions, held: frozenset[Address], *, now: float) -> Decisions:
         """Answer the questions that have come; return what this node may do of `elected`."""
         before = self._store.holder
         wanted = _wanted(elected) if before.talks.waiting else frozenset()
@@ -101,39 +88,30 @@ class Questions:
         self._store.take(holder)
         if holder.talks.listed_at > before.talks.listed_at:
             self._look_anew()
-        epochs, right, permissions = holder.counting.epochs(), holder.right, holder.permissions
-        may_add, is_deleted = right.may_add(now), right.is_deleted
-        last = self._last
-        if (
-            last is None
-            or last.elected is not elected
-            or last.permissions is not permissions
-            or (last.held, last.epochs, last.may_add, last.is_deleted)
-            != (held, epochs, may_add, is_deleted)
-        ):
-            found = permitted(
-                elected,
-                permissions,
-                held=held,
-                epochs=epochs,
-                may_add=may_add,
-                is_deleted=is_deleted,
-            )
-            last = _Found(elected, permissions, held, epochs, may_add, is_deleted, found)
-        self._last = last
-        return last.permitted.decisions
+        facts = HoldingFacts(
+            elected,
+            holder.permissions,
+            held,
+            holder.counting.epochs(),
+            holder.right.may_add(now),
+            holder.right.is_deleted,
+        )
+        # Most cycles change nothing of that, and with many addresses this costs milliseconds.
+        if self._holdings is None or facts != self._facts:
+            self._facts, self._holdings = facts, decide_holdings(facts)
+        return self._holdings.decisions
 
     def send(self, held: frozenset[Address], *, now: float) -> None:
         """Send the answers, now that the interfaces have changed, and ask for what is missing."""
         before = self._store.holder
         holder, replies = before.reply(held=held, now=now)
-        missing = self._last.permitted.missing if self._last else {}
+        missing = self._holdings.missing if self._holdings else {}
         holder, questions = holder.ask(missing, nonce=partial(secrets.token_hex, 8), now=now)
         self._store.take(holder)
         for asked, answer in replies:
             self._reply(asked, answer)
-        if holder.resigned is not before.resigned:
-            self.resignation.begin()
+        if holder.over is not before.over:
+            self.over_reporter.begin()
         for question in questions:
             task = asyncio.create_task(self._send(question))
             self._asking.add(task)

@@ -26,11 +26,11 @@ from purelb.core.holding.outage import (
     read_outage_question,
 )
 from purelb.core.model import Outage
+from purelb_agent.holding.metrics import LeaseMetrics
+from purelb_agent.holding.renewer import Renewer
 from purelb_agent.kube.events import Events, ObjectReference
 from purelb_agent.kube.store import NodeStore
-from purelb_agent.lease.metrics import LeaseMetrics
-from purelb_agent.lease.peers import Peers
-from purelb_agent.lease.renewer import Renewer
+from purelb_agent.peers.peers import Peers
 from purelb_agent.runtime import clock, log
 
 # Pause between two rounds of questions while the hold deadline is extended; shorter before, as less
