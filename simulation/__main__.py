@@ -7,9 +7,12 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from statistics import fmean
 
-from simulation.explore.instrument import Found, explored
+from simulation.explore.faults import KINDS
+from simulation.explore.instrument import Costs, Found, explored
 from simulation.explore.judge import INVARIANTS
 from simulation.explore.schedule import Schedule, draw
 
@@ -24,7 +27,10 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--nodes", default="", help="which nodes alone, as n1,n3")
     parser.add_argument("--ignore", default="", help="invariants that may be broken")
     parser.add_argument("--shrink", type=int, default=1, help="how many to shrink, of each cluster")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if unknown := set(_parts(options.kinds)) - KINDS.keys():
+        parser.error(f"unknown kinds: {', '.join(sorted(unknown))}; known: {', '.join(KINDS)}")
+    return options
 
 
 def _schedule(seed: int, options: argparse.Namespace) -> Schedule:
@@ -62,6 +68,30 @@ def _tell(found: Found, options: argparse.Namespace) -> None:
             print(f"=> {invariant}: {texts[0]}{more}")
 
 
+def _unheld(costs: Costs) -> Iterator[str]:
+    """Yield for how long an address was on no node: by kind if each seed has one fault."""
+    is_single = all(len(schedule.faults) == 1 for schedule, _outcome in costs)
+    by_kind: dict[str, list[float]] = defaultdict(list)
+    for schedule, outcome in costs:
+        by_kind[schedule.faults[0].kind if is_single else ""].append(outcome.unheld)
+    for kind, unheld in sorted(by_kind.items()):
+        yield (
+            f"{kind or 'an address'} on no node: {fmean(unheld):.2f} s on average, "
+            f"{max(unheld):.2f} s in the worst seed"
+        )
+
+
+def _excused(costs: Costs) -> Iterator[str]:
+    """Yield how often each excuse of the judge was used, and for how long."""
+    used: dict[str, list[float]] = defaultdict(list)
+    for _schedule, outcome in costs:
+        for excuse, seconds in outcome.excused.items():
+            used[excuse].append(seconds)
+    for excuse, times in sorted(used.items()):
+        share = len(times) / len(costs)
+        yield f"excused by {excuse}: {share:.1%} of the seeds, {fmean(times):.1f} s each"
+
+
 def main(arguments: list[str]) -> int:
     """Run the seeds; returns 1 if one of them broke an invariant."""
     options = _options(arguments)
@@ -71,18 +101,19 @@ def main(arguments: list[str]) -> int:
     ]
     if len(schedules) == 1:
         print(f"seed {schedules[0].seed}\n{schedules[0]}")
-    found = explored(
+    result = explored(
         schedules,
         frozenset(_parts(options.ignore)) & set(INVARIANTS),
         shrinks=options.shrink,
         progress=lambda text: print(text, file=sys.stderr, flush=True),
     )
-    for each in found:
+    for each in result.found:
         _tell(each, options)
-    broken = Counter(invariant for each in found for invariant in each.invariants)
+    print("\n".join(("", *_unheld(result.costs), *_excused(result.costs))))
+    broken = Counter(invariant for each in result.found for invariant in each.invariants)
     counts = ", ".join(f"{name} {count}" for name, count in broken.most_common()) or "nothing"
     print(f"\n{len(schedules)} seeds in {time.monotonic() - began:.0f} s broke {counts}")
-    return 1 if found else 0
+    return 1 if result.found else 0
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from functools import partial
 
 from simulation.explore.judge import Breach
 from simulation.explore.schedule import Schedule, shrunk
-from simulation.explore.trial import prepared
+from simulation.explore.trial import Outcome, prepared
 
 
 @dataclass(frozen=True)
@@ -33,39 +33,47 @@ class Found:
 
 
 Ignores = frozenset[str]
+Costs = tuple[tuple[Schedule, Outcome], ...]
 
 
-def try_all(
-    schedules: Sequence[Schedule], ignored: Ignores, *, shrinks: int
-) -> tuple[int, list[Found]]:
-    """Run schedules that begin with one cluster; returns how many, and what they broke.
+@dataclass(frozen=True)
+class Explored:
+    """What schedules broke, and what each of them cost."""
+
+    found: tuple[Found, ...]
+    costs: Costs
+
+
+def try_all(schedules: Sequence[Schedule], ignored: Ignores, *, shrinks: int) -> Explored:
+    """Run schedules that begin with one cluster.
 
     The first `shrinks` of those that broke something are shrunk.
     """
     found: list[Found] = []
+    costs: list[tuple[Schedule, Outcome]] = []
     with prepared(schedules[0].cluster, schedules[0].names) as run:
         for schedule in schedules:
-            broken = _broken(run, ignored, schedule)
+            outcome = run(schedule)
+            costs.append((schedule, outcome))
+            broken = _broken(outcome, ignored)
             if broken:
                 smallest = None
                 if len(found) < shrinks:
                     first = broken[0].invariant
                     smallest = shrunk(schedule, partial(_breaks, run, ignored, first))
-                    broken = _broken(run, ignored, smallest)
+                    broken = _broken(run(smallest), ignored)
                 found.append(Found(schedule, tuple(broken), smallest))
-    return len(schedules), found
+    return Explored(tuple(found), tuple(costs))
 
 
-def _broken(
-    run: Callable[[Schedule], list[Breach]], ignored: Ignores, schedule: Schedule
-) -> list[Breach]:
-    return [breach for breach in run(schedule) if breach.invariant not in ignored]
+def _broken(outcome: Outcome, ignored: Ignores) -> list[Breach]:
+    return [breach for breach in outcome.breaches if breach.invariant not in ignored]
 
 
 def _breaks(
-    run: Callable[[Schedule], list[Breach]], ignored: Ignores, first: str, schedule: Schedule
+    run: Callable[[Schedule], Outcome], ignored: Ignores, first: str, schedule: Schedule
 ) -> bool:
-    return any(breach.invariant == first for breach in _broken(run, ignored, schedule))
+    return any(breach.invariant == first for breach in _broken(run(schedule), ignored))
 
 
 def explored(
@@ -74,22 +82,25 @@ def explored(
     *,
     shrinks: int = 1,
     progress: Callable[[str], None] = lambda _text: None,
-) -> list[Found]:
-    """Run schedules on all cores; returns what they broke, in the order of their seeds."""
-    began, done, found = time.monotonic(), 0, []
+) -> Explored:
+    """Run schedules on all cores; what they broke is in the order of their seeds."""
+    began = time.monotonic()
+    found: list[Found] = []
+    costs: list[tuple[Schedule, Outcome]] = []
     with _garbage_left_here(), ProcessPoolExecutor(os.cpu_count()) as pool:
         work = [
             pool.submit(try_all, part, ignored, shrinks=shrinks) for part in _by_cluster(schedules)
         ]
         for finished in as_completed(work):
-            count, broken = finished.result()
-            done += count
-            found += broken
-            seconds = time.monotonic() - began
+            part = finished.result()
+            costs += part.costs
+            found += part.found
+            done, seconds = len(costs), time.monotonic() - began
             progress(
                 f"{done} of {len(schedules)} seeds in {seconds:.0f} s, {len(found)} broke something"
             )
-    return sorted(found, key=lambda each: each.schedule.seed)
+    in_order = sorted(found, key=lambda each: each.schedule.seed)
+    return Explored(tuple(in_order), tuple(costs))
 
 
 @contextmanager

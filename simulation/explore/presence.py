@@ -103,6 +103,14 @@ class Presence:
             if quiet > TAKEOVER:
                 yield f"{address} was on no node for {quiet:.1f} s while nothing changed"
 
+    def on_no_node(self, addresses: Iterable[Address]) -> tuple[float, ...]:
+        """Return for how long each address of a Service was on no node, excused or not."""
+        spans = {address: self._dated(self._history.spans(address)) for address in addresses}
+        return tuple(
+            seconds(without([span for span, on in lasted if not on], self._free[address]))
+            for address, lasted in spans.items()
+        )
+
     def _unexcused(self, address: Address, spans: list[Span], before: Holders) -> list[Span]:
         """Return when an address had to be on a node; `before`: which nodes had it last."""
         states = self._states(address)

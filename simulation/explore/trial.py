@@ -15,9 +15,12 @@ import pickle
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from statistics import fmean
+from types import MappingProxyType
+from typing import NamedTuple, TypeVar
 
 from purelb.core.allocation.duplicates import NEW_FOR
 from simulation.cluster import Cluster, simulated
@@ -33,6 +36,19 @@ from simulation.time.timeline import MICROSECONDS
 _STARTED, _AT_WORK = 30.0, NEW_FOR + 5.0
 # Seconds of processor time that no schedule needs.
 _LIMIT = 30
+T = TypeVar("T")
+
+
+class Outcome(NamedTuple):
+    """What a schedule broke, and what it cost.
+
+    `unheld`: for how many seconds an address was on no node, on average. `excused`: how many
+    seconds each excuse of the judge was used for, of the address that used it most.
+    """
+
+    breaches: tuple[Breach, ...]
+    unheld: float = 0.0
+    excused: Mapping[str, float] = MappingProxyType({})
 
 
 @contextmanager
@@ -47,8 +63,8 @@ def at_work(number: int, names: Sequence[str]) -> Iterator[Cluster]:
         yield cluster
 
 
-def put_through(cluster: Cluster, schedule: Schedule) -> list[Breach]:
-    """Let the faults of a schedule happen in a cluster; return what that broke."""
+def put_through(cluster: Cluster, schedule: Schedule) -> Outcome:
+    """Let the faults of a schedule happen in a cluster; return what came of that."""
     judge = Judge(cluster, schedule.faults)
     for fault in schedule.faults:
         begin = partial(KINDS[fault.kind].begin, judge.troubles, fault)
@@ -59,12 +75,18 @@ def put_through(cluster: Cluster, schedule: Schedule) -> list[Breach]:
             cluster.timeline.run(end)
             end = max(end, judge.troubles.restarted_at + int(SETTLED * MICROSECONDS))
     except SpinsError as error:
-        return [Breach("ended", str(error))]
-    return judge.breaches()
+        return Outcome((Breach("ended", str(error)),))
+    breaches = tuple(judge.breaches())
+    unheld = fmean(judge.presence.on_no_node(judge.given.addresses))
+    return Outcome(breaches, unheld, judge.presence.excused)
 
 
-def forked(work: Callable[[], list[Breach]], *, limit: float = _LIMIT) -> list[Breach]:
-    """Return what a piece of work finds in a copy of this process; what it raises is a breach.
+class CopyFailedError(Exception):
+    """A piece of work raised something in its copy of this process, or did not end there."""
+
+
+def forked(work: Callable[[], T], *, limit: float = _LIMIT) -> T:
+    """Return what a piece of work returns in a copy of this process; CopyFailedError if it fails.
 
     `limit`: the seconds of processor time after which it is given up.
     """
@@ -78,9 +100,11 @@ def forked(work: Callable[[], list[Breach]], *, limit: float = _LIMIT) -> list[B
         text = pipe.read()
     _child, status = os.waitpid(child, 0)
     if status:
-        return [Breach("simulation", f"the copy ended with status {status}")]
-    found: list[Breach] = pickle.loads(text)  # noqa: S301 - from our own copy
-    return found
+        raise CopyFailedError(f"the copy ended with status {status}")
+    result: T | CopyFailedError = pickle.loads(text)  # noqa: S301 - from our own copy
+    if isinstance(result, CopyFailedError):
+        raise result
+    return result
 
 
 class EndlessError(BaseException):
@@ -91,43 +115,43 @@ def _give_up(*_: object) -> None:
     raise EndlessError("it needs too much processor time")
 
 
-def _work_and_exit(work: Callable[[], list[Breach]], writing: int, limit: float) -> None:
+def _work_and_exit(work: Callable[[], object], writing: int, limit: float) -> None:
     gc.disable()
     logging.disable()
     signal.signal(signal.SIGPROF, _give_up)
     signal.setitimer(signal.ITIMER_PROF, limit, limit)
+    result: object
     try:
-        found = work()
+        result = work()
     except BaseException as error:  # noqa: BLE001 - nothing must return into the copied frames
-        text = "".join(traceback.format_exception(error)[-3:])
-        found = [Breach("simulation", text)]
+        result = CopyFailedError("".join(traceback.format_exception(error)[-3:]))
     with os.fdopen(writing, "wb") as pipe:
-        pickle.dump(found, pipe)
+        pickle.dump(result, pipe)
     sys.stderr.flush()
     # At once: the destructors of a simulation that is given up would run its programs' ends.
     os._exit(0)
 
 
-def put_through_alone(schedule: Schedule) -> list[Breach]:
-    """Return what a schedule breaks, on a cluster that is made for it."""
+def put_through_alone(schedule: Schedule) -> Outcome:
+    """Return what comes of a schedule on a cluster that is made for it."""
     with at_work(schedule.cluster, schedule.names) as cluster:
         return put_through(cluster, schedule)
 
 
 @contextmanager
-def prepared(number: int, names: tuple[str, ...]) -> Iterator[Callable[[Schedule], list[Breach]]]:
+def prepared(number: int, names: tuple[str, ...]) -> Iterator[Callable[[Schedule], Outcome]]:
     """Prepare a cluster; yields what runs a schedule of it, or of a part of it, in a copy."""
     with at_work(number, names) as cluster:
         gc.collect()
         gc.freeze()
 
-        def run(schedule: Schedule) -> list[Breach]:
+        def run(schedule: Schedule) -> Outcome:
             is_whole = (schedule.cluster, schedule.names) == (number, names)
-            return forked(
-                partial(put_through, cluster, schedule)
-                if is_whole
-                else partial(put_through_alone, schedule)
-            )
+            alone = partial(put_through_alone, schedule)
+            try:
+                return forked(partial(put_through, cluster, schedule) if is_whole else alone)
+            except CopyFailedError as error:
+                return Outcome((Breach("simulation", str(error)),))
 
         yield run
         gc.unfreeze()

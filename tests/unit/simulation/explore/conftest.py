@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import pytest
 
 from simulation.explore.schedule import draw
-from simulation.explore.trial import at_work, forked, prepared
+from simulation.explore.trial import CopyFailedError, at_work, forked, prepared
 from simulation.time.process import simulated_clocks
 
 # A seed whose cluster has three nodes.
@@ -34,12 +34,10 @@ def in_a_copy():
     """Run a piece of work in a copy of this process, and fail as it does."""
 
     def run(work):
-        def whole():
-            work()
-            return []
-
-        problems = forked(whole)
-        assert not problems, problems[0].text
+        try:
+            forked(work)
+        except CopyFailedError as error:
+            pytest.fail(str(error), pytrace=False)
 
     return run
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import shlex
 import signal
 from contextlib import suppress
@@ -14,9 +15,8 @@ import pytest
 
 from simulation.__main__ import main
 from simulation.explore.instrument import explored
-from simulation.explore.judge import Breach
 from simulation.explore.schedule import draw
-from simulation.explore.trial import forked
+from simulation.explore.trial import CopyFailedError, forked
 from simulation.explore.troubles import Troubles
 
 IGNORED = frozenset({"unheld"})
@@ -40,7 +40,7 @@ def test_a_schedule_that_breaks_something_is_found_and_shrunk():
     told = []
     schedules = [draw(seed, ["unreadable", "service"], count=2) for seed in (3, 5)]
     assert any(f.kind == "unreadable" for s in schedules for f in s.faults)
-    found = explored(schedules, IGNORED, progress=told.append)
+    found = explored(schedules, IGNORED, progress=told.append).found
     assert found
     assert all("ended" in each.invariants for each in found)
     for each in found:
@@ -90,13 +90,25 @@ def test_without_a_find_it_succeeds(capsys):
     assert capsys.readouterr().out.splitlines()[-1].endswith(" broke nothing")
 
 
+def test_it_says_what_faults_cost_and_what_was_excused(capsys):
+    seeds = ["--first", "1", "--seeds", "2", "--kinds", "killed,outage"]
+    assert not main([*seeds, "--count", "1"])
+    cost = r"[0-9]\.[0-9]{2} s on average, [0-9]\.[0-9]{2} s in the worst seed"
+    assert re.search(rf"^killed on no node: {cost}$", capsys.readouterr().out, re.MULTILINE)
+    assert not main([*seeds, "--count", "2"])
+    told = capsys.readouterr().out
+    assert re.search(rf"^an address on no node: {cost}$", told, re.MULTILINE)
+    assert re.search(
+        r"^excused by no node reaches the API: 50\.0% of the seeds, ", told, re.MULTILINE
+    )
+
+
 def test_what_a_copy_raises_is_a_find():
     def work():
         raise ValueError("odd")
 
-    (found,) = forked(work)
-    assert found.invariant == "simulation"
-    assert "ValueError: odd" in found.text
+    with pytest.raises(CopyFailedError, match="ValueError: odd"):
+        forked(work)
 
 
 def test_a_copy_that_does_not_end_is_given_up():
@@ -106,17 +118,16 @@ def test_a_copy_that_does_not_end_is_given_up():
             with suppress(Exception):
                 sum(range(1000))
 
-    (found,) = forked(work, limit=0.2)
-    assert "EndlessError" in found.text
+    with pytest.raises(CopyFailedError, match="EndlessError"):
+        forked(work, limit=0.2)
 
 
 def test_a_copy_that_is_killed_is_a_find():
-    assert forked(lambda: os.kill(os.getpid(), signal.SIGKILL)) == [
-        Breach("simulation", "the copy ended with status 9")
-    ]
+    with pytest.raises(CopyFailedError, match="the copy ended with status 9"):
+        forked(lambda: os.kill(os.getpid(), signal.SIGKILL))
 
 
-@pytest.mark.parametrize("arguments", ["--seeds=x", "--first=1.5", "--what"])
+@pytest.mark.parametrize("arguments", ["--seeds=x", "--first=1.5", "--what", "--kinds=x"])
 def test_an_unknown_option_ends_the_command(arguments, capsys):
     with pytest.raises(SystemExit):
         main([arguments])

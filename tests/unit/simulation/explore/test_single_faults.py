@@ -26,5 +26,5 @@ def of_each_cluster(kind, number):
 def test_one_fault_breaks_nothing(kind, numbers, clusters):
     for number in numbers:
         for schedule in of_each_cluster(kind, number):
-            found = clusters(schedule)
+            found = clusters(schedule).breaches
             assert not found, f"{schedule}\n{found[:3]}"

@@ -14,8 +14,7 @@ import pytest
 from purelb.core.election.election import rank
 from simulation.chance import stream
 from simulation.cluster import Cluster, quiet
-from simulation.explore.judge import Breach
-from simulation.explore.trial import forked
+from simulation.explore.trial import CopyFailedError, forked
 from simulation.history import History
 
 # Seconds, the contract's: a crash, at worst.
@@ -85,12 +84,13 @@ def in_a_copy(test):
     A cluster takes as long to prepare as most tests take.
     """
     with quiet():
-        while found := forked(partial(_unprepared, test), limit=_LIMIT):
-            if isinstance(found[0], Breach):
-                pytest.fail(found[0].text, pytrace=False)
-            prepared[found[0]] = found[0].make()
-            gc.collect()
-            gc.freeze()
+        try:
+            while start := forked(partial(_unprepared, test), limit=_LIMIT):
+                prepared[start] = start.make()
+                gc.collect()
+                gc.freeze()
+        except CopyFailedError as error:
+            pytest.fail(str(error), pytrace=False)
 
 
 def _unprepared(test):
@@ -99,8 +99,8 @@ def _unprepared(test):
     try:
         test()
     except UnpreparedError as error:
-        return list(error.args)
-    return []
+        return error.args[0]
+    return None
 
 
 def ways(cluster):
