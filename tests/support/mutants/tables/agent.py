@@ -11,6 +11,7 @@ _ENDS = f"{_AGENT}/holding/ends.py"
 _RENEWER = f"{_AGENT}/holding/renewer.py"
 _OWN_LEASE = f"{_AGENT}/holding/own_lease.py"
 _RECONCILE = f"{_AGENT}/node/reconcile.py"
+_REPORTER = f"{_AGENT}/node/reporter.py"
 _INTERFACES = f"{_AGENT}/node/interfaces.py"
 _ANNOUNCER = f"{_AGENT}/node/announcer.py"
 _LEASE_TABLE = f"{_AGENT}/kube/lease_table.py"
@@ -18,6 +19,12 @@ _STORE = f"{_AGENT}/kube/store.py"
 _WATCH = f"{_AGENT}/kube/watch.py"
 
 MUTANTS = (
+    Mutant(
+        "an agent whose right is over writes what the others remove, again and again",
+        _REPORTER,
+        "live = frozenset(member.node for member in decisions.snapshot.membership.members)",
+        "live = frozenset((self._node, *(m.node for m in decisions.snapshot.membership.members)))",
+    ),
     Mutant(
         "a Lease that could not be read counts as not renewed",
         _ENDS,

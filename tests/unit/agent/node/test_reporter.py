@@ -158,6 +158,19 @@ class TestAnnotations:
         both = f"n1,{DUMMY.name},{VIP4} n2,{DUMMY.name},{VIP4}"
         assert written(api) == [{V4: both}]
 
+    @pytest.mark.parametrize("had", [True, False], ids=["written before", "not written"])
+    async def test_a_node_that_is_not_live_has_none(self, running, api, store, had):
+        """It announces addresses that all nodes have, and the others remove what it writes."""
+        others = entry(VIP4, node="n2", interface="kube-lb0")
+        own = [entry(VIP4, interface="kube-lb0")] if had else []
+        remote = store.services.records[WEB.key] = announcing(*own, others)
+        decisions = decided(
+            remote, members=["n2"], dummy=DUMMY, groups=(REMOTE_GROUP,), hold_deadline=None
+        )
+        running.report(decisions, frozenset({(DUMMY.index, VIP4)}), done=True)
+        await asyncio.sleep(1)
+        assert written(api) == ([{V4: str(others)}] if had else [])
+
 
 class TestEntriesOfDeadNodes:
     @FAMILIES

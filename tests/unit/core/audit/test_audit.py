@@ -255,6 +255,10 @@ class TestAnnouncingAnnotation:
     def test_entries_of_dead_nodes_are_removed(self):
         assert self.merge([self.entry("n2", VIP6)], [], live=("n1",)) == ()
 
+    def test_who_is_dead_for_the_others_writes_no_entries_that_they_would_remove(self):
+        theirs = self.entry("n2")
+        assert self.merge([theirs], [self.entry("n1")], live=("n2",), alone=False) == (theirs,)
+
     def test_text_has_the_format_of_dashboards(self):
         assert format_announcing([self.entry("n1"), self.entry("n2", VIP6)]) == (
             "n1,eth0,172.28.1.220 n2,eth0,fd28::220"

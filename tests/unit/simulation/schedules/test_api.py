@@ -10,6 +10,7 @@ from functools import cache, partial
 import pytest
 
 from purelb.core.election.election import rank
+from purelb.core.names import SERVICE_GROUP_ANNOTATION
 from simulation import users
 from simulation.api.way import Reach
 from simulation.chance import stream
@@ -259,6 +260,28 @@ def test_a_node_whose_token_has_expired_is_replaced_and_returns(seed):
         must(history.unheld() < TAKEOVER, f"unheld for {history.unheld():.1f} s")
         must(history.twice() == 0, f"on two nodes for {history.twice():.2f} s")
         assert_in_order(cluster)
+
+
+def test_a_node_whose_lease_cannot_be_written_does_not_dispute_what_nodes_announce():
+    """It has the addresses of a remote pool, and for the others it is dead."""
+    with at_work() as (cluster, _history):
+        users.put_remote_group(cluster, "for-all", v4="10.99.0.0/24", v6="fd99::/120")
+        in_group = {SERVICE_GROUP_ANNOTATION: "for-all"}
+        users.add_service(cluster, "s99", families=("IPv4", "IPv6"), annotations=in_group)
+        cluster.run(20)
+        refuse(cluster, ["agent/n1"], 500, methods=("POST", "PUT"))
+        before = {name: cluster.way(f"agent/{name}").asked for name in THREE}
+        cluster.run(60)
+        asked = {name: cluster.way(f"agent/{name}").asked - before[name] for name in THREE}
+        must(max(asked.values()) < 180, f"requests in a minute: {asked}")
+        written = cluster.find("services", "default", "s99")["metadata"]["annotations"]
+        for family in ("IPv4", "IPv6"):
+            entries = written[f"purelb.io/announcing-{family}"].split()
+            assert [entry.partition(",")[0] for entry in entries] == ["n2", "n3"]
+        accept(cluster)
+        cluster.run(20)
+        written = cluster.find("services", "default", "s99")["metadata"]["annotations"]
+        assert len(written["purelb.io/announcing-IPv6"].split()) == 3
 
 
 @pytest.mark.parametrize("status", [429, 503])

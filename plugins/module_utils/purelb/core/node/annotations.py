@@ -4,7 +4,9 @@
 """The content of the announcing annotations of a Service.
 
 Each agent writes its own entries and keeps those of live peers, so the annotation converges in any
-order of writes. For an address that only one node holds, the new holder removes the old entry.
+order of writes. For an address that only one node holds, the new holder removes the old entry. An
+agent that is not live itself has no entries: it may announce remote addresses, but the others would
+remove what it writes, and it what they write.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ def merge_announcing(
 
     `alone`: only one node holds each address, so its entry replaces all others.
     """
-    mine = tuple(own)
+    mine = tuple(own) if node in live_nodes else ()
     taken = {entry.address for entry in mine} if alone else set()
     others = (
         entry
