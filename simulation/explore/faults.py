@@ -321,7 +321,8 @@ KINDS: Mapping[str, Kind] = {
     ),
     "lagging": Kind("the watches of {nodes} lag by {value:g} s", ways.lag, 1, (1, 3, 5)),
     "restored": Kind("then the API server has its backup of this moment again", ways.restore, 0),
-    "node-deleted": Kind("there is no Node {nodes}", effects.delete_node, away=_ODD),
+    # Its agent renews as soon as it tries again, as when it had no API.
+    "node-deleted": Kind("there is no Node {nodes}", effects.delete_node, away=_API),
     "crashed": Kind(
         "the container of {nodes} is killed", effects.crash, seconds=(), away=_ODD, halts=True
     ),
