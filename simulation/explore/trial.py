@@ -17,10 +17,10 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from statistics import fmean
-from types import MappingProxyType
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from purelb.core.allocation.duplicates import NEW_FOR
 from simulation.cluster import Cluster, simulated
@@ -39,7 +39,8 @@ _LIMIT = 30
 T = TypeVar("T")
 
 
-class Outcome(NamedTuple):
+@dataclass(frozen=True)
+class Outcome:
     """What a schedule broke, and what it cost.
 
     `unheld`: for how many seconds an address was on no node, on average. `excused`: how many
@@ -48,7 +49,7 @@ class Outcome(NamedTuple):
 
     breaches: tuple[Breach, ...]
     unheld: float = 0.0
-    excused: Mapping[str, float] = MappingProxyType({})
+    excused: Mapping[str, float] = field(default_factory=dict)
 
 
 @contextmanager
