@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -66,6 +67,16 @@ class Able:
     def __init__(self, cluster: Cluster) -> None:
         self.refused: Counter[str] = Counter()
         self._cluster = cluster
+        # The agents whose watch of Nodes stands still, and whether their Node had a taint before.
+        self._heard: dict[str, bool] = {}
+
+    def stall(self, user: str, kinds: Sequence[str]) -> None:
+        """Note of which kinds the watches of an agent stand still: all that do."""
+        if KINDS["nodes"] in kinds:
+            name = user.partition("/")[2]
+            self._heard.setdefault(user, self.is_tainted(self._cluster.nodes[name]))
+        else:
+            self._heard.pop(user, None)
 
     def now(self, *, is_unnoticed: bool) -> Moment:
         """Return what is so now; `is_unnoticed`: a silent watch need not have been noticed."""
@@ -129,6 +140,7 @@ class Able:
             and link.is_up
             and link.has_carrier
             and not self.is_tainted(node)
+            and not self._heard.get(f"agent/{node.name}", False)
             and self._is_selected(node)
             and self._cluster.find("nodes", "", node.name) is not None
         )

@@ -138,8 +138,10 @@ class Troubles(Overlaps):
         way = self.cluster.way(user)
 
         def show(wrong: Sequence[Sequence[str]]) -> None:
+            still = [kind for each in wrong for kind in each]
             way.resume()
-            way.stall(*(kind for each in wrong for kind in each))
+            way.stall(*still)
+            self.able.stall(user, still)
 
         return self.begin(("stall", user), tuple(kinds), show)
 

@@ -11,7 +11,7 @@ import pytest
 
 from purelb.core.election.election import rank
 from purelb.core.model import InterfaceAddress
-from purelb.core.names import DEFAULT_NAMESPACE, lease_name
+from purelb.core.names import DEFAULT_NAMESPACE, DRAINING_TAINTS, lease_name
 from purelb.core.node import rtnetlink
 from purelb_agent.runtime.probes import BACKLOG
 from simulation.api.way import Reach
@@ -352,6 +352,28 @@ def test_until_a_silent_watch_must_be_noticed_no_node_has_to_hold_an_address(clu
         judge.troubles.note()
         cluster.run(1 + TAKEOVER)
         assert broken(judge) == {"settled", "unheld"}
+
+    in_a_copy(work)
+
+
+def test_a_taint_counts_until_the_end_of_it_can_be_seen(cluster, in_a_copy):
+    def work():
+        judge = Judge(cluster)
+        nodes = cluster.nodes.values()
+        ends = [judge.troubles.taint(node, DRAINING_TAINTS[0]) for node in nodes]
+        judge.troubles.note()
+        cluster.run(5)
+        still = [judge.troubles.stall(f"agent/{node.name}", [KINDS["nodes"]]) for node in nodes]
+        for untaint in ends:
+            untaint()
+        judge.troubles.note()
+        cluster.run(1 + TAKEOVER)
+        assert "unheld" not in broken(judge)
+        for resume in still:
+            resume()
+        judge.troubles.note()
+        cluster.run(1 + TAKEOVER)
+        assert broken(judge) == set()
 
     in_a_copy(work)
 
