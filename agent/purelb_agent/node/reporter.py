@@ -20,6 +20,7 @@ from purelb.core.node.configuration import SelectedConfig, SelectorState
 from purelb.core.node.conflicts import DuplicateAddress
 from purelb.core.node.decisions import Decisions, VipDecision
 from purelb.core.node.snapshot import Place
+from purelb.core.undone import Written, written
 from purelb_agent.kube.client import CONFLICT, NOT_FOUND, ApiError, Kube
 from purelb_agent.kube.events import Events, ObjectReference
 from purelb_agent.kube.store import NodeStore
@@ -28,9 +29,12 @@ from purelb_agent.runtime import clock, log
 from purelb_agent.runtime.wakeup import Wakeup
 
 _RETRY = 1.0
+# Seconds between two writes of the same entries that others take away each time.
+_LONGEST_PAUSE = 10.0
 # An event names at most this many interfaces.
 _NAMED = 5
 Claims = dict[ServiceKey, list[Announcement]]
+Changes = dict[str, str | None]
 
 
 class Reporter:
@@ -49,6 +53,9 @@ class Reporter:
         # The configuration of which it was reported that it selects too much.
         self._ambiguous: SelectedConfig | None = None
         self._failing = False
+        # What was written last to each Service, to see that others undo it.
+        self._written: dict[ServiceKey, Written[Changes]] = {}
+        self._again_at: float | None = None
         self._wakeup = Wakeup()
 
     def report(self, decisions: Decisions, held: frozenset[Place], *, done: bool) -> None:
@@ -99,7 +106,8 @@ class Reporter:
     async def run(self) -> None:
         """Write events and annotations for each result until cancelled."""
         while True:
-            await self._wakeup.wait(until=self._node_events.next_at)
+            due = (self._node_events.next_at, self._again_at)
+            await self._wakeup.wait(until=min((at for at in due if at is not None), default=None))
             decisions = self._decisions
             if decisions is None:
                 continue
@@ -126,18 +134,38 @@ class Reporter:
         self._node_events.report_silent(is_cleanup_node=is_cleanup_node, now=now)
 
     async def _write(self, decisions: Decisions, announced: Iterable[VipDecision]) -> bool:
-        """Write all annotations that differ; False if a write failed."""
+        """Write all annotations that differ; False if a write failed.
+
+        What others undid again and again waits until `_again_at`.
+        """
         claims: Claims = defaultdict(list)
         for decision in announced:
             link = decision.link.name if decision.link else ""
             for key in decision.vip.services:
                 claims[key].append(Announcement(self._node, link, decision.vip.address))
+        live: frozenset[str] | None
         live = frozenset(member.node for member in decisions.snapshot.membership.members)
-        done = True
-        for service in tuple(self._store.services.records.values()):
+        deadline = decisions.snapshot.hold_deadline
+        if deadline is not None and deadline.is_agreed:
+            # Who cannot renew its Lease does not know which of the others can.
+            live = None
+        done, waiting = True, []
+        services = self._store.services.records
+        for key in self._written.keys() - services.keys():
+            del self._written[key]
+        for service in tuple(services.values()):
             changes = self._changes(service, claims.get(service.key, []), live, decisions)
-            if changes:
-                done = await self._patch(service, changes) and done
+            if not changes:
+                continue
+            last, now = self._written.get(service.key), clock.now()
+            pause = last.pause(changes, now) if last is not None else 0.0
+            if pause > 0:
+                waiting.append(now + pause)
+            elif await self._patch(service, changes):
+                self._written[service.key] = written(last, changes, now, longest=_LONGEST_PAUSE)
+            else:
+                done = False
+        self._again_at = min(waiting, default=None)
         self._failing = self._failing and not done
         return done
 
@@ -145,9 +173,9 @@ class Reporter:
         self,
         service: Service,
         claims: Iterable[Announcement],
-        live: frozenset[str],
+        live: frozenset[str] | None,
         decisions: Decisions,
-    ) -> dict[str, str | None]:
+    ) -> Changes:
         """Returns the annotations of a Service to change; None removes one.
 
         Entries of dead nodes are removed by the next node that writes its own, otherwise by the
@@ -155,7 +183,7 @@ class Reporter:
         """
         vips = (decisions.by_address.get(address) for address in service.addresses)
         is_local = any(found and found.vip.pool_type is PoolType.LOCAL for found in vips)
-        changes: dict[str, str | None] = {}
+        changes: Changes = {}
         for version, annotation in ANNOUNCING_ANNOTATIONS.items():
             current = service.announcing.get(version, ())
             own = [c for c in claims if c.address and c.address.version == version]
@@ -173,7 +201,7 @@ class Reporter:
                 changes[annotation] = format_announcing(wanted) or None
         return changes
 
-    async def _patch(self, service: Service, changes: dict[str, str | None]) -> bool:
+    async def _patch(self, service: Service, changes: Changes) -> bool:
         path = f"/api/v1/namespaces/{service.key.namespace}/services/{service.key.name}"
         meta = {"resourceVersion": service.version, "annotations": changes}
         try:

@@ -20,6 +20,18 @@ _WATCH = f"{_AGENT}/kube/watch.py"
 
 MUTANTS = (
     Mutant(
+        "who holds by agreement removes the entries of nodes that it takes for dead",
+        _REPORTER,
+        "        if deadline is not None and deadline.is_agreed:\n",
+        "        if False:\n",
+    ),
+    Mutant(
+        "agents that take away each other's entries do so as fast as they can",
+        _REPORTER,
+        "            if pause > 0:\n",
+        "            if False:\n",
+    ),
+    Mutant(
         "an agent whose right is over writes what the others remove, again and again",
         _REPORTER,
         "live = frozenset(member.node for member in decisions.snapshot.membership.members)",

@@ -304,7 +304,7 @@ class TestAgreement:
             node.refuse()
             await node.until(6)
             node.extend(agreed := agreement())
-            assert node.store.hold_deadline == agreed
+            assert node.store.hold_deadline == replace(agreed, is_agreed=True)
             assert state(node) is RightState.AGREED
             assert node.metric("outage_holding") == 1
             await node.until(15)

@@ -7,12 +7,14 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
 from purelb.core.election.claims import claimed
 from purelb.core.election.draining import Drained
 from purelb.core.holding.counting import Check
+from purelb.core.holding.right import HoldDeadline
 from purelb.core.model import Announcement
 from purelb.core.names import ANNOUNCING_ANNOTATIONS, DRAINING_TAINTS
 from purelb.core.node.configuration import NodeConfig, SelectedConfig, SelectorState
@@ -29,6 +31,7 @@ from tests.support.agent.recorded_events import RecordedEvents
 from tests.support.core.snapshots import (
     DUMMY,
     ETH0,
+    NOW,
     REMOTE_GROUP,
     VIP4,
     VIP6,
@@ -170,6 +173,54 @@ class TestAnnotations:
         running.report(decisions, frozenset({(DUMMY.index, VIP4)}), done=True)
         await asyncio.sleep(1)
         assert written(api) == ([{V4: str(others)}] if had else [])
+
+
+class TestWhoHoldsByAgreement:
+    """No node seems able to renew its Lease, so this one does not know who else is live."""
+
+    AGREED = HoldDeadline(NOW + 11, NOW + 14, is_agreed=True)
+
+    @FAMILIES
+    @pytest.mark.parametrize("had", [True, False], ids=["written before", "not written"])
+    async def test_it_removes_no_entry_of_others_and_adds_none(
+        self, running, api, store, vip, annotation, had
+    ):
+        own = [entry(vip)] if had else []
+        store.services.records[WEB.key] = announcing(*own, entry(vip, node="n2"))
+        decisions = decided(members=["n1"], hold_deadline=self.AGREED)
+        running.report(decisions, frozenset({(ETH0.index, vip)}), done=True)
+        await asyncio.sleep(1)
+        assert api.requests == []
+
+    async def test_it_removes_its_own_if_it_has_withdrawn(self, running, api, store):
+        theirs = entry(VIP4, node="n2")
+        store.services.records[WEB.key] = announcing(entry(VIP4), theirs)
+        running.report(decided(hold_deadline=self.AGREED), frozenset(), done=True)
+        await asyncio.sleep(1)
+        assert written(api) == [{V4: str(theirs)}]
+
+
+class TestUndone:
+    async def test_entries_that_are_taken_away_each_time_are_written_less_and_less_often(
+        self, running, api
+    ):
+        # The Service in the store stays as it is.
+        running.report(decided(), frozenset(BOTH), done=True)
+        began = clock.now()
+        while clock.now() < began + 40:
+            await asyncio.sleep(0.1)
+            running.report(decided(), frozenset(BOTH), done=True)
+        pauses = [later.at - first.at for first, later in pairwise(api.requests)]
+        assert pauses == pytest.approx([0.1, 1, 2, 4, 8, 10, 10], abs=0.2)
+
+    async def test_other_entries_are_written_at_once(self, running, api):
+        for _time in range(3):
+            running.report(decided(), frozenset(BOTH), done=True)
+            await asyncio.sleep(0.1)
+        assert len(api.requests) == 2
+        running.report(decided(), frozenset({(ETH0.index, VIP4)}), done=True)
+        await asyncio.sleep(0.1)
+        assert written(api)[-1] == {V4: f"n1,eth0,{VIP4}"}
 
 
 class TestEntriesOfDeadNodes:

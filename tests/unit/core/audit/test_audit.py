@@ -259,6 +259,17 @@ class TestAnnouncingAnnotation:
         theirs = self.entry("n2")
         assert self.merge([theirs], [self.entry("n1")], live=("n2",), alone=False) == (theirs,)
 
+    def test_without_knowing_who_is_live_only_own_ones_are_removed(self):
+        theirs, mine = self.entry("n2"), self.entry("n1")
+        held, lost = self.entry("n1", VIP6), self.entry("n1")
+        merged = merge_announcing(
+            [theirs, held, lost], [held], node="n1", live_nodes=None, alone=True
+        )
+        assert merged == (theirs, held)
+        assert merge_announcing([theirs], [mine], node="n1", live_nodes=None, alone=True) == (
+            theirs,
+        )
+
     def test_text_has_the_format_of_dashboards(self):
         assert format_announcing([self.entry("n1"), self.entry("n2", VIP6)]) == (
             "n1,eth0,172.28.1.220 n2,eth0,fd28::220"

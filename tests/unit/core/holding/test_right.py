@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from dataclasses import replace
 from ipaddress import ip_network
 
 import pytest
@@ -147,7 +148,7 @@ class TestRight:
 class TestAgreement:
     def test_it_extends_a_right(self, right):
         held = right.extended(AGREED, now=16.0)
-        assert held.deadline(20.0) == AGREED
+        assert held.deadline(20.0) == replace(AGREED, is_agreed=True)
         assert held.at(20.0).epoch == right.epoch
 
     def test_a_slow_renewal_continues_the_epoch_until_the_lease_ends(self, right):
@@ -161,7 +162,8 @@ class TestAgreement:
     def test_it_remains_after_a_renewal(self, right):
         held = right.extended(AGREED, now=16.0)
         after = renewed(held, sent_at=16.0, now=19.9)
-        assert after.deadline(28.0) == AGREED
+        assert after.deadline(20.0) == AGREED
+        assert after.deadline(28.0) == replace(AGREED, is_agreed=True)
         assert after.state(20.0) is RightState.RENEWED
         assert after.state(23.0) is failed(after, at=20.0).state(20.0) is RightState.AGREED
 

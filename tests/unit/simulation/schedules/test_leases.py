@@ -105,6 +105,19 @@ def test_writes_that_are_slow_for_all_nodes_move_nothing(seconds):
             must(history.twice() == 0, f"on two nodes for {history.twice():.1f} s")
 
 
+@pytest.mark.parametrize("names", [("n1", "n2"), THREE], ids=["two", "three"])
+def test_nodes_that_hold_by_agreement_do_not_dispute_what_they_announce(names):
+    """Each believes that the Leases of the others have ended, as they are written so late."""
+    for phase in PHASES[::3]:
+        with at_work(names=names) as (cluster, _history):
+            cluster.run(phase)
+            slow_writes(cluster, 10)
+            before = {name: cluster.way(f"agent/{name}").asked for name in names}
+            cluster.run(60)
+            asked = {name: cluster.way(f"agent/{name}").asked - before[name] for name in names}
+            must(max(asked.values()) < 180, f"requests in a minute: {asked}")
+
+
 def moved(history, address):
     """How often an address has moved."""
     had = [sorted(holders) for _seconds, holders in history.spans(address) if holders]

@@ -50,15 +50,19 @@ class HoldDeadline:
 
     `announce_until`: the agent withdraws its addresses at this time. `hold_until`: the peers may
     take over from this time on; the kernel has then removed what a dead or frozen agent left.
+    `is_agreed`: it rests on what the neighbors agreed to, as the own Lease is not renewed.
     """
 
     announce_until: float
     hold_until: float
+    is_agreed: bool = False
 
-    def extended_to(self, other: HoldDeadline) -> HoldDeadline:
+    def extended_to(self, other: HoldDeadline, *, is_agreed: bool) -> HoldDeadline:
         """Return the later of two deadlines."""
         return HoldDeadline(
-            max(self.announce_until, other.announce_until), max(self.hold_until, other.hold_until)
+            max(self.announce_until, other.announce_until),
+            max(self.hold_until, other.hold_until),
+            is_agreed,
         )
 
 
@@ -303,17 +307,18 @@ class Right:
             return None
         own = HoldDeadline(self.ends_at, self._lease_ends_at)
         if self.agreed is not None and now < self.agreed.announce_until:
-            return own.extended_to(self.agreed)
+            is_doubtful = self.is_failing or now >= self.ends_at
+            return own.extended_to(self.agreed, is_agreed=is_doubtful)
         return own if now < self.ends_at else None
 
     def state(self, now: float) -> RightState:
         """Return what the right rests on now."""
         if self.is_released:
             return RightState.RELEASED
-        if self.deadline(now) is None:
+        deadline = self.deadline(now)
+        if deadline is None:
             return RightState.ABSENT if self.sent_at == _NEVER else RightState.OVER
-        is_doubtful = self.is_failing or now >= self.ends_at
-        if is_doubtful and self.agreed is not None and now < self.agreed.announce_until:
+        if deadline.is_agreed:
             return RightState.AGREED
         return RightState.DOUBTFUL if self.is_failing else RightState.RENEWED
 
