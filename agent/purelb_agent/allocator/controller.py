@@ -18,7 +18,7 @@ from purelb.core.api import codec
 from purelb.core.model import Address, Service, ServiceKey
 from purelb_agent.allocator.metrics import AllocatorMetrics
 from purelb_agent.allocator.pools import Pools
-from purelb_agent.allocator.requests import Request, RequestsUnderWay, SentRequest
+from purelb_agent.allocator.requests import Later, Request, RequestsUnderWay, SentRequest
 from purelb_agent.allocator.service_allocator import ServiceAllocator
 from purelb_agent.ipam.port import IpamError
 from purelb_agent.ipam.queue import IpamQueue
@@ -147,7 +147,7 @@ class AllocatorController:
         for key in sorted(self._allocator.set_duplicates(found, now=now), key=str):
             self._queue.add(key)
 
-    def _settle(self, key: ServiceKey) -> Request | None:
+    def _settle(self, key: ServiceKey) -> Request | Later | None:
         service = self.services.records.get(key)
         if service is None:
             self._written.pop(key, None)
@@ -158,19 +158,21 @@ class AllocatorController:
             return None
         return self._allocator.settle(service)
 
-    def _send_or_finish(self, key: ServiceKey, request: Request | None) -> None:
+    def _send_or_finish(self, key: ServiceKey, request: Request | Later | None) -> None:
         """Send the next request for a Service; without one, end the work on it."""
-        if request is None:
-            self._queue.done(key)
-        else:
+        if isinstance(request, Request):
             self._requests.send(request)
+            return
+        if request is not None:
+            self._queue.add_later(key, request.seconds)
+        self._queue.done(key)
 
     def _collect(self) -> None:
         """Take the results of the requests that have ended."""
         for sent in self._requests.take_finished():
             self._send_or_finish(sent.service.key, self._next_request(sent))
 
-    def _next_request(self, sent: SentRequest) -> Request | None:
+    def _next_request(self, sent: SentRequest) -> Request | Later | None:
         """Take the result of a request; returns the one that follows from it, if any."""
         key = sent.service.key
         try:
@@ -193,7 +195,7 @@ class AllocatorController:
 
     def _answered(
         self, service: Service, ask: Ask, addresses: tuple[Address, ...]
-    ) -> Request | None:
+    ) -> Request | Later | None:
         if service.key in self.services.records:
             return self._allocator.answered(service, ask, addresses)
         self._allocator.answered_too_late(service.key, ask)

@@ -64,6 +64,21 @@ class ServiceEvents:
             kind="Warning",
         )
 
+    def released(self, service: Service, addresses: tuple[Address, ...]) -> None:
+        """Report that a Service that is being deleted has lost its addresses."""
+        self._event(
+            service,
+            "AddressReleased",
+            f"Released {', '.join(map(str, addresses))}, as the Service is being deleted; it stays "
+            "until its finalizers are removed",
+        )
+
+    def disputed(self, service: Service, what: str, remedy: str) -> None:
+        """Report that others undo what the allocator writes; it waits longer each time."""
+        log.warning("disputed", service=service.key, message=what)
+        text = f"{what}. PureLB corrects it less and less often: {remedy}"
+        self._event(service, "ServiceDisputed", text, kind="Warning")
+
     def refused(self, service: Service, refusal: Refusal) -> None:
         """Report why a Service gets no address; only the log says what concerns others."""
         reason = refusal.reason.value

@@ -10,8 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from purelb.core.allocation.group_status import Use
 from purelb.core.allocation.outcomes import Assignment, Refusal
-from purelb.core.election.claims import is_served
-from purelb.core.model import Service, ServiceGroup, ServiceKey
+from purelb.core.model import Address, ServiceGroup, ServiceKey
 from purelb.core.names import FAMILIES
 from purelb_agent.ipam.metrics import SidecarMetrics
 from purelb_agent.leader.metrics import LeaderMetrics
@@ -139,16 +138,13 @@ class ServiceMetrics:
             )
         )
 
-    def show(self, service: Service, group: ServiceGroup | None) -> None:
+    def show(self, key: ServiceKey, has: tuple[Address, ...], group: ServiceGroup | None) -> None:
         """Show the addresses of a Service, for an alert to compare with what nodes announce.
 
         Group None, which no longer exists, gets empty labels.
         """
-        has = service.addresses if is_served(service) else ()
         labels = (group.name, group.pool_type.value) if group is not None else ("", "")
-        self._assigned.only(
-            service.key, *((str(service.key), str(address), *labels) for address in has)
-        )
+        self._assigned.only(key, *((str(key), str(address), *labels) for address in has))
 
     def drop(self, key: ServiceKey) -> None:
         """Remove a deleted Service."""

@@ -33,6 +33,13 @@ class Request:
 
 
 @dataclass(frozen=True)
+class Later:
+    """Nothing is sent for a Service now; it is looked at again after these seconds."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
 class SentRequest:
     """A request with the task that carries it out."""
 

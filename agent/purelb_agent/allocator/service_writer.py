@@ -13,6 +13,7 @@ from typing import Any
 from purelb.core.allocation.outcomes import Assignment, Remainder
 from purelb.core.api import codec
 from purelb.core.model import Address, Service
+from purelb.core.names import FIELD_MANAGER
 from purelb_agent.kube.client import Kube
 
 
@@ -31,9 +32,17 @@ class ServiceWriter:
         annotations = codec.assignment_annotations(assignment)
         return await self._status(service, version, annotations, assignment.addresses)
 
-    async def release(self, service: Service) -> str:
-        """Remove our addresses and annotations; returns the new version."""
-        return await self._status(service, service.version, codec.assignment_annotations(None), ())
+    async def release(self, service: Service, own: tuple[Address, ...]) -> str:
+        """Remove our addresses and annotations, none of others; returns the new version."""
+        annotations = codec.assignment_annotations(None)
+        if service.addresses == own and not service.other_ingress:
+            return await self._status(service, service.version, annotations, ())
+        body: dict[str, Any] = {"metadata": {"annotations": annotations}}
+        if own:
+            # Entries of others have fields that are not kept here.
+            found = await self._kube.request("GET", _path(service))
+            body["status"] = codec.ingress_without(found, own)
+        return await self._patch(service, "/status", service.version, body)
 
     async def reduce(self, service: Service, left: Remainder) -> str:
         """Reduce a Service to what it keeps; returns its new version."""
@@ -54,7 +63,15 @@ class ServiceWriter:
         return await self._patch(service, "/status", version, body)
 
     async def _patch(self, service: Service, part: str, version: str, body: dict[str, Any]) -> str:
-        path = f"/api/v1/namespaces/{service.key.namespace}/services/{service.key.name}{part}"
         meta = {**body.get("metadata", {}), "resourceVersion": version}
-        written = await self._kube.request("PATCH", path, {**body, "metadata": meta})
+        written = await self._kube.request(
+            "PATCH",
+            f"{_path(service)}{part}",
+            {**body, "metadata": meta},
+            params={"fieldManager": FIELD_MANAGER},
+        )
         return str(written["metadata"]["resourceVersion"])
+
+
+def _path(service: Service) -> str:
+    return f"/api/v1/namespaces/{service.key.namespace}/services/{service.key.name}"

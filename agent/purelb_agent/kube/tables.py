@@ -95,12 +95,12 @@ def service_table(
 ) -> Table[ServiceKey, Service]:
     """Services by namespace and name.
 
-    Keeps Services of type LoadBalancer, and others that still carry our annotations, if `wanted`.
+    Keeps Services of type LoadBalancer, and others that still bear our annotations, if `wanted`.
     """
 
     def decode(item: Json) -> Service | None:
         service = codec.service_of(item)
-        concerns = service.is_load_balancer or service.allocated_by_us
+        concerns = service.is_load_balancer or service.bears_marks
         return service if concerns and wanted(service) else None
 
     return Table(decode, _namespaced_name, on_change)

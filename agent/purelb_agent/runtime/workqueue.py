@@ -82,6 +82,10 @@ class WorkQueue(Generic[K]):
         """
         pause = self._longest_pause if is_permanent else self._pauses.get(key, self._first_pause)
         self._pauses[key] = min(pause * 2, self._longest_pause)
+        self.add_later(key, pause)
+
+    def add_later(self, key: K, pause: float) -> None:
+        """Add a key after a pause in seconds; replaces a pending one."""
         self._cancel_retry(key)
         self._retries[key] = asyncio.get_running_loop().call_later(pause, self._retry_now, key)
 

@@ -78,12 +78,12 @@ class TestServiceAndTheAllocator:
         lab.api.merge_patch(path, lose)
 
     def test_policy_allows_every_annotation_of_the_allocator(self, installed):
-        (keys,) = (
+        keys = "".join(
             variable["expression"]
             for policy in installed
             if policy["metadata"]["name"].startswith("allocator-services")
             for variable in policy["spec"].get("variables", ())
-            if variable["name"] == "keys"
+            if variable["name"] in ("keys", "removable")
         )
         given = codec.assignment_annotations(assignment("192.0.2.1"))
         for annotation in {**given, **codec.assignment_annotations(None)}:
@@ -110,15 +110,15 @@ class TestServiceAndTheAllocator:
         path = f"{SERVICES}/new"
         allocator.annotate(path, **{"purelb.io/re-evaluate": None})
         patch = {"metadata": {"annotations": {"purelb.io/re-evaluate": "false"}}}
-        words = "may only remove the annotation purelb.io/re-evaluate"
+        words = "may only remove these annotations of a Service: purelb.io/re-evaluate, "
         assert_refused(words, "allocator-services", allocator, "PATCH", path, patch)
 
     @pytest.mark.parametrize("subresource", ["", "/status"], ids=["service", "status"])
     @pytest.mark.parametrize(
         ("patch", "words"),
         [
-            ({"metadata": {"annotations": {V4: "n1,eth0,192.0.2.1"}}}, f"Service: {V4}"),
-            ({"metadata": {"annotations": {V6: "n1,eth0,2001:db8::1"}}}, f"Service: {V6}"),
+            ({"metadata": {"annotations": {V4: "n1,eth0,192.0.2.1"}}}, "may only remove these"),
+            ({"metadata": {"annotations": {V6: "n1,eth0,2001:db8::1"}}}, "may only remove these"),
             ({"metadata": {"annotations": {"example.com/mine": None}}}, "example.com/mine"),
             ({"metadata": {"labels": {"a": "b"}}}, "this part of a Service: labels"),
             ({"metadata": {"finalizers": ["a.b/c"]}}, "finalizers"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 
 import pytest
 
@@ -160,6 +160,14 @@ def taken_twice(vip):
     return cluster
 
 
+def overwritten(vip):
+    cluster, _winner, _second = served(vip)
+    (one,) = cluster.services
+    theirs = {4: ip_address("192.0.2.1"), 6: ip_address("2001:db8::1")}[vip.version]
+    cluster.services = [replace(one, addresses=(theirs,), address_writers=frozenset({"k3s"}))]
+    return cluster
+
+
 def of_two_versions(vip):
     cluster, winner, second = served(vip)
     pods = [
@@ -258,6 +266,7 @@ WAYS = {
     "the winner cannot create its dummy interface": without_dummy,
     "no pool contains the address, and no running agent knew it in a pool": outside_pools,
     "another Service has the address": taken_twice,
+    "another controller writes the status of the Service": overwritten,
     "agents of two versions disagree": of_two_versions,
     "the address is a node's own address": nodes_own,
     "the address was added manually on the winner": added_on_the_winner,

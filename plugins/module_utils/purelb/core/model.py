@@ -150,10 +150,17 @@ class Service:
     # Creation timestamp as text; older ones sort first.
     created: str = ""
     is_load_balancer: bool = True
+    # It is being deleted, and a finalizer keeps the object.
+    is_terminating: bool = False
     load_balancer_class: Optional[str] = None
     families: Tuple[int, ...] = (4,)
     requires_dual_stack: bool = False
+    # What its status has, no matter who wrote it: addresses, and how many other entries.
     addresses: Tuple[Address, ...] = ()
+    other_ingress: int = 0
+    # The programs that wrote the addresses, and the traffic policy, as the API server noted.
+    address_writers: FrozenSet[str] = frozenset()
+    policy_writers: FrozenSet[str] = frozenset()
     group: Optional[str] = None
     allocated_by_us: bool = False
     allocated_from: Optional[str] = None
@@ -174,6 +181,12 @@ class Service:
     # Prefers nodes with a ready endpoint.
     has_affinity: bool = False
     announcing: Mapping[int, Tuple[Announcement, ...]] = field(default_factory=dict)
+
+    @property
+    def bears_marks(self) -> bool:
+        """Whether it has annotations that the allocator or an agent sets."""
+        marks = (self.allocated_by_us, self.allocated_from, self.pool_type, self.skip_dad)
+        return any(marks) or any(self.announcing.values())
 
     def is_announced(self, address: Address) -> bool:
         """Whether a node says so; entries of older agents have no address, and mean a family."""

@@ -120,6 +120,11 @@ IPAM_SOCKET = "/var/run/purelb/ipam.sock"
 V1_SPEC_ANNOTATION = "purelb.io/v1-spec"
 V2_SPEC_ANNOTATION = "purelb.io/v2-spec"
 
+# The allocator's name where the API server notes who wrote a field (managedFields), those of its
+# versions that gave none, and that of the Go implementation.
+FIELD_MANAGER = "purelb-allocator"
+FIELD_MANAGERS = frozenset({FIELD_MANAGER, "Python", "allocator"})
+
 LOAD_BALANCER_CLASSES = frozenset({"purelb.io/purelbv2", "purelb.io/purelb-v2"})
 
 # By IP version, as Service.spec.ipFamilies spells them.

@@ -10,6 +10,8 @@ _CORE = "plugins/module_utils/purelb/core/allocation"
 _ALLOCATE = f"{_CORE}/allocate.py"
 _LEDGER = f"{_CORE}/allocations.py"
 _CHOICE = f"{_CORE}/choice.py"
+_OWN = f"{_CORE}/own.py"
+_UNDONE = "plugins/module_utils/purelb/core/undone.py"
 _AGENT = "agent/purelb_agent/allocator"
 _SERVICES = f"{_AGENT}/service_allocator.py"
 _CONTROLLER = f"{_AGENT}/controller.py"
@@ -92,19 +94,19 @@ MUTANTS = (
     Mutant(
         "at its start, the allocator forgets the addresses that Services have",
         _ALLOCATE,
-        "            allocations.hold(service, kept, origin_of(service, groups, allocations))\n",
-        "            pass\n",
+        'allocations.hold(service, has, origin_of(service, groups, allocations) or "")',
+        "pass",
     ),
     Mutant(
         "of two Services with one address, the younger keeps it",
         _ALLOCATE,
-        "key=lambda s: (not s.allocated_by_us, s.created, str(s.key))",
-        "key=lambda s: (not s.allocated_by_us, -s.created, str(s.key))",
+        "key=lambda s: (not was_ours(s), s.created, str(s.key))",
+        "key=lambda s: (not was_ours(s), -s.created, str(s.key))",
     ),
     Mutant(
         "a Service whose group was deleted loses its addresses",
         _ALLOCATE,
-        "if service.allocated_by_us and shown and _is_orphan(service, groups, held.origin):",
+        "if shown and _is_orphan(service, groups, held):",
         "if False:",
     ),
     Mutant(
@@ -122,8 +124,62 @@ MUTANTS = (
     Mutant(
         "a Service that is no LoadBalancer any more keeps its address",
         _ALLOCATE,
-        "return Release() if is_released else Keep()",
+        "return Release() if is_ours(service, allocations, classes) else Keep()",
         "return Keep()",
+    ),
+    Mutant(
+        "a Service whose annotations were removed moves to the group that serves its namespace",
+        _ALLOCATE,
+        "choice = groups.of(service, held)",
+        "choice = groups.of(service, held if service.allocated_by_us else HeldAddresses())",
+    ),
+    Mutant(
+        "a Service keeps nothing of ours only if its annotations say that it had something",
+        _ALLOCATE,
+        "is_known = service.bears_marks or allocations.group_of(service.key) is not None",
+        "is_known = service.bears_marks",
+    ),
+    Mutant(
+        "what another program writes into the status of a Service of ours stays there",
+        _OWN,
+        "        if address in given\n",
+        "        if True\n",
+    ),
+    Mutant(
+        "at its start, the allocator takes the addresses of nodes for its own",
+        _OWN,
+        "not is_foreign and not allocations.is_of_a_node(address)",
+        "not is_foreign",
+    ),
+    Mutant(
+        "at its start, the allocator takes what another program wrote last for its own",
+        _OWN,
+        "not is_foreign and not allocations.is_of_a_node(address)",
+        "not allocations.is_of_a_node(address)",
+    ),
+    Mutant(
+        "two controllers answer each other for ever as fast as they can",
+        _UNDONE,
+        "        return max(0.0, self.at + pause - now)\n",
+        "        return 0.0\n",
+    ),
+    Mutant(
+        "a write that was undone once is repeated only after a pause",
+        _UNDONE,
+        "        if self.undone == 0 or not self.is_undone_by(what, now):\n",
+        "        if not self.is_undone_by(what, now):\n",
+    ),
+    Mutant(
+        "a Service that is being deleted gets an address",
+        "plugins/module_utils/purelb/core/election/claims.py",
+        "is_wanted = service.is_load_balancer and not service.is_terminating",
+        "is_wanted = service.is_load_balancer",
+    ),
+    Mutant(
+        "the allocator removes what another program wrote into a status",
+        f"{_AGENT}/service_writer.py",
+        "        if service.addresses == own and not service.other_ingress:\n",
+        "        if True:\n",
     ),
     Mutant(
         "an address is entered only after it was written, so another Service may get it meanwhile",
@@ -134,7 +190,7 @@ MUTANTS = (
     Mutant(
         "what a Service had is free before the Service has its new address",
         _SERVICES,
-        "both = {*outcome.addresses, *self._taken.of(service.key)}",
+        "both = {*outcome.addresses, *self._taken.given(service.key)}",
         "both = outcome.addresses",
     ),
     Mutant(

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
@@ -59,10 +60,27 @@ async def test_assign_changes_the_policy_first_and_continues_from_that_version(a
 
 
 async def test_release_removes_addresses_and_annotations(api, writer):
-    assert await writer.release(SERVICE) == "9"
+    shown = replace(SERVICE, addresses=(V4, V6))
+    assert await writer.release(shown, (V4, V6)) == "9"
     (request,) = api.requests
     assert set(request.body["metadata"]["annotations"].values()) == {None}
     assert not request.body["status"]["loadBalancer"].get("ingress")
+    assert request.params == {"fieldManager": "purelb-allocator"}
+
+
+async def test_release_leaves_the_entries_of_others(api, writer):
+    theirs = [{"ip": "192.0.2.1", "ipMode": "VIP"}, {"hostname": "lb.example.com"}]
+    found = {"status": {"loadBalancer": {"ingress": [{"ip": str(V4)}, *theirs, {"ip": str(V6)}]}}}
+    api.answer("GET", PATH, found)
+    shown = replace(SERVICE, addresses=(V4, V6), other_ingress=1)
+    assert await writer.release(shown, (V4, V6)) == "9"
+    assert api.requests[-1].body["status"] == {"loadBalancer": {"ingress": theirs}}
+
+
+async def test_release_of_one_that_shows_only_others_writes_no_status(api, writer):
+    assert await writer.release(replace(SERVICE, other_ingress=1), ()) == "9"
+    (request,) = api.requests
+    assert "status" not in request.body
 
 
 @pytest.mark.parametrize("group", [None, ServiceGroup("blue", skip_dad=True)])

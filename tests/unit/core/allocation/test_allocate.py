@@ -250,7 +250,10 @@ class TestRebuild:
         assert len(rebuild(both, GROUPS).holders(VIP4)) == 2
 
     def test_a_service_that_is_no_load_balancer_takes_nothing(self):
-        assert len(rebuild([replace(service(), is_load_balancer=False)], GROUPS)) == 0
+        assert len(rebuild([new(is_load_balancer=False, addresses=(VIP4,))], GROUPS)) == 0
+
+    def test_one_that_was_a_load_balancer_has_its_addresses_until_they_are_released(self):
+        assert len(rebuild([replace(service(), is_load_balancer=False)], GROUPS)) == 2
 
 
 def test_a_service_without_any_range_left_for_a_family_names_it():

@@ -94,29 +94,29 @@ class TestAnswer:
     def test_address_of_a_node_is_refused(self, version):
         allocations = Allocations()
         allocations.exclude_nodes([FIRST[version]])
-        outcome = answered(new(families=(version,)), ASK, [FIRST[version]], allocations)
+        outcome = answered(new(families=(version,)), ASK, [FIRST[version]], allocations, ())
         assert outcome.reason is RefusalReason.NODE_ADDRESS
 
     def test_is_what_the_service_gets_in_the_order_of_its_families(self):
-        outcome = answered(new(families=(6, 4)), ASK, [V4, V6], Allocations())
+        outcome = answered(new(families=(6, 4)), ASK, [V4, V6], Allocations(), ())
         assert (outcome.addresses, outcome.is_leased) == ((V6, V4), True)
 
     def test_that_changes_nothing_keeps_everything(self):
-        assert answered(served(V4), ASK, [V4], Allocations()) == Keep()
+        assert answered(served(V4), ASK, [V4], Allocations(), [V4]) == Keep()
 
     def test_with_one_family_is_enough_for_who_only_prefers_both(self):
-        assert answered(new(), ASK, [V6], Allocations()).addresses == (V6,)
+        assert answered(new(), ASK, [V6], Allocations(), ()).addresses == (V6,)
 
     @pytest.mark.parametrize("given", [(V4,), ()], ids=["one", "none"])
     def test_without_a_family_that_is_required_is_a_refusal(self, given):
-        outcome = answered(new(requires_dual_stack=True), ASK, given, Allocations())
+        outcome = answered(new(requires_dual_stack=True), ASK, given, Allocations(), ())
         assert outcome.reason is RefusalReason.EXHAUSTED
 
     @pytest.mark.parametrize("version", [4, 6], ids=["v4", "v6"])
     def test_with_an_address_of_another_service_is_a_refusal(self, version):
         allocations = Allocations()
         allocations.hold(Service(ServiceKey("default", "other")), [FIRST[version]])
-        outcome = answered(new(), ASK, [FIRST[version]], allocations)
+        outcome = answered(new(), ASK, [FIRST[version]], allocations, ())
         assert outcome.reason is RefusalReason.SHARING_KEY_CONFLICT
         assert "another Service has it" in outcome.message
         assert outcome.detail == "Service default/other has it"

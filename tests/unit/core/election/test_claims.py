@@ -6,7 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from purelb.core.election.claims import ALL_CLASSES, asks_us, claimed, concerns_agents, is_served
+from purelb.core.election.claims import (
+    ALL_CLASSES,
+    asks_us,
+    claimed,
+    concerns_agents,
+    is_left_to_others,
+    is_served,
+)
 from purelb.core.model import PoolType, Service, ServiceKey
 
 PLAIN = Service(ServiceKey("default", "web"), is_load_balancer=True, allocated_by_us=True)
@@ -51,9 +58,18 @@ def test_agents_next_to_another_purelb_keep_to_what_ours_has_given(
     assert concerns_agents(service, COEXISTING) is coexisting
 
 
-def test_what_is_served_is_marked_and_of_no_other_class():
+def test_what_is_served_is_of_no_other_class_and_not_being_deleted():
     assert is_served(PLAIN)
     assert is_served(OURS)
+    assert is_served(replace(PLAIN, allocated_by_us=False))
     assert not is_served(FOREIGN)
-    assert not is_served(replace(PLAIN, allocated_by_us=False))
     assert not is_served(replace(PLAIN, is_load_balancer=False))
+    assert not is_served(replace(PLAIN, is_terminating=True))
+
+
+def test_only_one_without_a_class_is_left_to_others():
+    assert is_left_to_others(PLAIN, COEXISTING)
+    assert is_left_to_others(replace(PLAIN, is_terminating=True), COEXISTING)
+    assert not is_left_to_others(PLAIN, ALONE)
+    assert not is_left_to_others(FOREIGN, COEXISTING)
+    assert not is_left_to_others(replace(PLAIN, is_load_balancer=False), COEXISTING)

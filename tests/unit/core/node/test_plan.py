@@ -296,10 +296,11 @@ class TestLosers:
         assert [r.reason for r in made.removes] == [Reason.NO_ELIGIBLE_NODES]
 
     def test_leaves_services_of_others_alone(self, vip):
-        theirs = service(addresses=[vip])
+        far = {4: ip_address("192.0.2.1"), 6: ip_address("2001:db8::1")}[vip.version]
         for stranger in (
-            replace(theirs, allocated_by_us=False),
-            replace(theirs, is_load_balancer=False),
+            service(addresses=[far], allocated_by_us=False),
+            service(addresses=[vip], is_load_balancer=False),
+            service(addresses=[vip], is_terminating=True),
         ):
             assert decide_vips(snapshot(stranger)).by_address == {}
 

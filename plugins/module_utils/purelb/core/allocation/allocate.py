@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Iterable, Optional, Tuple
 
-from ..election.claims import ALL_CLASSES, Classes, asks_us
+from ..election.claims import ALL_CLASSES, Classes, asks_us, is_left_to_others
 from ..model import Address, Service, ServiceGroup
 from ..names import ADDRESSES_ANNOTATION
 from .allocations import Allocations, HeldAddresses
@@ -22,36 +22,39 @@ from .choice import AddressSelector, Live
 from .external_ipam import decide_external
 from .groups import Groups
 from .outcomes import Ask, Assignment, Keep, Outcome, Release, refusal_of
+from .own import origin_of, own_addresses, was_ours
 from .refusals import AllocationRefusedError, RefusalReason
 
 
-def rebuild(services: Iterable[Service], groups: Groups) -> Allocations:
+def rebuild(
+    services: Iterable[Service],
+    groups: Groups,
+    *,
+    classes: Classes = ALL_CLASSES,
+    of_nodes: Iterable[Address] = (),
+) -> Allocations:
     """Return the allocations that the Services' status shows.
 
     If two Services have one address and cannot share it, the older one keeps it; `decide` gives the
-    other a new one.
+    other a new one. What other programs have given is in use, too.
     """
     allocations = Allocations()
-    for service in sorted(services, key=lambda s: (not s.allocated_by_us, s.created, str(s.key))):
-        if service.is_load_balancer:
-            kept = allocations.unclaimed(service, service.addresses)
-            allocations.hold(service, kept, origin_of(service, groups, allocations))
+    allocations.exclude_nodes(of_nodes)
+    for service in sorted(services, key=lambda s: (not was_ours(s), s.created, str(s.key))):
+        if is_ours(service, allocations, classes):
+            has = allocations.unclaimed(service, own_addresses(service, groups, allocations))
+            allocations.hold(service, has, origin_of(service, groups, allocations) or "")
+        elif service.is_load_balancer:
+            allocations.hold(service, allocations.unclaimed(service, service.addresses))
     return allocations
 
 
-def origin_of(service: Service, groups: Groups, allocations: Allocations) -> Optional[str]:
-    """Return the name of the group that gave the Service its addresses, None if none did.
-
-    The ledger knows. At start it is the group whose range has an address of the Service. Only if
-    none has, as with a group whose IPAM is elsewhere or that was deleted, is it what the annotation
-    says; that grants nothing, see `Groups.denial`.
-    """
-    known = allocations.group_of(service.key)
-    if known is not None or not service.addresses:
-        return known
-    holding = (groups.holding(address) for address in service.addresses)
-    found = next((group.name for group in holding if group is not None), None)
-    return found or service.allocated_from
+def is_ours(service: Service, allocations: Allocations, classes: Classes) -> bool:
+    """Whether a Service requests an address from us, or has one of ours still."""
+    if asks_us(service, classes):
+        return True
+    is_known = service.bears_marks or allocations.group_of(service.key) is not None
+    return is_known and not is_left_to_others(service, classes)
 
 
 def decide(
@@ -62,19 +65,22 @@ def decide(
     *,
     classes: Classes = ALL_CLASSES,
 ) -> Outcome:
-    """Decide which addresses one Service gets, keeps or loses."""
+    """Decide which addresses one Service gets, keeps or loses.
+
+    Those that another program has written into its status are not its own, and do not stay there.
+    """
     if not asks_us(service, classes):
-        is_released = service.allocated_by_us and not _is_left_to_others(service)
-        return Release() if is_released else Keep()
-    reserved = sorted(allocations.of(service.key), key=int)
-    shown = allocations.unclaimed(service, dict.fromkeys((*service.addresses, *reserved)))
+        return Release() if is_ours(service, allocations, classes) else Keep()
+    own = own_addresses(service, groups, allocations)
+    reserved = sorted(allocations.given(service.key), key=int)
+    shown = allocations.unclaimed(service, dict.fromkeys((*own, *reserved)))
     held = HeldAddresses(shown, origin_of(service, groups, allocations))
     keeps = tuple(a for a in shown if a in service.addresses)
     try:
         _check_spelling(service)
-        if service.allocated_by_us and shown and _is_orphan(service, groups, held.origin):
+        if shown and _is_orphan(service, groups, held):
             return _orphan(service, keeps, held.origin)
-        choice = groups.of(service, held if service.allocated_by_us else HeldAddresses())
+        choice = groups.of(service, held)
         denied = groups.denial(choice.group, service.key.namespace)
         try:
             outcome = _select(service, choice.group, allocations, live, held)
@@ -103,11 +109,6 @@ def _gives_more(outcome: Outcome, held: HeldAddresses) -> bool:
     return isinstance(outcome, Ask) or bool(set(given) - set(held.addresses))
 
 
-def _is_left_to_others(service: Service) -> bool:
-    """Whether PureLB v1 serves this Service; it sets the same annotations."""
-    return service.is_load_balancer and service.load_balancer_class is None
-
-
 def _orphan(service: Service, keeps: Tuple[Address, ...], origin: Optional[str]) -> Outcome:
     """Keep the addresses of a Service without a group; raises if it lost one to another."""
     if keeps == service.addresses:
@@ -131,9 +132,9 @@ def _check_spelling(service: Service) -> None:
         )
 
 
-def _is_orphan(service: Service, groups: Groups, origin: Optional[str]) -> bool:
+def _is_orphan(service: Service, groups: Groups, held: HeldAddresses) -> bool:
     """Whether the group of the Service's addresses is deleted and it requests no other."""
-    name = origin or ""
+    name = held.origin or ""
     asks_other = service.group not in (None, name) or service.asks_reevaluation
-    held = any(groups.holding(address) for address in service.addresses)
-    return name not in groups.all and not asks_other and not held and not service.explicit
+    has_group = any(groups.holding(address) for address in held.addresses)
+    return name not in groups.all and not asks_other and not has_group and not service.explicit

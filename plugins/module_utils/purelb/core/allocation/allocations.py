@@ -78,12 +78,19 @@ class Allocations:
         """Return the addresses of the Service."""
         return self._held.get(key, frozenset())
 
+    def given(self, key: ServiceKey) -> FrozenSet[Address]:
+        """Return the addresses of the Service if a group gave them, not another program."""
+        return self.of(key) if key in self._groups else frozenset()
+
     def holders(self, address: Address) -> Tuple[ServiceKey, ...]:
         """Return the Services that have the address."""
         return tuple(self._claims.get(address, ()))
 
     def group_of(self, key: ServiceKey) -> Optional[str]:
-        """Return the name of the group that gave the Service its addresses; None if unknown."""
+        """Return the name of the group that gave the Service its addresses.
+
+        Empty if that is not known any more; None if no group gave them.
+        """
         return self._groups.get(key)
 
     def exclude_nodes(self, addresses: Iterable[Address]) -> None:
@@ -131,8 +138,9 @@ class Allocations:
     ) -> FrozenSet[Address]:
         """Set the Service's addresses, with its current sharing terms; return the freed ones.
 
-        `group` gave them; None leaves what is known. Raises AddressTakenError, and changes nothing,
-        if another Service has an address that is new to this one, and its key and ports do not fit.
+        `group` gave them, see `group_of`; None leaves what is known. Raises AddressTakenError, and
+        changes nothing, if another Service has an address that is new to this one, and its key and
+        ports do not fit.
         """
         terms = SharingTerms(service.key.namespace, service.sharing_key, service.ports)
         before, wanted = self.of(service.key), frozenset(addresses)

@@ -59,11 +59,18 @@ def _sharing_key(service: Service, group: ServiceGroup) -> str:
 
 
 def answered(
-    service: Service, ask: Ask, addresses: Iterable[Address], allocations: Allocations
+    service: Service,
+    ask: Ask,
+    addresses: Iterable[Address],
+    allocations: Allocations,
+    own: Iterable[Address],
 ) -> Outcome:
-    """Return the outcome once the external IPAM has answered with these addresses."""
+    """Return the outcome once the external IPAM has answered with these addresses.
+
+    `own`: those in the Service's status that are ours.
+    """
     group, given = ask.group, tuple(addresses)
-    keeps = allocations.unclaimed(service, service.addresses)
+    keeps = allocations.unclaimed(service, own)
     missing = [v for v in service.families if v not in {a.version for a in given}]
     for address in given:
         if allocations.is_of_a_node(address):

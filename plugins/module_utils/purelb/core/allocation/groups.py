@@ -97,7 +97,8 @@ class Groups:
         """Return the group of the Service's addresses, unless it requests others."""
         current = self.usable.get(held.origin or "")
         if current is None or not any(current.range_of(a) for a in held.addresses):
-            current = self.holding(held.addresses[0]) or current
+            found = filter(None, map(self.holding, held.addresses))
+            current = next(found, current)
         missing = [a for a in service.explicit if a not in held.addresses]
         if current is not None and any(not current.range_of(a) for a in missing):
             return None

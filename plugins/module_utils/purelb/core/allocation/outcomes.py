@@ -106,6 +106,7 @@ def is_done(service: Service, assignment: Assignment) -> bool:
         not service.asks_reevaluation
         and not assignment.sets_cluster
         and service.addresses == assignment.addresses
+        and not service.other_ingress
         and _is_marked(
             service, assignment.group, assignment.pool_type, skip_dad=assignment.skip_dad
         )
@@ -135,21 +136,25 @@ class Remainder:
 
 
 def remainder(
-    service: Service, keeps: Tuple[Address, ...], group: Optional[ServiceGroup]
+    service: Service,
+    keeps: Tuple[Address, ...],
+    group: Optional[ServiceGroup],
+    *,
+    has_own: bool,
 ) -> Optional[Remainder]:
     """Return what a refused Service must be reduced to; None if it shows just that.
 
     Annotations that others wrote are corrected, too. `group` gave the Service its addresses.
+    `has_own`: one of those in its status is ours, or was.
     """
-    if service.addresses and not service.allocated_by_us:
-        return None  # They may be another load balancer's.
     if not keeps:
-        marks = (service.allocated_by_us, service.allocated_from, service.pool_type)
-        is_bare = not service.addresses and not any(marks) and not service.skip_dad
+        if service.addresses and not has_own:
+            return None  # They are another load balancer's.
+        is_bare = not service.addresses and not service.bears_marks
         return None if is_bare else Remainder((), None)
     is_marked = group is None or _is_marked(
         service, group.name, group.pool_type, skip_dad=group.skip_dad
     )
-    if service.addresses == keeps and is_marked:
+    if service.addresses == keeps and is_marked and not service.other_ingress:
         return None
     return Remainder(keeps, group)

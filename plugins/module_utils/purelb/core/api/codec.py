@@ -10,7 +10,7 @@ values; writing is strict.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Tuple
+from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Set, Tuple
 
 from .. import names
 from ..addresses import parse_address, parse_mac, parse_stored_address, parse_subnets
@@ -232,6 +232,20 @@ def _ingress(status: Json) -> Tuple[Address, ...]:
     return tuple(addresses)
 
 
+def _writers(meta: Json, *path: str) -> FrozenSet[str]:
+    """Return who wrote a field, as the API server notes it; of a list, who wrote all of it."""
+    writers: Set[str] = set()
+    for entry in meta.get("managedFields") or ():
+        fields = entry.get("fieldsV1") or {}
+        for part in path:
+            fields = fields.get(f"f:{part}")
+            if fields is None:
+                break
+        else:
+            writers.add(entry.get("manager") or "")
+    return frozenset(writers)
+
+
 def _explicit(text: str) -> Tuple[Tuple[Address, ...], Tuple[str, ...]]:
     """Parse addresses separated by commas or spaces; return addresses and invalid texts."""
     good: List[Address] = []
@@ -253,6 +267,9 @@ def service_of(body: Json) -> Service:
     meta, spec = body["metadata"], body.get("spec") or {}
     annotations = meta.get("annotations") or {}
     pool_type = annotations.get(names.POOL_TYPE_ANNOTATION)
+    status = body.get("status") or {}
+    addresses = _ingress(status)
+    entries = (status.get("loadBalancer") or {}).get("ingress") or ()
     explicit, malformed = _explicit(
         annotations.get(names.ADDRESSES_ANNOTATION) or spec.get("loadBalancerIP") or ""
     )
@@ -262,10 +279,14 @@ def service_of(body: Json) -> Service:
         version=meta.get("resourceVersion", ""),
         created=meta.get("creationTimestamp") or "",
         is_load_balancer=spec.get("type") == "LoadBalancer",
+        is_terminating=bool(meta.get("deletionTimestamp")),
         load_balancer_class=spec.get("loadBalancerClass"),
         families=tuple(names.VERSIONS[f] for f in spec.get("ipFamilies") or ("IPv4",)),
         requires_dual_stack=spec.get("ipFamilyPolicy") == "RequireDualStack",
-        addresses=_ingress(body.get("status") or {}),
+        addresses=addresses,
+        other_ingress=len(entries) - len(addresses),
+        address_writers=_writers(meta, "status", "loadBalancer", "ingress"),
+        policy_writers=_writers(meta, "spec", "externalTrafficPolicy"),
         group=annotations.get(names.SERVICE_GROUP_ANNOTATION),
         allocated_by_us=annotations.get(names.ALLOCATED_BY_ANNOTATION) == names.ALLOCATED_BY,
         allocated_from=annotations.get(names.ALLOCATED_FROM_ANNOTATION),
@@ -311,7 +332,10 @@ def endpoint_slice_of(body: Json) -> Optional[EndpointSlice]:
 
 
 def assignment_annotations(assignment: Optional[Assignment]) -> Dict[str, Optional[str]]:
-    """Return the allocator's annotations as a merge patch; None removes them all."""
+    """Return the allocator's annotations as a merge patch; None removes all of the programs'.
+
+    An agent that is gone no longer removes its own.
+    """
     if assignment is None:
         return dict.fromkeys(
             (
@@ -319,6 +343,7 @@ def assignment_annotations(assignment: Optional[Assignment]) -> Dict[str, Option
                 names.ALLOCATED_FROM_ANNOTATION,
                 names.POOL_TYPE_ANNOTATION,
                 names.SKIP_DAD_ANNOTATION,
+                *names.ANNOUNCING_ANNOTATIONS.values(),
             )
         )
     return {
@@ -343,6 +368,14 @@ def _marks(group: str, pool_type: PoolType, *, skip_dad: bool) -> Dict[str, Opti
         names.POOL_TYPE_ANNOTATION: pool_type.value,
         names.SKIP_DAD_ANNOTATION: "true" if skip_dad else None,
     }
+
+
+def ingress_without(body: Json, addresses: Iterable[Address]) -> Dict[str, Any]:
+    """Return the status of a Service object without these addresses, as a merge patch."""
+    gone = frozenset(addresses)
+    entries = (body.get("status") or {}).get("loadBalancer", {}).get("ingress") or ()
+    kept = [e for e in entries if gone.isdisjoint(_ingress({"loadBalancer": {"ingress": [e]}}))]
+    return {"loadBalancer": {"ingress": kept or None}}
 
 
 def ingress_status(addresses: Iterable[Address]) -> Dict[str, Any]:

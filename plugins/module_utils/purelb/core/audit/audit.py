@@ -9,15 +9,12 @@ the Lease only once; an agent uses its monotonic clock since it saw the Lease ch
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import replace
 from functools import partial
 from typing import (
     Callable,
-    Dict,
     FrozenSet,
     Iterable,
-    List,
     Mapping,
     Optional,
     Sequence,
@@ -25,11 +22,10 @@ from typing import (
 )
 
 from ..allocation.duplicates import listed_duplicates
-from ..election.claims import is_served
 from ..election.draining import Drained, taint_of
 from ..election.election import Decision, Member, MembershipView, elect, prefer
 from ..election.vips import Vip, vips_of
-from ..model import Address, Lease, PoolType, Reason, Service, ServiceGroup, ServiceKey
+from ..model import Lease, PoolType, Reason, Service, ServiceGroup, ServiceKey
 from .findings import Finding, Severity, in_order, lease_title
 from .report import MAX_CANDIDATES, LeaseReport, LeaseState, Report, VipReport
 
@@ -65,7 +61,7 @@ def audit(  # noqa: PLR0913 - all input of an audit, and how to parallelise it
     addresses = vips_of(known, groups or ())
     vips = tuple(map(VipReport, addresses, parallel_map(decide, addresses)))
     findings = [finding for report in lease_reports for finding in _lease_findings(report)]
-    findings += _service_findings(known)
+    findings += _service_findings(known, vips)
     live = frozenset(member.node for member in members)
     findings += [finding for vip in vips for finding in _vip_findings(vip, live)]
     findings += () if groups is None else map(_outside_pools, _unpooled(vips))
@@ -149,20 +145,16 @@ def _lease_findings(report: LeaseReport) -> Iterable[Finding]:
         )
 
 
-def _service_findings(services: Iterable[Service]) -> Iterable[Finding]:
-    holders: Dict[Address, List[Service]] = defaultdict(list)
-    for service in services:
-        if is_served(service):
-            for address in service.addresses:
-                holders[address].append(service)
-    for address, owners in holders.items():
-        keys = {s.sharing_key for s in owners}
-        if len(owners) > 1 and (len(keys) > 1 or None in keys):
+def _service_findings(services: Iterable[Service], vips: Iterable[VipReport]) -> Iterable[Finding]:
+    sharing_key = {service.key: service.sharing_key for service in services}
+    for vip in (report.vip for report in vips):
+        keys = {sharing_key[owner] for owner in vip.services}
+        if len(vip.services) > 1 and (len(keys) > 1 or None in keys):
             yield Finding(
                 Severity.ERROR,
                 "addressTwice",
-                str(address),
-                f"belongs to {', '.join(sorted(str(s.key) for s in owners))}",
+                str(vip.address),
+                f"belongs to {', '.join(map(str, vip.services))}",
                 "delete one of the Services, or set the same purelb.io/allow-shared-ip key on both",
             )
 

@@ -52,6 +52,7 @@ FindingCode = Literal[
     "outsidePools",
     "requestsFiltered",
     "segmentNotExamined",
+    "serviceDisputed",
     "servicePending",
     "staleAnnouncer",
     "subnetDeprecated",

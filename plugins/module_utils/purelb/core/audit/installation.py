@@ -20,6 +20,7 @@ from ..model import Lease, Service, ServiceGroup, ServiceKey
 from ..settings import parse_switch
 from .arp import answering_findings
 from .audit import ParallelMap, audit
+from .disputed import disputed_findings
 from .node_addresses import mistaken_findings
 from .pending import AllocatorView, group_findings, pending_findings
 from .programs import (
@@ -102,6 +103,7 @@ def audit_installation(
             *version_findings((seen.agents, seen.allocator)),
             *group_findings(view),
             *pending_findings(seen.services, view, wall_time=wall_time),
+            *disputed_findings(seen.services, view),
         ]
     )
 

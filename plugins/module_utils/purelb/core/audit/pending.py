@@ -18,7 +18,7 @@ from ..allocation.groups import Groups
 from ..allocation.outcomes import Ask, Assignment, Refusal
 from ..election.claims import ALL_CLASSES, Classes, asks_us
 from ..model import Address, Service, ServiceGroup
-from ..names import FAMILIES, REEVALUATE_ANNOTATION
+from ..names import FAMILIES, FIELD_MANAGERS, REEVALUATE_ANNOTATION
 from ..times import parse_time
 from .findings import Finding, Severity, group_title
 
@@ -92,8 +92,9 @@ def pending_findings(
 
 
 def _lacks(service: Service, classes: Classes) -> str:
-    """Return what a Service of ours does not have; empty if it has all."""
-    if not asks_us(service, classes):
+    """Return what a Service of ours does not have; empty if it has all, or others write it."""
+    is_overwritten = service.addresses and service.address_writers - FIELD_MANAGERS
+    if not asks_us(service, classes) or is_overwritten:
         return ""
     if not service.addresses:
         return "has no address"
@@ -102,9 +103,8 @@ def _lacks(service: Service, classes: Classes) -> str:
 
 
 def _ledger(services: Iterable[Service], view: AllocatorView) -> Allocations:
-    ledger = rebuild(services, Groups(view.groups))
-    ledger.exclude_nodes(view.of_nodes)
-    return ledger
+    groups = Groups(view.groups)
+    return rebuild(services, groups, classes=view.classes, of_nodes=view.of_nodes)
 
 
 def _refusal(outcome: Refusal, view: AllocatorView) -> str:

@@ -25,8 +25,9 @@ def claimed(*, unclassed: bool) -> Classes:
 
 
 def asks_us(service: Service, classes: Classes) -> bool:
-    """Whether a Service requests an address from PureLB."""
-    return service.is_load_balancer and service.load_balancer_class in classes
+    """Whether a Service requests an address from PureLB; one that is being deleted does not."""
+    is_wanted = service.is_load_balancer and not service.is_terminating
+    return is_wanted and service.load_balancer_class in classes
 
 
 def concerns_agents(service: Service, classes: Classes) -> bool:
@@ -36,6 +37,15 @@ def concerns_agents(service: Service, classes: Classes) -> bool:
     return service.load_balancer_class is None and service.pool_type is not None
 
 
+def is_left_to_others(service: Service, classes: Classes) -> bool:
+    """Whether PureLB v1 serves this Service; it sets the same annotations."""
+    is_unclassed = service.is_load_balancer and service.load_balancer_class is None
+    return is_unclassed and None not in classes
+
+
 def is_served(service: Service) -> bool:
-    """Whether PureLB announces the addresses in a Service's status."""
-    return asks_us(service, ALL_CLASSES) and service.allocated_by_us
+    """Whether PureLB announces those addresses in a Service's status that are its own.
+
+    They are known by the pools. No annotation is asked: who replaces a Service takes them away.
+    """
+    return asks_us(service, ALL_CLASSES)

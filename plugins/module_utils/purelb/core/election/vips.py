@@ -136,6 +136,10 @@ class VipIndex:
                 continue
             stated = _vip(address, owners, self._groups)
             vip = stated.after(vips.get(address)).after(self._told.get(address))
+            if not _is_ours(vip, owners):
+                vips.pop(address, None)
+                self._outside.pop(address, None)
+                continue
             if vip.is_in_pool and not stated.is_in_pool:
                 self._outside[address] = vip
             else:
@@ -153,10 +157,17 @@ def vips_of(services: Iterable[Service], groups: Sequence[ServiceGroup] = ()) ->
         if is_served(service):
             for address in service.addresses:
                 by_address[address].append(service)
-    return tuple(
-        _vip(address, by_address[address], ranked)
-        for address in sorted(by_address, key=lambda a: (a.version, int(a)))
-    )
+    ordered = sorted(by_address, key=lambda a: (a.version, int(a)))
+    vips = (_vip(address, by_address[address], ranked) for address in ordered)
+    return tuple(vip for vip in vips if _is_ours(vip, by_address[vip.address]))
+
+
+def _is_ours(vip: Vip, owners: Iterable[Service]) -> bool:
+    """Whether a pool holds the address, or a Service says that it is of a former one.
+
+    Others are not announced, but reported; what another program has given is neither.
+    """
+    return vip.is_in_pool or any(service.allocated_by_us for service in owners)
 
 
 def _ranked(groups: Iterable[ServiceGroup]) -> Tuple[ServiceGroup, ...]:
