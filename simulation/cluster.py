@@ -78,7 +78,7 @@ class Cluster(Between):
         if shape.other is not Other.NONE:
             self.add_segment("other", (OTHER4, OTHER6)).hosts.append(Host("client elsewhere"))
         self.processes: list[Process] = []
-        # Called when an agent has started or ended.
+        # Called when an agent has started, leaves, or has ended.
         self.noted: Action = lambda: None
         self._ways: dict[str, Way] = {}
         self.kubelets: dict[str, Kubelet] = {}
@@ -239,6 +239,7 @@ class Cluster(Between):
         node.is_leaving = True
         if node.agent is not None:
             node.agent.deliver(node.stop.set)
+        self.noted()
 
     def kill_agent(self, node: Node) -> None:
         """End a node's agent at once; the kernel keeps its addresses until their lifetimes end."""

@@ -176,11 +176,12 @@ class Presence:
         """Whether holders may withdraw in an outage: they were disturbed, or most nodes were.
 
         Shortly before it counts as well, as they had hardly recovered. If only some nodes were
-        without the API until the outage, these have rightly withdrawn; any disturbed node may be
-        the one whose Lease the others have to wait for then. `states`: up to the outage's.
+        without the API until the outage, these have rightly withdrawn: all of the segment if no
+        other one reached the API; any disturbed node may be the one whose Lease the others have to
+        wait for then. `states`: up to the outage's.
         """
         end = states[-1][0][1]
-        began, was_split, members = _before_outage(states)
+        began, was_split, was_cut_off, members = before_outage(states)
         # Who could not renew since then has not recovered.
         recent = 0.0 if was_split else began - TAKEOVER
         disturbed = {
@@ -192,7 +193,7 @@ class Presence:
         }
         if not holders or holders & disturbed or 2 * len(members - disturbed) <= len(members):
             return True
-        return bool(disturbed) and was_split
+        return was_split and (bool(disturbed) or was_cut_off)
 
     def _states(self, address: Address) -> list[tuple[Span, State]]:
         """Return what was so on the segment of an address, and when."""
@@ -228,12 +229,16 @@ class Presence:
         return dated
 
 
-def _before_outage(states: list[tuple[Span, State]]) -> tuple[float, bool, frozenset[str]]:
-    """Return when the outage at the end began, for some nodes later, and who had a Lease."""
+def before_outage(states: list[tuple[Span, State]]) -> tuple[float, bool, bool, frozenset[str]]:
+    """Return when the outage at the end began, what was before it, and who had a Lease.
+
+    That is whether it began later for some nodes, and whether these were of other segments only.
+    """
     (_began, began), (_excuse, _is_split, members) = states[-1]
     for (begin, until), state in reversed(states):
         if state.excuse is Excuse.OUTAGE and until == began:
             began, members = begin, state.members
         elif state.is_split:
-            return began, until > began - DURATION, members
-    return began, False, members
+            is_late = until > began - DURATION
+            return began, is_late, state.excuse is Excuse.CUT_OFF, members
+    return began, False, False, members

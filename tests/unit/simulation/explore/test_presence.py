@@ -11,11 +11,11 @@ import pytest
 
 from purelb.core.node.rtnetlink import IFA_F_TENTATIVE
 from simulation.api.way import Reach
-from simulation.explore.able import Excuse
+from simulation.explore.able import Excuse, State
 from simulation.explore.fault import Fault
 from simulation.explore.faults import KINDS
 from simulation.explore.judge import Judge
-from simulation.explore.presence import TAKEOVER
+from simulation.explore.presence import TAKEOVER, before_outage
 from simulation.explore.spans import FOR_EVER, common, longest, note, seconds, without
 from simulation.member import ETH0
 from simulation.users import change_type
@@ -101,6 +101,27 @@ class TestUnheld:
             assert judge.troubles.moments[-1].states[0].excuse is None
 
         in_a_copy(work)
+
+
+class TestBeforeAnOutage:
+    """What excuses addresses that are on no node when it begins; no node can take them in it."""
+
+    DOWN = ((30.0, 40.0), State(Excuse.OUTAGE, members=frozenset({"n1"})))
+
+    @pytest.mark.parametrize(
+        ("excuse", "is_cut_off"), [(Excuse.CUT_OFF, True), (None, False)], ids=["all", "some"]
+    )
+    def test_nodes_of_the_segment_may_have_been_cut_off(self, excuse, is_cut_off):
+        before = ((20.0, 29.9), State(excuse, is_split=True, members=frozenset({"n2"})))
+        later = ((29.9, 30.0), State(Excuse.OUTAGE, members=frozenset({"n3"})))
+        found = before_outage([before, later, self.DOWN])
+        assert found == (29.9, True, is_cut_off, frozenset({"n3"}))
+
+    def test_what_was_longer_ago_does_not_count(self):
+        cut_off = ((0.0, 10.0), State(Excuse.CUT_OFF, is_split=True))
+        whole = ((10.0, 30.0), State())
+        assert before_outage([cut_off, whole, self.DOWN])[:2] == (30.0, False)
+        assert before_outage([self.DOWN]) == (30.0, False, False, frozenset({"n1"}))
 
 
 class TestServices:
