@@ -117,7 +117,8 @@ class TestSecondController:
         group = make_group(pools(entry(100, 105)))
         path = ask(group)
         wait_for_addresses(cluster, path, *both(100))
-        theirs = {"status": {"loadBalancer": {"ingress": [{"ip": ip} for ip in NODES]}}}
+        entries = [{"ip": NODES[0]}, {"ip": NODES[1], "ipMode": "Proxy"}]
+        theirs = {"status": {"loadBalancer": {"ingress": entries}}}
         with undoing(
             cluster, path, "/status", theirs, lambda body: ingress(body) == list(NODES)
         ) as writes:

@@ -155,7 +155,8 @@ class Service:
     load_balancer_class: Optional[str] = None
     families: Tuple[int, ...] = (4,)
     requires_dual_stack: bool = False
-    # What its status has, no matter who wrote it: addresses, and how many other entries.
+    # What its status has, no matter who wrote it: addresses, and how many entries that are none or
+    # that service proxies leave to a host outside.
     addresses: Tuple[Address, ...] = ()
     other_ingress: int = 0
     # The programs that wrote the addresses, and the traffic policy, as the API server noted.

@@ -15,6 +15,7 @@ from tests.support.core.builders import new
 from tests.support.core.snapshots import VIP4, VIP6, service
 
 GIVEN = Assignment("default", (VIP4, VIP6), PoolType.LOCAL, skip_dad=False)
+PROXIED = "host names or addresses in ipMode Proxy"
 THEIRS = frozenset({"k3s", "purelb-allocator"})
 
 
@@ -26,9 +27,9 @@ def test_the_same_with_another_policy_is_no_other_outcome():
 
 def test_others_in_the_status_are_named_with_what_they_wrote():
     theirs = service(address_writers=THEIRS, other_ingress=1)
-    assert foreign_entries(theirs, (VIP6,)) == (str(VIP4), "1 host name(s)")
+    assert foreign_entries(theirs, (VIP6,)) == (str(VIP4), PROXIED)
     what, remedy = dispute(theirs, GIVEN, (VIP6,))
-    assert what.startswith(f"k3s writes {VIP4}, 1 host name(s) into its status")
+    assert what.startswith(f"k3s writes {VIP4}, {PROXIED} into its status")
     assert "loadBalancerClass" in remedy
 
 

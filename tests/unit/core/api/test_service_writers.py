@@ -28,14 +28,19 @@ def test_writers_are_those_that_the_api_server_notes_for_the_field():
     assert service.policy_writers == {"kubectl"}
 
 
-def test_without_notes_nobody_is_known():
+def test_without_notes_no_writer_is_known():
     service = codec.service_of({"metadata": {"namespace": "default", "name": "web"}})
     assert service.address_writers == service.policy_writers == frozenset()
     assert written(("k3s", None)).address_writers == frozenset()
 
 
-def test_host_names_are_counted():
-    entries = [{"ip": "10.0.0.1"}, {"hostname": "lb.example.com"}, {"ip": "fd00::1"}, {"ip": "x"}]
+def test_entries_that_are_no_address_of_the_nodes_are_counted():
+    entries = [
+        {"ip": "10.0.0.1", "ipMode": "VIP"},
+        {"hostname": "lb.example.com"},
+        # kube-proxy takes no traffic for it.
+        {"ip": "fd00::1", "ipMode": "Proxy"},
+    ]
     service = written(loadBalancer={"ingress": entries})
     assert list(map(str, service.addresses)) == ["10.0.0.1", "fd00::1"]
     assert service.other_ingress == 2

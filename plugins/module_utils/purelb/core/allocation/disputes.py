@@ -35,7 +35,7 @@ def essence_of(outcome: Outcome) -> Outcome:
 
 def foreign_entries(service: Service, own: Tuple[Address, ...]) -> Tuple[str, ...]:
     """Return what the Service's status has that is not ours, as texts."""
-    more = (f"{service.other_ingress} host name(s)",) if service.other_ingress else ()
+    more = ("host names or addresses in ipMode Proxy",) if service.other_ingress else ()
     return (*(str(address) for address in service.addresses if address not in own), *more)
 
 

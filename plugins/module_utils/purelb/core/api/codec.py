@@ -10,7 +10,7 @@ values; writing is strict.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Set, Tuple
+from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from .. import names
 from ..addresses import parse_address, parse_mac, parse_stored_address, parse_subnets
@@ -222,9 +222,18 @@ def parse_announcements(text: str) -> Tuple[Announcement, ...]:
     return tuple(entries)
 
 
+def _entries(status: Json) -> Sequence[Json]:
+    return (status.get("loadBalancer") or {}).get("ingress") or ()
+
+
+def _is_vip(entry: Json) -> bool:
+    """Whether an entry is an address that service proxies serve on the node (KEP-1860)."""
+    return bool(entry.get("ip")) and entry.get("ipMode") in (None, "VIP")
+
+
 def _ingress(status: Json) -> Tuple[Address, ...]:
     addresses: List[Address] = []
-    for entry in (status.get("loadBalancer") or {}).get("ingress") or ():
+    for entry in _entries(status):
         try:
             addresses.append(parse_stored_address(entry.get("ip") or ""))
         except ValueError:
@@ -268,8 +277,6 @@ def service_of(body: Json) -> Service:
     annotations = meta.get("annotations") or {}
     pool_type = annotations.get(names.POOL_TYPE_ANNOTATION)
     status = body.get("status") or {}
-    addresses = _ingress(status)
-    entries = (status.get("loadBalancer") or {}).get("ingress") or ()
     explicit, malformed = _explicit(
         annotations.get(names.ADDRESSES_ANNOTATION) or spec.get("loadBalancerIP") or ""
     )
@@ -283,8 +290,8 @@ def service_of(body: Json) -> Service:
         load_balancer_class=spec.get("loadBalancerClass"),
         families=tuple(names.VERSIONS[f] for f in spec.get("ipFamilies") or ("IPv4",)),
         requires_dual_stack=spec.get("ipFamilyPolicy") == "RequireDualStack",
-        addresses=addresses,
-        other_ingress=len(entries) - len(addresses),
+        addresses=_ingress(status),
+        other_ingress=sum(not _is_vip(entry) for entry in _entries(status)),
         address_writers=_writers(meta, "status", "loadBalancer", "ingress"),
         policy_writers=_writers(meta, "spec", "externalTrafficPolicy"),
         group=annotations.get(names.SERVICE_GROUP_ANNOTATION),
@@ -373,7 +380,7 @@ def _marks(group: str, pool_type: PoolType, *, skip_dad: bool) -> Dict[str, Opti
 def ingress_without(body: Json, addresses: Iterable[Address]) -> Dict[str, Any]:
     """Return the status of a Service object without these addresses, as a merge patch."""
     gone = frozenset(addresses)
-    entries = (body.get("status") or {}).get("loadBalancer", {}).get("ingress") or ()
+    entries = _entries(body.get("status") or {})
     kept = [e for e in entries if gone.isdisjoint(_ingress({"loadBalancer": {"ingress": [e]}}))]
     return {"loadBalancer": {"ingress": kept or None}}
 
