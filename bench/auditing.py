@@ -37,7 +37,7 @@ from purelb.core.names import (
     ADDRESS_PROTOCOL,
     API_GROUP,
     API_VERSION,
-    EXEMPT_LABEL,
+    EXCLUDE_LABEL,
     LEADER_LEASE,
 )
 
@@ -328,7 +328,7 @@ def _write(lab: Lab, made: Objects) -> None:
     lab.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
     # The lab's own nodes have no agent, on purpose.
     for name in lab.nodes:
-        lab.api.merge_patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": {EXEMPT_LABEL: ""}}})
+        lab.api.merge_patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": {EXCLUDE_LABEL: ""}}})
     for path in _CRDS.glob("*.yaml"):
         definition = yaml.safe_load(path.read_text())
         lab.api.create(definition)

@@ -21,7 +21,7 @@ from prometheus_client import CollectorRegistry
 from bench.figures import Figure, progress
 from purelb.core.addresses import parse_range
 from purelb.core.api import codec
-from purelb.core.election.election import Member
+from purelb.core.election.members import members_of
 from purelb.core.election.vips import VipIndex
 from purelb.core.holding.right import HoldDeadline
 from purelb.core.model import (
@@ -157,8 +157,8 @@ class Node:
         """Return the snapshot that the agent's loop would take now."""
         now = clock.now()
         right = HoldDeadline(now + 7, now + 10)
-        own = Member("n0000", (NET4, NET6))
-        members = (own, *self.leases.counting.members({}))
+        own = Lease("n0000", (NET4, NET6))
+        members = members_of((own, *self.leases.counting.counted()), {})
         return NodeSnapshot(
             node="n0000",
             vips=self.index.vips,

@@ -50,6 +50,7 @@ from simulation.node.hosts import Host
 from simulation.node.http import ModelPeers, ModelServer, Network
 from simulation.node.kernel import Kernel
 from simulation.node.netlink import ModelResumes
+from simulation.node.service_proxy import ModelProxy
 from simulation.node.wire import Net, Segment, WireSender, listen_on
 from simulation.shape import PLAIN, Other, Shape
 from simulation.time.machine import Machine
@@ -193,7 +194,7 @@ class Cluster(Between):
         node.stop, node.is_leaving = asyncio.Event(), False
         identity = Identity(node.name, f"{node.name}-{node.pods}", DEFAULT_NAMESPACE)
         keys = None if node.keys is None else partial(_keys_of, node)
-        settings = AgentSettings(identity, timing=node.timing, keys=keys)
+        settings = AgentSettings(identity, timing=node.timing, excludes=True, keys=keys)
         outside = AgentOutside(
             kube=partial(Kube, self._access(process, f"agent/{node.name}")),
             kernel=partial(
@@ -206,6 +207,7 @@ class Cluster(Between):
                 ConflictListener,
                 listen=partial(listen_on, self.segments, node.kernel, process),  # type: ignore[arg-type]
             ),
+            service_proxy=partial(ModelProxy, node),  # type: ignore[arg-type]
             peers=partial(ModelPeers, self.network, process, PEER_PATH),  # type: ignore[arg-type]
             server=partial(ModelServer, self.network, process, node.addresses),  # type: ignore[arg-type]
             chance=stream(self.seed, process.name, str(node.pods), *node.kubelet.again()),

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from purelb.core.holding.peer_keys import PeerKeys
 from purelb.core.model import Address
+from purelb.core.node.service_proxy import Answer
 from purelb.core.settings import LeaseTiming
 from simulation.kubelet import Kubelet
 from simulation.node.kernel import Kernel
@@ -27,7 +28,7 @@ class Node:
     `nets`: the subnets of its own addresses on its first interface. `links`: its interfaces that
     may have addresses of Services. `timing` and `keys` are the settings of its next agent, which
     reads the keys again at each use; with None it asks no peers. `is_leaving`: its agent was sent
-    SIGTERM.
+    SIGTERM. `service_proxy`: what its kube-proxy answers.
     """
 
     def __init__(self, kernel: Kernel, number: int, kubelet: Kubelet, nets: Sequence[Net]) -> None:
@@ -49,6 +50,7 @@ class Node:
         self.agent: Process | None = None
         self.stop = asyncio.Event()
         self.is_leaving = False
+        self.service_proxy = Answer.GOOD
         self.kubelet = kubelet
         self.kernel.add_link(LinkState(1, "lo", bytes(6)))
         self.kernel.add_link(self.eth0)

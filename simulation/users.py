@@ -219,6 +219,12 @@ def label(cluster: Cluster, node: Node, **labels: str) -> str:
     return f"{node.name} gets the labels {labels}"
 
 
+def unlabel(cluster: Cluster, node: Node, key: str) -> str:
+    """Take a label off a Node."""
+    _change(cluster, "nodes", "", node.name, lambda body: body["metadata"]["labels"].pop(key, None))
+    return f"{node.name} loses the label {key}"
+
+
 def taint(cluster: Cluster, node: Node, key: str) -> str:
     """Put a taint on a Node, in addition to those that it has."""
 

@@ -166,6 +166,13 @@ leases:
       type: str
       returned: success
       sample: live
+    standing:
+      description: C(first) if the node is chosen like any other. Where no such node can have an address, one is chosen that is
+        C(excluded) (by the label C(node.kubernetes.io/exclude-from-external-load-balancers)), then one that is C(evicted), then
+        one that is C(ill) (its kube-proxy does not answer). C(drained) gets none, as it has the taint of a leaving node.
+      type: str
+      returned: success
+      sample: first
     draining:
       description: Whether a taint of the node excludes it from elections.
       type: bool

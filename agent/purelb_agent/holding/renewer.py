@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from purelb.core.election.members import ServiceProxy
 from purelb.core.holding.outage import FRESHNESS, PATIENCE
 from purelb.core.holding.right import Renewal, Right, RightState
 from purelb.core.model import Address, Lease, Network, NodeAddress, Outage
@@ -42,6 +43,7 @@ class Said:
     answering: tuple[str, ...] = ()
     mistaken: tuple[NodeAddress, ...] = ()
     deprecated: tuple[Network, ...] = ()
+    service_proxy: ServiceProxy = ServiceProxy.UNKNOWN
 
 
 class Renewer:
@@ -233,6 +235,8 @@ class Renewer:
             answering=self._said.answering,
             mistaken=self._said.mistaken,
             deprecated=self._said.deprecated,
+            rules=self._store.rules,
+            service_proxy=self._said.service_proxy.value,
             outside=self._store.outside,
         )
 

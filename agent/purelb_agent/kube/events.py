@@ -56,6 +56,7 @@ EventReason = Literal[
     "OutageHeld",
     "PoolOverlaps",
     "ServiceDisputed",
+    "ServiceProxyDown",
     "SubnetDeprecated",
     "Unreachable",
     "Withdrawn",

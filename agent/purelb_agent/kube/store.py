@@ -12,15 +12,22 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from purelb.core.election.claims import Classes, concerns_agents
-from purelb.core.election.draining import Drained, NodeInfo, drained_nodes, draining_taint
-from purelb.core.election.election import Member
+from purelb.core.election.draining import NodeInfo, NodeMarks, draining_taint, marked_nodes
 from purelb.core.election.endpoints import EndpointIndex
+from purelb.core.election.members import (
+    EXCLUDE_RULE,
+    PROXY_RULE,
+    Member,
+    ServiceProxy,
+    Standing,
+    members_of,
+)
 from purelb.core.election.vips import Vip, VipIndex
 from purelb.core.holding.counting import Counting
 from purelb.core.holding.holder import Holder
 from purelb.core.holding.permissions import Permissions
 from purelb.core.holding.right import HoldDeadline, Right
-from purelb.core.model import Address, Network, NodeAddress, ServiceKey
+from purelb.core.model import Address, Lease, Network, NodeAddress, ServiceKey
 from purelb.core.node.mistaken import mistaken_addresses, word_of
 from purelb.core.settings import LeaseTiming
 from purelb_agent.kube.lease_table import LeaseTable
@@ -41,9 +48,18 @@ class NodeStore:
     """
 
     def __init__(
-        self, node: str, *, classes: Classes, drains: bool, timing: LeaseTiming | None = None
+        self,
+        node: str,
+        *,
+        classes: Classes,
+        drains: bool,
+        excludes: bool = False,
+        timing: LeaseTiming | None = None,
     ) -> None:
-        """`classes` selects our Services; with `drains`, taints keep addresses off a node."""
+        """`classes` selects our Services; with `drains`, taints keep addresses off a node.
+
+        With `excludes`, so does the label of nodes that take no traffic of load balancers.
+        """
         self.changed = Wakeup()
         # A token that no earlier agent of this node had.
         right = Right(timing or LeaseTiming(), token=secrets.token_hex(4))
@@ -70,8 +86,11 @@ class NodeStore:
         self._own_mistaken: frozenset[Address] | None = None
         # By node, also of those whose Node is gone while their Lease is not: they can still hold.
         self._addresses: dict[str, tuple[Address, ...]] = {}
-        # The Nodes whose taints keep addresses off them, by name.
-        self.drained: dict[str, Drained] = {}
+        # The Nodes that something keeps addresses off, by name.
+        self.marked: dict[str, NodeMarks] = {}
+        # What this agent looks at in elections, and its node's service proxy, for its Lease.
+        self.rules = (PROXY_RULE, EXCLUDE_RULE) if excludes else (PROXY_RULE,)
+        self.service_proxy = ServiceProxy.UNKNOWN
         # Of this agent's Node.
         self.labels: Mapping[str, str] = {}
         self.node_uid = ""
@@ -114,12 +133,12 @@ class NodeStore:
         self.listed_addresses = {node.name: node.addresses for node in nodes}
         self._find_own_addresses()
         after = self.known_addresses, self.listed_addresses.get(self._node)
-        drained = drained_nodes(nodes) if self._drains else {}
+        marked = marked_nodes(nodes, drains=self._drains)
         own = self.nodes.records.get(self._node) or NodeInfo(self._node)
         taint = draining_taint(own.taints) if self._drains else ""
-        current = (drained, own.labels, own.uid, taint)
-        previous = (self.drained, self.labels, self.node_uid, self.taint)
-        self.drained, self.labels, self.node_uid, self.taint = current
+        current = (marked, own.labels, own.uid, taint)
+        previous = (self.marked, self.labels, self.node_uid, self.taint)
+        self.marked, self.labels, self.node_uid, self.taint = current
         self._wake(is_news=(current, after) != (previous, before))
 
     def _find_own_addresses(self) -> None:
@@ -180,13 +199,31 @@ class NodeStore:
         """Return the addresses at which the agent of a node is reached."""
         return self._addresses.get(node, ())
 
-    def members(self) -> tuple[Member, ...]:
-        """Return the nodes that take part in elections, sorted by name; this one if it may."""
-        members = self.leases.counting.members(self.drained)
+    def members(self) -> tuple[tuple[Member, ...], Standing]:
+        """Return the nodes that take part in elections, sorted by name; this one if it may.
+
+        And this one's standing, which it has in any case. Of its service proxy counts what the
+        others see, so that all change their minds together.
+        """
+        seen = self.leases.own
+        own = Lease(
+            self._node,
+            self.subnets,
+            node_uid=self.node_uid,
+            rules=self.rules,
+            service_proxy=seen.service_proxy if seen is not None else "",
+        )
+        members = members_of((*self.leases.counting.counted(), own), self.marked)
+        standing = next(m.standing for m in members if m.node == self._node)
         if self.hold_deadline is None:
-            return members
-        own = Member(self._node, self.subnets, taint=self.taint)
-        return tuple(sorted((*members, own), key=lambda member: member.node))
+            members = tuple(m for m in members if m.node != self._node)
+        return members, standing
+
+    def set_service_proxy(self, state: ServiceProxy) -> None:
+        """Take what is known of the node's service proxy; its Lease says it to all."""
+        if state is not self.service_proxy:
+            self.service_proxy = state
+            self.changed.notify()
 
     @property
     def counting(self) -> Counting:

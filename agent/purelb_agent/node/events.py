@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from purelb.core.election.draining import Drained
+from purelb.core.addresses import listed
+from purelb.core.election.draining import NodeMarks
 from purelb.core.model import Address, PoolType, Reason, ServiceKey
-from purelb.core.names import DRAINING_TAINTS, SPOT_TAINT_KEY
 from purelb.core.node.conflicts import DuplicateAddress
 from purelb.core.node.decisions import Decisions, VipDecision
 from purelb_agent.kube.events import EventReason, Events, ObjectReference
@@ -32,19 +32,12 @@ _UNSERVED = {
     Reason.OUTSIDE_POOLS: "no ServiceGroup has it: put it into a pool, or set "
     "purelb.io/re-evaluate on the Service for another address",
 }
-# The taints that count even for an address that no other node can have.
-_OBEYED = ", ".join(key for key in DRAINING_TAINTS if key != SPOT_TAINT_KEY)
 # The name of a Node, with its UID and taint.
-_TaintedNode = tuple[str, Drained]
+_TaintedNode = tuple[str, NodeMarks]
 # Seconds between two events about other nodes that answer for an address.
 _ANSWERED_EVERY = 30.0
 # An address in the events of one of its Services.
 _ServiceAddress = tuple[ServiceKey, Address]
-
-
-def _listed(addresses: Iterable[Address]) -> str:
-    """Returns the addresses in numerical order, IPv4 before IPv6."""
-    return ", ".join(map(str, sorted(addresses, key=lambda a: (a.version, int(a)))))
 
 
 class NodeEvents:
@@ -57,8 +50,6 @@ class NodeEvents:
         self._announced: dict[_ServiceAddress, VipDecision] = {}
         self._unserved_since: dict[Address, float] = {}
         self._reported_unserved: set[Address] = set()
-        # The own draining taint and what was reported about it.
-        self._draining: tuple[str, EventReason] = ("", "AddressesRestored")
         # The other nodes that this agent has seen a Lease of, and of the tainted ones: since when
         # they were seen live with the taint, and those that cannot speak for themselves.
         self._with_agent: set[str] = set()
@@ -91,7 +82,7 @@ class NodeEvents:
                 "AnnouncingLocal" if pool_type is PoolType.LOCAL else "AnnouncingNonLocal"
             )
             self._record(
-                key, reason, f"Node {self._node} announces {_listed(addresses)} on {interface}"
+                key, reason, f"Node {self._node} announces {listed(addresses)} on {interface}"
             )
 
     def _report_lost(self, lost: Iterable[_ServiceAddress], decisions: Decisions) -> None:
@@ -104,7 +95,7 @@ class NodeEvents:
             grouped[key, why].append(address)
         for (key, why), addresses in grouped.items():
             self._record(
-                key, "Withdrawn", f"Node {self._node} withdrew {_listed(addresses)} ({why})"
+                key, "Withdrawn", f"Node {self._node} withdrew {listed(addresses)} ({why})"
             )
 
     def _record(
@@ -152,38 +143,6 @@ class NodeEvents:
         waiting = (t for a, t in self._unserved_since.items() if a not in self._reported_unserved)
         return min((t + _PATIENCE for t in waiting), default=None)
 
-    def report_draining(
-        self, decisions: Decisions, announced: Iterable[VipDecision], *, done: bool
-    ) -> None:
-        """Report to this Node, once each, what its taint did, and that the taint is gone.
-
-        `decisions`: those that were acted on, so the addresses have left by now. `announced`: what
-        this node has nevertheless. `done`: the kernel refused nothing.
-        """
-        taint, kind = decisions.snapshot.taint, "Normal"
-        kept = [decision.vip.address for decision in announced]
-        reason: EventReason
-        if not taint:
-            reason = "AddressesRestored"
-            message = "No taint keeps addresses away any more: this node takes part in elections"
-        elif not done:
-            reason, kind = "AddressesNotDrained", "Warning"
-            message = f"Not all addresses could be withdrawn (taint {taint}): see the agent's log"
-        elif kept:
-            reason, kind = "AddressesNotDrained", "Warning"
-            message = (
-                f"No other node can have {_listed(kept)}, so this node keeps that in spite of the "
-                f"taint {taint}. Another one of these makes it leave: {_OBEYED}"
-            )
-        else:
-            reason = "AddressesDrained"
-            message = f"All addresses of LoadBalancer Services left this node (taint {taint})"
-        if (taint, reason) != self._draining:
-            self._draining = taint, reason
-            about = ObjectReference("Node", self._node, uid=self._store.node_uid)
-            self._events.record(about, reason, message, kind=kind)
-            log.info("draining", node=self._node, taint=taint, reason=reason)
-
     def report_silent(self, *, is_cleanup_node: bool, now: float) -> None:
         """Report that a tainted node has no addresses any more whose agent cannot say so.
 
@@ -193,7 +152,8 @@ class NodeEvents:
         """
         counting, silent = self._store.leases.counting, set[_TaintedNode]()
         self._with_agent |= counting.leases.keys()
-        tainted = {(n, d) for n, d in self._store.drained.items() if n != self._node}
+        marked = self._store.marked.items()
+        tainted = {(n, marks) for n, marks in marked if marks.taint and n != self._node}
         self._live_since = {n: t for n, t in self._live_since.items() if n in tainted}
         for node in tainted:
             name, since = node[0], self._live_since.get(node)
@@ -205,12 +165,12 @@ class NodeEvents:
                 silent.add(node)
         reported = silent if self._silent is None else self._silent
         self._silent = silent
-        for name, drained in sorted(silent - reported) if is_cleanup_node else ():
+        for name, marks in sorted(silent - reported) if is_cleanup_node else ():
             message = (
                 "The agent of this node is gone or cut off, and its Lease counts no more, so other "
-                f"nodes have all addresses that they can have (taint {drained.taint})"
+                f"nodes have all addresses that they can have (taint {marks.taint})"
             )
-            about = ObjectReference("Node", name, uid=drained.uid)
+            about = ObjectReference("Node", name, uid=marks.uid)
             self._events.record(about, "AddressesDrained", message)
 
     def report_mistaken(self, addresses: frozenset[Address]) -> None:

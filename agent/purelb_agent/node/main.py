@@ -20,7 +20,7 @@ from purelb.core.election.claims import ALL_CLASSES, Classes, claimed
 from purelb.core.holding.peer_keys import PeerKeys
 from purelb.core.names import API_GROUP, API_VERSION, DEFAULT_NAMESPACE, LEADER_LEASE
 from purelb.core.node.conflicts import DuplicateAddress
-from purelb.core.settings import LeaseTiming, parse_switch, required
+from purelb.core.settings import LeaseTiming, parse_port, parse_switch, required
 from purelb_agent import __version__
 from purelb_agent.holding.ends import Ends
 from purelb_agent.holding.outage import OutageKeeper
@@ -40,6 +40,7 @@ from purelb_agent.node.metrics import NodeMetrics
 from purelb_agent.node.netlink import Kernel
 from purelb_agent.node.reconcile import Effects, Reconciler
 from purelb_agent.node.reporter import Reporter
+from purelb_agent.node.service_proxy import ProxyHttp, ProxyWatch
 from purelb_agent.node.sockets import FrameSender
 from purelb_agent.peers.http import PATH as PEER_PATH
 from purelb_agent.peers.http import PeerHttp
@@ -53,6 +54,8 @@ from purelb_agent.runtime.tasks import Tasks
 # The agent keeps running this long after it deleted its Lease, so that its peers have announced the
 # addresses before it ends.
 LINGER_SECONDS = 2.0
+# Where kube-proxy answers, by default.
+SERVICE_PROXY_PORT = 10256
 # Where the role mounts the Secret with the keys that the agents share.
 PEER_KEYS = Path("/etc/purelb/peers")
 _ENVIRONMENT = """\
@@ -65,6 +68,11 @@ _ENVIRONMENT = """\
   PURELB_OUTAGE_HOLD     keep addresses while no node reaches the API: on or off (on)
   PURELB_CLAIM_UNCLASSED serve Services without a loadBalancerClass: on or off (on)
   PURELB_DRAINING        keep addresses off nodes with a draining taint: on or off (on)
+  PURELB_EXCLUDE_LABELLED_NODES
+                         and off nodes that take no traffic of load balancers by their label: on or
+                         off (off)
+  PURELB_SERVICE_PROXY_PORT
+                         health port of kube-proxy; 0: do not ask it (10256)
 """
 
 
@@ -79,8 +87,10 @@ class AgentSettings:
     timing: LeaseTiming = field(default_factory=LeaseTiming)
     classes: Classes = ALL_CLASSES
     drains: bool = True
+    excludes: bool = False
     keys: Callable[[], PeerKeys] | None = None
     port: int = METRICS_PORT
+    service_proxy_port: int = SERVICE_PROXY_PORT
 
     @classmethod
     def read(
@@ -94,8 +104,10 @@ class AgentSettings:
             LeaseTiming.parse(environ),
             claimed(unclassed=parse_switch(environ, "PURELB_CLAIM_UNCLASSED", default=True)),
             parse_switch(environ, "PURELB_DRAINING", default=True),
+            parse_switch(environ, "PURELB_EXCLUDE_LABELLED_NODES", default=False),
             None if files is None else files.current,
             port,
+            parse_port(environ, "PURELB_SERVICE_PROXY_PORT", default=SERVICE_PROXY_PORT),
         )
 
     def key_ids(self) -> tuple[str, ...]:
@@ -124,6 +136,7 @@ class AgentOutside:
     sender: Callable[[], FrameSender] = FrameSender
     listener: Callable[..., ConflictListener] = ConflictListener
     peers: Callable[[int], PeerHttp] = PeerHttp
+    service_proxy: Callable[[int], ProxyHttp] = ProxyHttp
     server: Callable[..., Probes] = Probes
     chance: Random = CHANCE
 
@@ -160,6 +173,7 @@ class _Agent:
             identity.node,
             classes=settings.classes,
             drains=settings.drains,
+            excludes=settings.excludes,
             timing=settings.timing,
         )
         self.kernel = outside.kernel()
@@ -260,6 +274,7 @@ async def run_agent(settings: AgentSettings, outside: AgentOutside, stop: asynci
     async with AsyncExitStack() as stack:
         kube = await stack.enter_async_context(outside.kube())
         peer_http = await stack.enter_async_context(outside.peers(settings.port))
+        proxy = await stack.enter_async_context(outside.service_proxy(settings.service_proxy_port))
         agent = _Agent(kube, settings, outside, peer_http.send)
         peers = agent.peers
         routes = {} if peers is None else {PEER_PATH: peers.handle}
@@ -273,6 +288,9 @@ async def run_agent(settings: AgentSettings, outside: AgentOutside, stop: asynci
         )
         log.info("started", version=__version__, node=settings.identity.node)
         agent.start(tasks)
+        if settings.service_proxy_port:
+            proxy_watch = ProxyWatch(proxy, agent.store, settings.identity.node)
+            tasks.start("service-proxy", proxy_watch.run())
         if peers is not None:
             outage_keeper = OutageKeeper(
                 peers,

@@ -9,6 +9,7 @@ from collections.abc import Container, Iterable, Mapping
 from prometheus_client import CollectorRegistry
 from prometheus_client.context_managers import Timer
 
+from purelb.core.election.members import Standing
 from purelb.core.model import Address, ServiceKey
 from purelb.core.node.configuration import SelectorState
 from purelb_agent.holding.metrics import LeaseMetrics
@@ -204,6 +205,10 @@ class NodeMetrics:
             "purelb_k8s_client_config_loaded_bool", "1 once everything has been listed."
         )
         self._draining = make.gauge(f"{_AGENT}_draining", "1 while a taint keeps addresses away.")
+        self._shown: Standing | None = None
+        self._standing = make.gauge(
+            f"{_AGENT}_standing", "1 for how well this node is suited for addresses.", "standing"
+        )
         self._selected: SelectorState | None = None
         self._selector_state = make.gauge(
             f"{_AGENT}_selector_state", "1 for how this node's configuration was selected.", "state"
@@ -213,9 +218,14 @@ class NodeMetrics:
         """Show that everything has been listed once."""
         self._config_loaded.set(1)
 
-    def show_draining(self, *, is_draining: bool) -> None:
-        """Show whether a taint keeps addresses away from this node."""
+    def show_standing(self, current: Standing, *, is_draining: bool) -> None:
+        """Show the node's standing in elections, and whether a taint keeps addresses away."""
         self._draining.set(is_draining)
+        if current is self._shown:
+            return
+        self._shown = current
+        for standing in Standing:
+            self._standing.labels(standing.name.lower()).set(standing is current)
 
     def show_selector(self, current: SelectorState) -> None:
         """Show how this node's configuration was selected."""

@@ -221,6 +221,7 @@ class Reconciler:
                 self._conflict_listener.answering_nodes(now),
                 mistaken,
                 tuple(n for n in lease_subnets(snapshot.segments) if n in self._deprecated),
+                self._store.service_proxy,
             )
         )
 
@@ -263,10 +264,10 @@ class Reconciler:
 
     def _snapshot(self, now: float) -> NodeSnapshot:
         store, config, deadline = self._store, self._config, self._store.hold_deadline
-        members = store.members()
+        members, standing = store.members()
         addresses = self._interfaces.read_addresses()
         self._metrics.election.show_members(len(members))
-        self._metrics.show_draining(is_draining=bool(store.taint))
+        self._metrics.show_standing(standing, is_draining=bool(store.taint))
         links = self._interfaces.links
         return NodeSnapshot(
             node=self._node,
@@ -276,6 +277,7 @@ class Reconciler:
             membership=membership_view_of(members, deadline, listed=store.leases.listed, now=now),
             hold_deadline=deadline,
             taint=store.taint,
+            standing=standing,
             leaving=self._leaving,
             links=selected_links(links, config),
             dummy=next((k for k in links if k.name == config.dummy_interface), None),

@@ -12,7 +12,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from purelb.core.election.draining import Drained
+from purelb.core.election.draining import NodeMarks
 from purelb.core.model import Address, Announcement, PoolType, Service, ServiceKey
 from purelb.core.names import ANNOUNCING_ANNOTATIONS
 from purelb.core.node.annotations import format_announcing, merge_announcing
@@ -25,6 +25,7 @@ from purelb_agent.kube.client import CONFLICT, NOT_FOUND, ApiError, Kube
 from purelb_agent.kube.events import Events, ObjectReference
 from purelb_agent.kube.store import NodeStore
 from purelb_agent.node.events import NodeEvents
+from purelb_agent.node.standing_events import StandingEvents
 from purelb_agent.runtime import clock, log
 from purelb_agent.runtime.wakeup import Wakeup
 
@@ -45,11 +46,12 @@ class Reporter:
         self._kube = kube
         self._events = events
         self._node_events = NodeEvents(events, store, node)
+        self._standing_events = StandingEvents(events, store, node)
         self._node = node
         self._decisions: Decisions | None = None
         self._held: frozenset[Place] = frozenset()
         self._done = False
-        self._drained: Mapping[str, Drained] = {}
+        self._marked: Mapping[str, NodeMarks] = {}
         # The configuration of which it was reported that it selects too much.
         self._ambiguous: SelectedConfig | None = None
         self._failing = False
@@ -60,11 +62,11 @@ class Reporter:
 
     def report(self, decisions: Decisions, held: frozenset[Place], *, done: bool) -> None:
         """Take the result of a cycle; `done`: the kernel refused nothing."""
-        current = (held, done, self._store.drained)
-        if decisions is self._decisions and current == (self._held, self._done, self._drained):
+        current = (held, done, self._store.marked)
+        if decisions is self._decisions and current == (self._held, self._done, self._marked):
             return
         self._decisions = decisions
-        self._held, self._done, self._drained = current
+        self._held, self._done, self._marked = current
         self._wakeup.notify()
 
     def report_choice(self, choice: SelectedConfig) -> None:
@@ -106,7 +108,7 @@ class Reporter:
     async def run(self) -> None:
         """Write events and annotations for each result until cancelled."""
         while True:
-            due = (self._node_events.next_at, self._again_at)
+            due = (self._node_events.next_at, self._standing_events.next_at, self._again_at)
             await self._wakeup.wait(until=min((at for at in due if at is not None), default=None))
             decisions = self._decisions
             if decisions is None:
@@ -130,7 +132,7 @@ class Reporter:
         self._node_events.report_announced(announced, decisions)
         now, is_cleanup_node = clock.now(), self._is_cleanup_node(decisions)
         self._node_events.report_unserved(decisions, is_cleanup_node=is_cleanup_node, now=now)
-        self._node_events.report_draining(decisions, announced, done=self._done)
+        self._standing_events.report(decisions, announced, done=self._done, now=now)
         self._node_events.report_silent(is_cleanup_node=is_cleanup_node, now=now)
 
     async def _write(self, decisions: Decisions, announced: Iterable[VipDecision]) -> bool:

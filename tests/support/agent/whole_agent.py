@@ -8,6 +8,7 @@ import asyncio
 from typing import NamedTuple
 
 from purelb.core.holding.messages import read_message
+from purelb.core.node.service_proxy import Answer
 from purelb_agent.node import main as program
 from simulation.api.server import ApiServer
 from tests.support.agent.fake_api import FakeApi
@@ -34,7 +35,7 @@ class Cluster(FakeApi):
         self.put("/apis/purelb.io/v2/servicegroups", group_object())
         self.put("/api/v1/services", service_object())
         self.kernel, self.listener, self.probes = Kernel(), Listener(), Server()
-        self.wire = Wire()
+        self.wire, self.service_proxy = Wire(), ServiceProxy()
         self.stop = asyncio.Event()
 
     @property
@@ -154,6 +155,26 @@ class Wire:
         raise OSError("no route to host")
 
 
+class ServiceProxy:
+    """A service proxy that gives one answer until another one is set."""
+
+    def __init__(self):
+        self.answer, self.port = Answer.GOOD, None
+
+    def make(self, port):
+        self.port = port
+        return self
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_error):
+        pass
+
+    async def ask(self, _addresses):
+        return self.answer
+
+
 async def run_for(cluster, seconds):
     """Run the program for a while; return its task."""
     outside = program.AgentOutside(
@@ -163,6 +184,7 @@ async def run_for(cluster, seconds):
         listener=cluster.listener.make,
         server=cluster.probes.make,
         peers=cluster.wire.make,
+        service_proxy=cluster.service_proxy.make,
     )
     work = program.run_agent(cluster.settings, outside, cluster.stop)
     task = asyncio.create_task(work)

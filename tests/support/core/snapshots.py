@@ -8,7 +8,8 @@ from dataclasses import replace
 from ipaddress import ip_address, ip_network
 
 from purelb.core.addresses import parse_range
-from purelb.core.election.election import Member, MembershipView
+from purelb.core.election.election import MembershipView
+from purelb.core.election.members import Member
 from purelb.core.election.vips import VipIndex
 from purelb.core.holding.right import HoldDeadline
 from purelb.core.model import InterfaceAddress, Link, PoolType, Service, ServiceGroup, ServiceKey

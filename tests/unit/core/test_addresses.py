@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from purelb.core.addresses import parse_address, parse_range, parse_subnets
+from purelb.core.addresses import listed, parse_address, parse_range, parse_subnets
 
 
 @pytest.mark.parametrize(
@@ -126,3 +126,9 @@ def test_no_other_spelling_of_an_ipv4_address_is_read(number, spelling):
     text = spelling.format(IPv4Address(number))
     with pytest.raises(ValueError, match=re.escape(text)):
         parse_address(text)
+
+
+def test_addresses_are_listed_in_numerical_order_and_v4_first():
+    found = map(ip_address, ("fd00::2", "10.0.0.10", "fd00::1", "10.0.0.9"))
+    assert listed(found) == "10.0.0.9, 10.0.0.10, fd00::1, fd00::2"
+    assert listed([]) == ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from purelb.core.errors import SettingError
-from purelb.core.settings import LeaseTiming, parse_duration, parse_switch, required
+from purelb.core.settings import LeaseTiming, parse_duration, parse_port, parse_switch, required
 
 
 class TestRequired:
@@ -66,3 +66,17 @@ class TestTiming:
     def test_a_broken_rule_is_named(self, settings, rule):
         with pytest.raises(SettingError, match=rule):
             LeaseTiming.parse(settings)
+
+
+@pytest.mark.parametrize(
+    ("mapping", "port"),
+    [({}, 10256), ({"X": " "}, 10256), ({"X": "0"}, 0), ({"X": " 65535 "}, 65535)],
+)
+def test_port(mapping, port):
+    assert parse_port(mapping, "X", default=10256) == port
+
+
+@pytest.mark.parametrize("text", ["65536", "-1", "1.5", "http", "\u0661"])
+def test_text_that_is_no_port_is_an_error(text):
+    with pytest.raises(SettingError, match="X=.* is not a port; write a number up to 65535"):
+        parse_port({"X": text}, "X", default=0)

@@ -18,6 +18,7 @@ from purelb.core.audit.page import page_of
 from purelb.core.audit.report import report_dict
 from purelb.core.election.draining import Taint
 from purelb.core.election.election import rank
+from purelb.core.election.members import PROXY_RULE
 from purelb.core.leadership.locks import LockState
 from purelb.core.model import Announcement, Link, PoolType
 from purelb.core.names import DRAINING_TAINTS
@@ -121,6 +122,20 @@ def drained(vip):
     for node in NODES:
         cluster.nodes[node] = node_view(node, taints=(taint,), tainted=NOW - 2 * 3600)
     return silenced(cluster, winner)
+
+
+def without_service_proxy(vip):
+    cluster, winner, _second = served(vip)
+    for node, lease in cluster.leases.items():
+        is_winner = node == winner
+        far = ip_network("10.9.0.0/16"), ip_network("fd99::/64")
+        cluster.leases[node] = replace(
+            lease,
+            subnets=lease.subnets if is_winner else far,
+            rules=(PROXY_RULE,),
+            service_proxy="ill" if is_winner else "well",
+        )
+    return cluster
 
 
 def without_endpoint(vip):
@@ -261,6 +276,7 @@ WAYS = {
     "the LBNodeAgent is invalid or selects no node": without_interfaces,
     "no node is in the subnet of the address": in_no_subnet,
     "every node of the subnet has a draining taint": drained,
+    "kube-proxy of the winner is dead, and no other node is in the subnet": without_service_proxy,
     "a remote address accepts only local traffic, and no endpoint is ready": without_endpoint,
     "the agent of the winner hangs, or the address is a gateway": hanging_agent,
     "the winner cannot create its dummy interface": without_dummy,

@@ -125,3 +125,34 @@ def test_tags_are_refused_where_they_would_leave_out_what_is_needed(settings: di
     assert code != 0
     assert "tags select parts of an installation in a cluster" in said
     assert not api.written
+
+
+def test_labelled_nodes_of_an_installation_from_before_are_named():
+    agents = foreign("lbnodeagent")
+    agents["kind"] = "DaemonSet"
+    agents["spec"]["selector"] = {
+        "matchLabels": {
+            "app.kubernetes.io/name": "purelb",
+            "app.kubernetes.io/component": "lbnodeagent",
+        }
+    }
+    label = {"node.kubernetes.io/exclude-from-external-load-balancers": ""}
+    labelled = node("control")
+    labelled["metadata"]["labels"] = label
+    given = {"purelb_install_image": "registry.example.com/purelb:1"}
+    with serving(KINDS, {DAEMONSETS: [agents], NODES: [labelled]}) as api:
+        _code, said = run(api, **given)
+        assert "control: nodes with the label" in said
+        assert "With purelb_install_exclude_labelled_nodes: true other nodes have them" in said
+        _code, said = run(api, purelb_install_exclude_labelled_nodes=False, **given)
+        assert "control: nodes with the label" not in said
+    with serving(KINDS, {NODES: [labelled]}) as api:
+        _code, said = run(api, **given)
+        assert "control: nodes with the label" not in said
+
+
+def test_a_word_that_says_nothing_about_labelled_nodes_is_refused():
+    with serving(KINDS) as api:
+        code, said = run(api, purelb_install_exclude_labelled_nodes="perhaps")
+    assert code != 0
+    assert "purelb_install_exclude_labelled_nodes is perhaps: use auto, true or false" in said

@@ -71,6 +71,20 @@ ROWS: list[tuple[str, Any, str, tuple[Any, ...], Any]] = [
             ("draining", False, who, (*PROGRAM, "env", "PURELB_DRAINING"), "off"),
         ]
     ),
+    (
+        "exclude_labelled_nodes",
+        False,
+        AGENT,
+        (*PROGRAM, "env", "PURELB_EXCLUDE_LABELLED_NODES"),
+        "off",
+    ),
+    (
+        "service_proxy_port",
+        0,
+        AGENT,
+        (*PROGRAM, "env", "PURELB_SERVICE_PROXY_PORT"),
+        "0",
+    ),
     ("lease_duration", "30s", AGENT, (*PROGRAM, "env", "PURELB_LEASE_DURATION"), "30s"),
     ("renew_deadline", "20s", AGENT, (*PROGRAM, "env", "PURELB_RENEW_DEADLINE"), "20s"),
     ("retry_period", "4s", AGENT, (*PROGRAM, "env", "PURELB_RETRY_PERIOD"), "4s"),
@@ -144,6 +158,19 @@ def test_variable_has_its_effect_in_the_manifests(usual, tuned, variable, name, 
     assert find(tuned, name, path) == expected
     if variable != "namespace":
         assert find(usual, name, path) != expected
+
+
+def test_a_folder_from_before_keeps_what_it_says_of_labelled_nodes(tmp_path):
+    path = (*PROGRAM, "env", "PURELB_EXCLUDE_LABELLED_NODES")
+    agents = tmp_path / "daemonset.yaml"
+    assert find(rendered(tmp_path), AGENT, path) == "on"
+    assert find(rendered(tmp_path), AGENT, path) == "on"
+    assert find(rendered(tmp_path, exclude_labelled_nodes=False), AGENT, path) == "off"
+    assert find(rendered(tmp_path), AGENT, path) == "off"
+    # As an earlier version wrote it.
+    agents.write_text(agents.read_text().replace("PURELB_EXCLUDE_LABELLED_NODES", "PURELB_OTHER"))
+    assert find(rendered(tmp_path), AGENT, path) == "off"
+    assert find(rendered(tmp_path, exclude_labelled_nodes=True), AGENT, path) == "on"
 
 
 def test_every_variable_has_a_test():

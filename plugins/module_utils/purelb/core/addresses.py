@@ -43,6 +43,11 @@ def parse_address(text: str) -> Address:
     return address
 
 
+def listed(addresses: Iterable[Address]) -> str:
+    """Return the addresses as text in numerical order, IPv4 before IPv6."""
+    return ", ".join(map(str, sorted(addresses, key=lambda a: (a.version, int(a)))))
+
+
 def parse_stored_address(text: str) -> Address:
     """Return the address that an API object holds, also in a spelling that we would refuse.
 

@@ -48,6 +48,8 @@ class Reason(str, Enum):
     OUTSIDE_POOLS = "outsidePools"
     FOREIGN_ADDRESS = "foreignAddress"
     NODE_DRAINING = "nodeDraining"
+    NODE_EXCLUDED = "nodeExcluded"
+    SERVICE_PROXY_DOWN = "serviceProxyDown"
     LEAVING = "leaving"
     ANNOUNCING_NON_LOCAL = "announcingNonLocal"
     NO_LOCAL_ENDPOINT = "noLocalEndpoint"
@@ -102,6 +104,9 @@ class Lease:
     answering: Tuple[str, ...] = ()
     # Addresses in the status of Nodes that are VIPs, as its agent knows; see node.mistaken.
     mistaken: Tuple[NodeAddress, ...] = ()
+    # What its agent looks at in elections, and its service proxy's state; see election.members.
+    rules: Tuple[str, ...] = ()
+    service_proxy: str = ""
     # Entries of the subnets annotation that are not valid CIDRs.
     malformed: Tuple[str, ...] = ()
 

@@ -52,6 +52,10 @@ MAX_MISTAKEN = 64
 OUTSIDE_ANNOTATION = "purelb.io/outside-pools"
 # All agents write the same, with each renewal.
 MAX_OUTSIDE = 256
+# On a node's Lease: what its agent looks at in elections and the Go implementation does not.
+RULES_ANNOTATION = "purelb.io/election-rules"
+# On a node's Lease: whether its kube-proxy answers; see node.service_proxy.
+SERVICE_PROXY_ANNOTATION = "purelb.io/service-proxy"
 # The Go implementation reads no more, and an annotation should not hold a routing table.
 MAX_SUBNETS = 256
 
@@ -106,7 +110,7 @@ DRAINING_TAINTS = (
     SPOT_TAINT_KEY,
 )
 # On a Node: it is meant to take no traffic of load balancers. kubeadm sets it on control planes.
-EXEMPT_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
+EXCLUDE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
 # On a Node: the last occurrence of such an event that led to the taint.
 PREEMPTED_ANNOTATION = "purelb.io/preempted-by"
 

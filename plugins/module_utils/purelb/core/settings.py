@@ -15,6 +15,7 @@ _LIMIT = re.compile(r"(?P<number>[1-9]\d{0,8})(?P<percent>%)?")
 _DURATION = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>ms|s|m)?")
 # A shorter Lease leaves no time to renew, as the kernel removes addresses up to a second late.
 _SHORTEST_LEASE = 5.0
+_LAST_PORT = 65535
 _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, None: 1.0}
 
 
@@ -32,6 +33,14 @@ def parse_switch(mapping: Mapping[str, str], name: str, *, default: bool) -> boo
     if text not in ("", "on", "off"):
         raise SettingError(f"{name}={text!r} is not a switch; write on or off")
     return text == "on" if text else default
+
+
+def parse_port(mapping: Mapping[str, str], name: str, *, default: int) -> int:
+    """Return the number of a port; 0 is one that is not used."""
+    text = mapping.get(name, "").strip()
+    if text and not (text.isascii() and text.isdigit() and int(text) <= _LAST_PORT):
+        raise SettingError(f"{name}={text!r} is not a port; write a number up to {_LAST_PORT}")
+    return int(text) if text else default
 
 
 @dataclass(frozen=True)

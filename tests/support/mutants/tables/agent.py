@@ -175,8 +175,8 @@ MUTANTS = (
     Mutant(
         "a node counts itself as a candidate without a right",
         _STORE,
-        "        if self.hold_deadline is None:\n            return members\n",
-        "",
+        "            members = tuple(m for m in members if m.node != self._node)\n",
+        "            members = tuple(members)\n",
     ),
     Mutant(
         "a node that is deleted from the API is not reached any more, though it may hold",

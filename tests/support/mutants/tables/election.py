@@ -9,6 +9,7 @@ from tests.support.mutants.mutant import Mutant
 _CORE = "plugins/module_utils/purelb/core/election"
 _ELECTION = f"{_CORE}/election.py"
 _DRAINING = f"{_CORE}/draining.py"
+_MEMBERS = f"{_CORE}/members.py"
 _ENDPOINTS = f"{_CORE}/endpoints.py"
 _VIPS = f"{_CORE}/vips.py"
 
@@ -28,20 +29,26 @@ MUTANTS = (
     Mutant(
         "where all nodes are evicted, none is a candidate",
         _ELECTION,
-        "return _nodes(address, self.cells) or _nodes(address, self.reserve)",
-        "return _nodes(address, self.cells)",
+        "for cells in () if found else self.reserves:",
+        "for cells in ():",
     ),
     Mutant(
         "nodes that an operator drains are candidates where all are evicted",
         _ELECTION,
-        "return _index(self.members, taint=names.SPOT_TAINT_KEY)",
-        "return _index(self.members)",
+        "_RESERVES = (Standing.EXCLUDED, Standing.EVICTED, Standing.ILL)",
+        "_RESERVES = (Standing.EXCLUDED, Standing.EVICTED, Standing.ILL, Standing.DRAINED)",
+    ),
+    Mutant(
+        "a node whose service proxy is dead goes before one that is evicted",
+        _ELECTION,
+        "_RESERVES = (Standing.EXCLUDED, Standing.EVICTED, Standing.ILL)",
+        "_RESERVES = (Standing.EXCLUDED, Standing.ILL, Standing.EVICTED)",
     ),
     Mutant(
         "a change of the evicted nodes changes no winner",
         _ELECTION,
         "elif is_new_reserve and not _nodes(address, membership.cells):",
-        "elif is_new_reserve and not membership.cells and not membership.reserve:",
+        "elif is_new_reserve and not membership.cells and not any(membership.reserves):",
     ),
     Mutant(
         "a node without a valid Lease is elected",
@@ -76,14 +83,38 @@ MUTANTS = (
     Mutant(
         "a remote address goes to evicted nodes while others could have it",
         _ELECTION,
-        "if member.taint == taint)\n",
-        "if member.taint in (taint, names.SPOT_TAINT_KEY))\n",
+        "if m.standing is standing)\n",
+        "if m.standing in (standing, Standing.EVICTED))\n",
     ),
     Mutant(
         "a taint of a Node that was created again counts for the Lease of the old one",
         _DRAINING,
-        'return node.taint if node and lease.node_uid in ("", node.uid) else ""',
-        'return node.taint if node else ""',
+        'return node if node and lease.node_uid in ("", node.uid) else _UNMARKED',
+        "return node or _UNMARKED",
+    ),
+    Mutant(
+        "the label counts although an agent among them does not look at it",
+        _MEMBERS,
+        "frozenset.intersection(*(frozenset(lease.rules) for lease in live))",
+        "frozenset().union(*(frozenset(lease.rules) for lease in live))",
+    ),
+    Mutant(
+        "a dead service proxy counts although that of no other node works",
+        _MEMBERS,
+        "ill = {ServiceProxy.ILL} if well else set()",
+        "ill = {ServiceProxy.ILL}",
+    ),
+    Mutant(
+        "a cluster without kube-proxy on most nodes passes over those",
+        _MEMBERS,
+        "if 2 * well >= len(said):",
+        "if well:",
+    ),
+    Mutant(
+        "the label of a node counts more than its eviction",
+        _MEMBERS,
+        "    EXCLUDED = 1\n    EVICTED = 2\n",
+        "    EVICTED = 1\n    EXCLUDED = 2\n",
     ),
     Mutant(
         "one Node more than allowed is evicted",

@@ -100,8 +100,8 @@ MUTANTS = (
     Mutant(
         "an evicted node withdraws a remote address that no other node can have",
         _DECISIONS,
-        "    if snapshot.taint != names.SPOT_TAINT_KEY:\n        return bool(snapshot.taint)\n",
-        "    if snapshot.taint:\n        return True\n",
+        "if m.standing < standing)",
+        "if m.standing <= standing)",
     ),
     Mutant(
         "announcements of an address continue after it was lost",

@@ -71,7 +71,8 @@ MUTANTS = (
     Mutant(
         "a node does not know of its own taint",
         _STORE,
-        "own = Member(self._node, self.subnets, taint=self.taint)",
-        "own = Member(self._node, self.subnets)",
+        "members = members_of((*self.leases.counting.counted(), own), self.marked)",
+        "others = {n: m for n, m in self.marked.items() if n != self._node}\n"
+        "        members = members_of((*self.leases.counting.counted(), own), others)",
     ),
 )

@@ -34,7 +34,7 @@ async def table(changes):
 
 
 def live(table):
-    return [member.node for member in table.counting.members({})]
+    return sorted(lease.node for lease in table.counting.counted())
 
 
 async def was_woken(table):

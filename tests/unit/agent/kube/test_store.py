@@ -9,10 +9,16 @@ from ipaddress import ip_address
 import pytest
 
 from purelb.core.election.claims import claimed
-from purelb.core.election.election import Member
+from purelb.core.election.members import (
+    EXCLUDE_RULE,
+    PROXY_RULE,
+    Member,
+    ServiceProxy,
+    Standing,
+)
 from purelb.core.holding.right import HoldDeadline
 from purelb.core.model import ServiceKey
-from purelb.core.names import DRAINING_TAINTS
+from purelb.core.names import DRAINING_TAINTS, EXCLUDE_LABEL, SPOT_TAINT_KEY
 from purelb_agent.kube.store import NodeStore
 from tests.support.agent.kubernetes_objects import (
     config_object,
@@ -95,7 +101,7 @@ class TestDerivedState:
         store.nodes.put(node_object("n1", "10.0.0.1", taints=(taint,), labels={"rack": "1"}))
         assert (store.labels, store.node_uid, store.taint) == ({"rack": "1"}, "uid-n1", taint)
         assert store.known_addresses == {ip_address("10.0.0.1")}
-        assert store.drained == {"n1": ("uid-n1", taint)}
+        assert store.marked == {"n1": ("uid-n1", taint, False)}
         assert await is_woken(store)
 
     async def test_a_heartbeat_of_a_node_lets_the_loop_sleep(self, store):
@@ -110,7 +116,7 @@ class TestDerivedState:
         store = NodeStore("n1", classes=claimed(unclassed=True), drains=False)
         store.nodes.put(node_object("n1", taints=DRAINING_TAINTS[:1]))
         assert store.taint == ""
-        assert store.drained == {}
+        assert store.marked == {}
 
     async def test_a_new_configuration_wakes_the_loop(self, store):
         store.configs.put(config_object())
@@ -134,13 +140,10 @@ class TestMembers:
         store.leases.put(lease_object("n0"))
         store.leases.put(lease_object("n1"))
         store.leases.put(lease_object("n2", subnets=(NET6,)))
-        assert [member.node for member in store.members()] == ["n0", "n2"]
+        assert [member.node for member in store.members()[0]] == ["n0", "n2"]
         store.set_hold_deadline(HoldDeadline(1.0, 2.0), (NET4,))
-        assert store.members() == (
-            Member("n0", (NET4, NET6)),
-            Member("n1", (NET4,)),
-            Member("n2", (NET6,)),
-        )
+        members = (Member("n0", (NET4, NET6)), Member("n1", (NET4,)), Member("n2", (NET6,)))
+        assert store.members() == (members, Standing.FIRST)
 
     async def test_other_subnets_wake_the_loop(self, store):
         store.set_hold_deadline(HoldDeadline(1.0, 2.0), (NET4,))
@@ -151,9 +154,39 @@ class TestMembers:
     async def test_each_has_the_taint_of_its_node(self, store):
         store.set_hold_deadline(HoldDeadline(1.0, 2.0), (NET4,))
         store.leases.put(lease_object("n2"))
-        for node, taint in zip(("n1", "n2"), DRAINING_TAINTS[:2], strict=True):
+        for node, taint in zip(("n1", "n2"), (SPOT_TAINT_KEY, DRAINING_TAINTS[0]), strict=True):
             store.nodes.put(node_object(node, taints=(taint,)))
-        assert [member.taint for member in store.members()] == list(DRAINING_TAINTS[:2])
+        members, own = store.members()
+        assert [member.standing for member in members] == [Standing.EVICTED, Standing.DRAINED]
+        assert own is Standing.EVICTED
+
+    async def test_this_node_has_a_standing_without_a_right_too(self, store):
+        store.nodes.put(node_object("n1", taints=DRAINING_TAINTS[:1]))
+        assert store.members() == ((), Standing.DRAINED)
+
+    async def test_the_label_counts_where_the_agents_of_all_nodes_look_at_it(self):
+        store = NodeStore("n1", classes=claimed(unclassed=True), drains=True, excludes=True)
+        store.nodes.put(node_object("n1", labels={EXCLUDE_LABEL: ""}))
+        assert store.members()[1] is Standing.EXCLUDED
+        store.leases.put(lease_object("n2"))
+        assert store.members()[1] is Standing.FIRST
+        store.leases.put(lease_object("n2", version=2, rules=(EXCLUDE_RULE,)))
+        assert store.members()[1] is Standing.EXCLUDED
+
+    async def test_of_the_own_service_proxy_counts_what_the_lease_says(self, store):
+        store.set_service_proxy(ServiceProxy.ILL)
+        assert await is_woken(store)
+        well = lease_object("n2", rules=(PROXY_RULE,), service_proxy="well")
+        store.leases.put(well)
+        assert store.members()[1] is Standing.FIRST
+        store.leases.put(lease_object("n1", rules=(PROXY_RULE,), service_proxy="ill"))
+        assert store.members()[1] is Standing.ILL
+
+    async def test_the_same_state_of_the_service_proxy_lets_the_loop_sleep(self, store):
+        store.set_service_proxy(ServiceProxy.WELL)
+        await is_woken(store)
+        store.set_service_proxy(ServiceProxy.WELL)
+        assert not await is_woken(store)
 
 
 class TestAddresses:

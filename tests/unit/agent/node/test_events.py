@@ -7,10 +7,10 @@ from __future__ import annotations
 import pytest
 
 from purelb.core.election.claims import claimed
-from purelb.core.election.draining import Drained
+from purelb.core.election.draining import NodeMarks
 from purelb.core.holding.counting import Check, Counting
 from purelb.core.model import Lease
-from purelb.core.names import DRAINING_TAINTS, SPOT_TAINT_KEY
+from purelb.core.names import DRAINING_TAINTS
 from purelb.core.node.conflicts import DuplicateAddress
 from purelb.core.node.decisions import decide_vips
 from purelb_agent.kube.store import NodeStore
@@ -210,44 +210,6 @@ class TestUnservedAddresses:
         assert events.records == []
 
 
-class TestDraining:
-    TAINT = DRAINING_TAINTS[0]
-
-    def report(self, node_events, *, taint=TAINT, done=True, announced=(), **more):
-        node_events.report_draining(decided(WEB, taint=taint, **more), announced, done=done)
-
-    def test_the_node_is_told_when_its_addresses_have_left(self, node_events, events):
-        self.report(node_events)
-        (about, reason, message, kind) = events.records[0]
-        assert (about.kind, about.name, about.uid) == ("Node", "n1", "uid-n1")
-        assert (reason, kind) == ("AddressesDrained", "Normal")
-        assert self.TAINT in message
-
-    def test_success_after_a_failure_is_told_too_and_each_once(self, node_events, events):
-        for done in (False, False, True, True):
-            self.report(node_events, done=done)
-        assert events.reasons == ["AddressesNotDrained", "AddressesDrained"]
-        assert [record.kind for record in events.records] == ["Warning", "Normal"]
-
-    def test_the_end_is_told_once_and_not_at_the_start(self, node_events, events):
-        for taint in ("", "", self.TAINT, "", ""):
-            self.report(node_events, taint=taint)
-        assert events.reasons == ["AddressesDrained", "AddressesRestored"]
-
-    def test_another_taint_is_reported(self, node_events, events):
-        for taint in DRAINING_TAINTS[:2]:
-            self.report(node_events, taint=taint)
-        assert events.reasons == ["AddressesDrained"] * 2
-
-    def test_addresses_that_no_other_node_can_have_are_named(self, node_events, events):
-        announced = decided(WEB).here
-        self.report(node_events, taint=SPOT_TAINT_KEY, announced=announced)
-        ((reason, message),) = events.take()
-        assert reason == "AddressesNotDrained"
-        assert message.startswith(f"No other node can have {VIP4}, {VIP6}, so this node keeps")
-        assert message.endswith(", ".join(DRAINING_TAINTS[:2]))
-
-
 class TestSilentNodes:
     """Another node, n2, whose agent cannot say that its addresses have left."""
 
@@ -269,7 +231,7 @@ class TestSilentNodes:
         assert not store.leases.counting.is_live("n2")
 
     def taint(self, store, taint):
-        store.drained = {"n2": Drained("uid-n2", taint)}
+        store.marked = {"n2": NodeMarks("uid-n2", taint)}
 
     def report(self, node_events, now, *, is_cleanup_node=True):
         node_events.report_silent(is_cleanup_node=is_cleanup_node, now=now)
@@ -323,6 +285,13 @@ class TestSilentNodes:
         assert events.reasons == [self.DRAINED]
         assert "gone or cut off" in events.records[0][2]
 
+    def test_with_the_label_only_has_nothing_to_say(self, node_events, events, store):
+        self.report(node_events, 0.0)
+        store.marked = {"n2": NodeMarks("uid-n2", is_excluded=True)}
+        self.expire(store)
+        self.report(node_events, self.EXPIRED)
+        assert events.reasons == []
+
     def test_that_renewed_with_the_taint_has_spoken_itself(self, node_events, events, store):
         self.report(node_events, 1.0)
         self.taint(store, DRAINING_TAINTS[1])
@@ -362,7 +331,7 @@ class TestSilentNodes:
 
     def test_own_node_speaks_for_itself(self, node_events, events, store):
         self.report(node_events, 1.0)
-        store.drained = {"n1": Drained("uid-n1", DRAINING_TAINTS[1])}
+        store.marked = {"n1": NodeMarks("uid-n1", DRAINING_TAINTS[1])}
         self.report(node_events, 2.0)
         assert events.records == []
 

@@ -14,8 +14,15 @@ from purelb.core.holding.messages import build_message, question_body
 from purelb.core.holding.outage import OUTAGE
 from purelb.core.holding.peer_keys import PeerKeys
 from purelb.core.holding.permissions import PermissionQuestion
-from purelb.core.names import ANNOUNCING_ANNOTATIONS, DUPLICATES_ANNOTATION, PEER_KEYS_ANNOTATION
+from purelb.core.names import (
+    ANNOUNCING_ANNOTATIONS,
+    DUPLICATES_ANNOTATION,
+    PEER_KEYS_ANNOTATION,
+    RULES_ANNOTATION,
+    SERVICE_PROXY_ANNOTATION,
+)
 from purelb.core.node.conflicts import DuplicateAddress
+from purelb.core.node.service_proxy import Answer
 from purelb_agent.holding import over
 from purelb_agent.holding.questions import KIND
 from purelb_agent.kube.client import ApiError
@@ -69,6 +76,17 @@ class TestSettings:
         assert (made.keys, made.key_ids(), made.drains) == (None, (), False)
         assert None not in made.classes
 
+    def test_the_label_counts_where_it_is_switched_on(self, keys, settings):
+        assert not settings.excludes
+        environ = {**ENVIRONMENT, "PURELB_EXCLUDE_LABELLED_NODES": "on"}
+        assert program.AgentSettings.read(environ, port=7472, keys=keys).excludes
+
+    def test_the_port_of_the_service_proxy(self, keys, settings):
+        assert settings.service_proxy_port == 10256
+        environ = {**ENVIRONMENT, "PURELB_SERVICE_PROXY_PORT": "10999"}
+        made = program.AgentSettings.read(environ, port=7472, keys=keys)
+        assert made.service_proxy_port == 10999
+
 
 class TestRun:
     async def test_a_node_writes_its_lease_and_announces_its_addresses(self, cluster):
@@ -77,6 +95,28 @@ class TestRun:
         assert cluster.kernel.vips == VIPS
         assert cluster.annotations[ANNOUNCING_ANNOTATIONS[4]] == f"n1,eth0,{VIP4}"
         assert cluster.probes.is_ready()
+        cluster.stop.set()
+        await task
+
+    async def test_the_lease_says_how_the_service_proxy_is_and_what_counts(self, cluster):
+        cluster.settings = replace(cluster.settings, excludes=True)
+        task = await run_for(cluster, 6)
+        annotations = cluster.lease["metadata"]["annotations"]
+        assert annotations[RULES_ANNOTATION] == "service-proxy,exclude-labelled-nodes"
+        assert annotations[SERVICE_PROXY_ANNOTATION] == "well"
+        assert cluster.service_proxy.port == 10256
+        cluster.service_proxy.answer = Answer.NONE
+        await asyncio.sleep(25)
+        assert cluster.lease["metadata"]["annotations"][SERVICE_PROXY_ANNOTATION] == "ill"
+        # It is the only node.
+        assert cluster.kernel.vips == VIPS
+        cluster.stop.set()
+        await task
+
+    async def test_without_a_port_the_service_proxy_is_not_asked(self, cluster):
+        cluster.settings = replace(cluster.settings, service_proxy_port=0)
+        task = await run_for(cluster, 6)
+        assert SERVICE_PROXY_ANNOTATION not in cluster.lease["metadata"]["annotations"]
         cluster.stop.set()
         await task
 

@@ -12,7 +12,8 @@ from itertools import pairwise
 import pytest
 
 from purelb.core.election.claims import claimed
-from purelb.core.election.draining import Drained
+from purelb.core.election.draining import NodeMarks
+from purelb.core.election.members import Standing
 from purelb.core.holding.counting import Check
 from purelb.core.holding.right import HoldDeadline
 from purelb.core.model import Announcement
@@ -328,8 +329,8 @@ class TestEvents:
         taint = DRAINING_TAINTS[0]
         for made, done in [
             (decided(), True),
-            (decided(taint=taint), False),
-            (decided(taint=taint), True),
+            (decided(taint=taint, standing=Standing.DRAINED), False),
+            (decided(taint=taint, standing=Standing.DRAINED), True),
             (decided(), True),
         ]:
             running.report(made, frozenset(), done=done)
@@ -345,7 +346,7 @@ class TestEvents:
         await asyncio.sleep(60)
         counting = store.leases.counting
         store.leases.change(counting.found("n2", Check.READ, asked_at=clock.now()))
-        store.drained = {"n2": Drained("uid-n2", DRAINING_TAINTS[0])}
+        store.marked = {"n2": NodeMarks("uid-n2", DRAINING_TAINTS[0])}
         running.report(made, frozenset(), done=True)
         await asyncio.sleep(1)
         assert events.reasons == ["AddressesDrained"]

@@ -10,7 +10,7 @@ import pytest
 from purelb.core.audit.audit import audit
 from purelb.core.audit.findings import Severity
 from purelb.core.audit.report import LeaseState, report_dict
-from purelb.core.election.draining import Drained
+from purelb.core.election.draining import NodeMarks
 from purelb.core.election.election import rank
 from purelb.core.model import Announcement, Lease, Outage, PoolType
 from purelb.core.names import DRAINING_TAINTS, SPOT_TAINT_KEY
@@ -119,15 +119,15 @@ class TestRemoteAddress:
 def test_a_drained_node_is_no_candidate():
     winner, second, _third = rank(NODES, VIP4)
     owned = [replace(lease, node_uid=f"{lease.node}-uid") for lease in LEASES]
-    drained = {winner: Drained(f"{winner}-uid", DRAINING_TAINTS[0])}
-    (report,) = audit(owned, [announced(VIP4, second)], wall_time=NOW, drained=drained).vips
+    drained = {winner: NodeMarks(f"{winner}-uid", DRAINING_TAINTS[0])}
+    (report,) = audit(owned, [announced(VIP4, second)], wall_time=NOW, marked=drained).vips
     assert report.decision.winner == second
 
 
 def test_an_announced_eviction_of_all_nodes_leaves_the_winners():
-    drained = {lease.node: Drained(f"{lease.node}-uid", SPOT_TAINT_KEY) for lease in LEASES}
+    drained = {lease.node: NodeMarks(f"{lease.node}-uid", SPOT_TAINT_KEY) for lease in LEASES}
     free = audit(LEASES, [announced(VIP4)], wall_time=NOW).vips
-    evicted = audit(LEASES, [announced(VIP4)], wall_time=NOW, drained=drained).vips
+    evicted = audit(LEASES, [announced(VIP4)], wall_time=NOW, marked=drained).vips
     assert [vip.decision for vip in evicted] == [vip.decision for vip in free]
 
 
@@ -223,6 +223,7 @@ def test_the_report_is_plain_data_for_ansible():
         "live": True,
         "reason": "live",
         "draining": False,
+        "standing": "first",
         "outage": None,
     }
     (vip,) = report["vips"]

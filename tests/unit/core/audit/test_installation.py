@@ -15,9 +15,10 @@ from purelb.core.audit.node_addresses import own_addresses
 from purelb.core.audit.report import NodeState
 from purelb.core.election.draining import Taint
 from purelb.core.election.election import rank
+from purelb.core.election.members import PROXY_RULE
 from purelb.core.leadership.locks import LockState
 from purelb.core.model import ExternalSource
-from purelb.core.names import DRAINING_TAINTS, EXEMPT_LABEL
+from purelb.core.names import DRAINING_TAINTS, EXCLUDE_LABEL
 from tests.support.core.audited_cluster import (
     ALLOCATOR,
     IMAGE,
@@ -114,7 +115,7 @@ class TestNodeWithoutAgent:
 
     def test_excluded_on_purpose_is_no_finding(self):
         cluster = AuditedCluster()
-        cluster.nodes["w"] = node_view("w", labels={EXEMPT_LABEL: ""})
+        cluster.nodes["w"] = node_view("w", labels={EXCLUDE_LABEL: ""})
         assert cluster.audited() == []
         assert states(cluster)["w"] is NodeState.EXEMPT
 
@@ -122,6 +123,31 @@ class TestNodeWithoutAgent:
         cluster = AuditedCluster()
         cluster.agents = Program(cluster.agents.title, is_present=False)
         assert cluster.audited() == [("warning", "nodeWithoutAgent")]
+
+
+class TestNodeThatHardlyServes:
+    def test_not_ready_and_renewing_is_found(self):
+        cluster = AuditedCluster()
+        cluster.nodes["n3"] = node_view("n3", is_ready=False)
+        assert cluster.audited() == [("warning", "nodeNotReady")]
+        ((about, message),) = texts(cluster, "nodeNotReady")
+        assert about == "node n3"
+        assert "keeps its addresses" in message
+
+    @pytest.mark.parametrize("states", [("ill", "well", "well"), ("absent", "well", "well")])
+    def test_without_a_service_proxy_while_the_others_have_one_is_found(self, states):
+        cluster = AuditedCluster()
+        for node, state in zip(("n3", "n1", "n2"), states, strict=True):
+            lease = replace(cluster.leases[node], rules=(PROXY_RULE,), service_proxy=state)
+            cluster.leases[node] = lease
+        ((about, _message),) = texts(cluster, "serviceProxyDown")
+        assert about == "node n3"
+
+    def test_a_cluster_without_service_proxies_is_in_order(self):
+        cluster = AuditedCluster()
+        for node, lease in cluster.leases.items():
+            cluster.leases[node] = replace(lease, rules=(PROXY_RULE,), service_proxy="absent")
+        assert cluster.audited() == []
 
 
 class TestForgottenTaint:

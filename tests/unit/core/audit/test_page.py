@@ -11,11 +11,12 @@ from purelb.core.audit.audit import audit
 from purelb.core.audit.page import page_of
 from purelb.core.audit.page_rows import LockRow, Mark, SubnetColumn
 from purelb.core.audit.report import report_dict
-from purelb.core.election.draining import Drained
+from purelb.core.election.draining import NodeMarks
 from purelb.core.election.election import rank
+from purelb.core.election.members import EXCLUDE_RULE, PROXY_RULE
 from purelb.core.leadership.locks import LockState, lock_dict
 from purelb.core.model import Announcement, Lease, Outage, PoolType
-from purelb.core.names import DRAINING_TAINTS, EXEMPT_LABEL
+from purelb.core.names import DRAINING_TAINTS, EXCLUDE_LABEL
 from tests.support.core.audited_cluster import AuditedCluster, node_view
 from tests.support.core.snapshots import NET4, NET6, VIP4, VIP6, service
 
@@ -45,8 +46,8 @@ def pool(first_to_last, subnet):
     return {"pool": first_to_last, "subnet": subnet}
 
 
-def page(*services, leases=LEASES, groups=(), drained=None, **more):
-    seen = report_dict(audit(leases, services, wall_time=NOW, drained=drained))
+def page(*services, leases=LEASES, groups=(), marked=None, **more):
+    seen = report_dict(audit(leases, services, wall_time=NOW, marked=marked))
     live = [{"node": one["node"], "state": "live", "reason": ""} for one in seen["leases"]]
     return page_of({**seen, "nodes": live, **more}, groups)
 
@@ -115,7 +116,7 @@ class TestMatrix:
             lease("n3"),
             lease("n4", subnets=(NET6,)),
         ]
-        seen = page(leases=leases, drained={"n3": Drained("n3-uid", DRAINING_TAINTS[0])})
+        seen = page(leases=leases, marked={"n3": NodeMarks("n3-uid", DRAINING_TAINTS[0])})
         assert {row.node: row.cells for row in seen.matrix} == {
             "n1": ("candidate", "candidate"),
             "n2": ("absent", "absent"),
@@ -124,6 +125,19 @@ class TestMatrix:
         }
         assert [column.candidates for column in seen.subnets] == [1, 2]
         assert seen.nodes[2].state == "live, draining"
+
+    def test_a_node_of_a_worse_standing_is_no_candidate_and_says_why(self):
+        rules = (EXCLUDE_RULE, PROXY_RULE)
+        states = {"n1": "well", "n2": "ill", "n3": "well"}
+        leases = [lease(n, rules=rules, service_proxy=state) for n, state in states.items()]
+        marked = {"n3": NodeMarks("n3-uid", is_excluded=True)}
+        seen = page(leases=leases, marked=marked)
+        assert [row.cells[0] for row in seen.matrix] == ["candidate", "absent", "absent"]
+        assert [node.state for node in seen.nodes] == [
+            "live",
+            "live, kube-proxy down",
+            "live, excluded by its label",
+        ]
 
 
 def test_of_many_candidates_few_are_named_and_all_counted():
@@ -286,7 +300,7 @@ class TestNodes:
 
     def test_that_are_meant_to_have_no_agent_are_not_expected(self):
         cluster = AuditedCluster()
-        cluster.nodes["control"] = node_view("control", labels={EXEMPT_LABEL: ""})
+        cluster.nodes["control"] = node_view("control", labels={EXCLUDE_LABEL: ""})
         made, shown = self.shown(cluster)
         assert (made.live, made.expected, made.verdict) == (3, 3, "nothing is wrong")
         assert (shown["control"].state, shown["control"].mark) == ("exempt", Mark.OK)

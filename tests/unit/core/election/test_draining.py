@@ -10,19 +10,19 @@ import pytest
 
 from purelb.core.api.nodes import node_info_of, preempt_event_of
 from purelb.core.election.draining import (
-    Drained,
     NodeInfo,
+    NodeMarks,
     PreemptEvent,
     PreemptReason,
     Taint,
-    drained_nodes,
     draining_taint,
-    taint_of,
+    marked_nodes,
+    marks_of,
 )
 from purelb.core.election.draining import preempt as decide
 from purelb.core.errors import SettingError
 from purelb.core.model import Lease
-from purelb.core.names import DRAINING_TAINTS
+from purelb.core.names import DRAINING_TAINTS, EXCLUDE_LABEL
 from purelb.core.settings import EvictionLimit
 
 CREATED = 1_767_225_600.0  # 2026-01-01T00:00:00Z
@@ -58,20 +58,29 @@ class TestDrainingTaints:
     def test_no_other_is_and_a_cordoned_node_neither(self, taints):
         assert draining_taint(taints) == ""
 
+    TAINTED = replace(NODE, taints=(Taint("other"), Taint(SPOT)))
+    LABELLED = replace(NODE, name="n2", labels={EXCLUDE_LABEL: "false"})
+
     def test_they_are_listed_by_name_with_uid_and_taint(self):
-        tainted = replace(NODE, taints=(Taint("other"), Taint(SPOT)))
-        found = drained_nodes([tainted, replace(NODE, name="n2")])
-        assert found == {"n1": Drained("node-uid", SPOT)}
+        found = marked_nodes([self.TAINTED, self.LABELLED, replace(NODE, name="n3")])
+        assert found == {
+            "n1": NodeMarks("node-uid", SPOT),
+            "n2": NodeMarks("node-uid", is_excluded=True),
+        }
+
+    def test_without_draining_only_the_label_counts(self):
+        found = marked_nodes([self.TAINTED, self.LABELLED], drains=False)
+        assert set(found) == {"n2"}
 
     def test_a_lease_of_another_node_of_that_name_is_not_drained(self):
-        drained = {node: Drained(f"{node}-uid", f"taint of {node}") for node in "abc"}
+        marked = {node: NodeMarks(f"{node}-uid", f"taint of {node}") for node in "abc"}
         leases = (
             Lease("a", node_uid="old-uid"),
             Lease("b", node_uid="b-uid"),
             Lease("c"),
             Lease("d"),
         )
-        found = {lease.node: taint_of(lease, drained) for lease in leases}
+        found = {lease.node: marks_of(lease, marked).taint for lease in leases}
         assert found == {"a": "", "b": "taint of b", "c": "taint of c", "d": ""}
 
 

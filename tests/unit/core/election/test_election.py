@@ -13,7 +13,6 @@ from purelb.core.addresses import parse_address
 from purelb.core.election.election import (
     Decision,
     Elections,
-    Member,
     MembershipView,
     digest,
     elect,
@@ -21,22 +20,22 @@ from purelb.core.election.election import (
     rank,
     share_subnet,
 )
+from purelb.core.election.members import Member, Standing
 from purelb.core.model import Reason
-from purelb.core.names import DRAINING_TAINTS, SPOT_TAINT_KEY
 from tests.support import ROOT
 
 VECTORS = [
     line.split("\t")
     for line in (ROOT / "tests/unit/core/vectors/election.tsv").read_text().splitlines()
 ]
-LEAVING, EVICTED = DRAINING_TAINTS[0], SPOT_TAINT_KEY
+FIRST, EXCLUDED, EVICTED, ILL, LEAVING = Standing
 VIP4, VIP6 = ip_address("192.168.1.100"), ip_address("fd53:9ef0:8683::1")
 NODES = st.lists(st.text(min_size=1, max_size=12), min_size=1, max_size=8, unique=True)
 ADDRESSES = st.ip_addresses()
 
 
-def member(node, *subnets, taint=""):
-    return Member(node, tuple(map(ip_network, subnets)), taint)
+def member(node, *subnets, standing=FIRST):
+    return Member(node, tuple(map(ip_network, subnets)), standing)
 
 
 @pytest.mark.parametrize(("node", "address", "hexdigest"), VECTORS)
@@ -98,16 +97,17 @@ class TestCandidates:
         assert membership.candidates(vip) == {"a", "b"}
 
     def test_a_draining_node_is_none(self, vip, near, far):
-        membership = MembershipView((member("a", near), member("b", near, taint=LEAVING)))
+        membership = MembershipView((member("a", near), member("b", near, standing=LEAVING)))
         assert membership.candidates(vip) == {"a"}
 
-    def test_an_announced_eviction_leaves_an_address_its_last_candidates(self, vip, near, far):
-        free, evicted = member("a", near), [member(n, near, taint=EVICTED) for n in "bc"]
-        leaving, elsewhere = member("d", near, taint=LEAVING), member("e", far)
-        rest = (*evicted, leaving, elsewhere)
-        assert MembershipView((free, *rest)).candidates(vip) == {"a"}
-        assert MembershipView(rest).candidates(vip) == {"b", "c"}
-        assert MembershipView((leaving, elsewhere)).candidates(vip) == frozenset()
+    def test_the_best_standing_wins_and_only_a_leaving_node_is_never_one(self, vip, near, far):
+        elsewhere = member("z", far)
+        known = {s: [member(f"{s.name}{i}", near, standing=s) for i in "ab"] for s in Standing}
+        for best in (FIRST, EXCLUDED, EVICTED, ILL):
+            members = [one for standing in known for one in known[standing] if standing >= best]
+            found = MembershipView((elsewhere, *members)).candidates(vip)
+            assert found == {f"{best.name}a", f"{best.name}b"}
+        assert MembershipView((elsewhere, *known[LEAVING])).candidates(vip) == frozenset()
 
     def test_the_other_family_never_matches(self, vip, near, far):
         everything = "::/0" if vip.version == 4 else "0.0.0.0/0"
@@ -149,21 +149,24 @@ def test_indexed_candidates_are_those_of_a_plain_search(rows, prefixlen, address
 
 
 class TestRemoteNodes:
-    FREE, EVICTED = Member("free"), Member("evicted", taint=EVICTED)
-    GONE = Member("gone", taint=LEAVING)
+    FREE, EVICTED = Member("free"), Member("evicted", standing=EVICTED)
+    EXCLUDED, ILL = Member("excluded", standing=EXCLUDED), Member("ill", standing=ILL)
+    GONE = Member("gone", standing=LEAVING)
 
     @pytest.mark.parametrize(
         ("members", "endpoints", "expected"),
         [
             ((FREE, EVICTED, GONE), None, {"free"}),
             ((EVICTED, GONE), None, {"evicted"}),
+            ((ILL, EVICTED, EXCLUDED, GONE), None, {"excluded"}),
+            ((ILL, GONE), None, {"ill"}),
             ((GONE,), None, set()),
             ((FREE, EVICTED, GONE), {"evicted", "gone"}, {"evicted"}),
             ((FREE, EVICTED, GONE), {"gone"}, set()),
         ],
-        ids=["free", "evicted", "none", "endpoint", "no endpoint"],
+        ids=["free", "evicted", "excluded", "ill", "none", "endpoint", "no endpoint"],
     )
-    def test_an_eviction_counts_only_where_others_can_have_it(self, members, endpoints, expected):
+    def test_a_standing_counts_only_where_a_better_one_is(self, members, endpoints, expected):
         assert MembershipView(members).remote_nodes(endpoints) == expected
 
 
@@ -175,7 +178,7 @@ class TestElections:
             st.sampled_from(["n1", "n2", "n3", "n4"]),
             st.sampled_from(NETS),
             st.sampled_from(NETS),
-            taint=st.sampled_from(["", LEAVING, EVICTED]),
+            standing=st.sampled_from(Standing),
         ),
         max_size=4,
         unique_by=lambda one: one.node,

@@ -9,11 +9,8 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from purelb.core.election.draining import Drained
-from purelb.core.election.election import Member
 from purelb.core.holding.counting import ASKED_BEFORE, Check, Counting
 from purelb.core.model import Lease
-from purelb.core.names import DRAINING_TAINTS
 
 NETS = (ip_network("192.0.2.0/24"), ip_network("2001:db8::/64"))
 FOUND = (ip_address("192.0.2.1"), ip_address("2001:db8::1"))
@@ -44,24 +41,19 @@ def counting():
     return seen(lease("c"), lease("b"))
 
 
-class TestMembers:
-    def test_they_are_sorted_and_have_their_subnets(self, counting):
-        assert counting.members({}) == (Member("b", NETS), Member("c", NETS))
+class TestCounted:
+    def nodes(self, counting):
+        return {lease.node for lease in counting.counted()}
+
+    def test_are_the_leases_as_seen_last(self, counting):
+        renewed = lease("b", 2.0)
+        counting = counting.observe(renewed, now=1.0)
+        assert {found.node: found for found in counting.counted()}["b"] == renewed
+        assert self.nodes(counting) == {"b", "c"}
 
     def test_who_does_not_count_is_none(self, counting):
-        assert [m.node for m in counting.said_over("b", "b.1").members({})] == ["c"]
-        assert [m.node for m in ended(counting, "c", now=10.0).members({})] == ["b"]
-
-    def test_a_draining_one_has_its_taint(self, counting):
-        counting = counting.observe(lease("b", 2.0, node_uid="uid-b"), now=1.0)
-        taint = DRAINING_TAINTS[0]
-        members = counting.members({"b": Drained("uid-b", taint)})
-        assert [(m.node, m.taint) for m in members] == [("b", taint), ("c", "")]
-
-    def test_a_lease_of_a_node_that_was_replaced_is_not_drained(self, counting):
-        counting = counting.observe(lease("b", 2.0, node_uid="uid-before"), now=1.0)
-        members = counting.members({"b": Drained("uid-b", DRAINING_TAINTS[0])})
-        assert [m.taint for m in members] == ["", ""]
+        assert self.nodes(counting.said_over("b", "b.1")) == {"c"}
+        assert self.nodes(ended(counting, "c", now=10.0)) == {"b"}
 
     def test_who_does_not_check_ends_goes_by_time(self, counting):
         counting = counting.observe(lease("b", 2.0), now=5.0)

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from purelb.core.addresses import parse_range
-from purelb.core.election.election import Elections, Member, MembershipView, rank
+from purelb.core.election.election import Elections, MembershipView, rank
+from purelb.core.election.members import Member, Standing
 from purelb.core.election.vips import VipIndex
 from purelb.core.model import Reason, ServiceKey
-from purelb.core.names import DRAINING_TAINTS, SPOT_TAINT_KEY
 from purelb.core.node.decisions import decide_vip, decide_vips, elect_vip
 from tests.support.core.snapshots import (
     DUMMY,
@@ -28,7 +28,7 @@ from tests.support.core.snapshots import (
 )
 
 EVERYONE = ("n1", "n2", "n3")
-LEAVING, EVICTED = DRAINING_TAINTS[0], SPOT_TAINT_KEY
+FIRST, EXCLUDED, EVICTED, ILL, LEAVING = Standing
 WEB, SHOP = ServiceKey("default", "web"), ServiceKey("default", "shop")
 
 
@@ -44,32 +44,32 @@ SERVICE = st.builds(
     has_affinity=st.booleans(),
     is_external_local=st.booleans(),
 )
-TAINTS = st.sampled_from(["", *DRAINING_TAINTS])
+STANDINGS = st.sampled_from(Standing)
 NODES = st.frozensets(st.sampled_from(EVERYONE))
 # The initial inputs of the decisions; CHANGE has the possible changes, each of one input.
 START = {
     "members": EVERYONE,
-    "drained": {},
+    "standings": {},
     "web": service(),
     "shop": service("shop", [VIP4 + 1], is_external_local=True),
     "endpoints": {SHOP: at("n1")},
     "healthy": True,
-    "taint": "",
+    "standing": FIRST,
     "leaving": False,
     "known": frozenset(),
     "dummy": DUMMY,
     "links": (ETH0,),
 }
 # The inputs that are passed to a snapshot unchanged.
-PLAIN = ("endpoints", "taint", "leaving", "known", "dummy", "links")
+PLAIN = ("endpoints", "standing", "leaving", "known", "dummy", "links")
 CHANGE = st.one_of(
     st.tuples(st.just("members"), NODES.map(sorted)),
-    st.tuples(st.just("drained"), st.dictionaries(st.sampled_from(EVERYONE), TAINTS)),
+    st.tuples(st.just("standings"), st.dictionaries(st.sampled_from(EVERYONE), STANDINGS)),
     st.tuples(st.just("endpoints"), st.dictionaries(st.sampled_from([WEB, SHOP]), NODES)),
     st.tuples(st.just("web"), st.none() | SERVICE),
     st.tuples(st.just("shop"), st.none() | SERVICE.map(lambda web: replace(web, key=SHOP))),
     st.tuples(st.sampled_from(["healthy", "leaving"]), st.booleans()),
-    st.tuples(st.just("taint"), TAINTS),
+    st.tuples(st.just("standing"), STANDINGS),
     st.tuples(st.just("known"), st.frozensets(st.sampled_from([VIP4, VIP6]))),
     st.tuples(st.just("dummy"), st.none() | st.just(DUMMY)),
     st.tuples(st.just("links"), st.sampled_from([(), (ETH0,)])),
@@ -137,42 +137,60 @@ class TestRemoteAddress:
 
 
 @BOTH
-class TestDrainingNode:
-    def drained(self, vip, node, groups=(GROUP,), *, taint=LEAVING, others="", **more):
-        taints = {n: taint if n == node else others for n in EVERYONE}
-        members = tuple(Member(n, (NET4, NET6), taints[n]) for n in EVERYONE)
+class TestNodeOfAWorseStanding:
+    REASONS = pytest.mark.parametrize(
+        ("standing", "reason"),
+        [
+            (EXCLUDED, Reason.NODE_EXCLUDED),
+            (EVICTED, Reason.NODE_DRAINING),
+            (ILL, Reason.SERVICE_PROXY_DOWN),
+            (LEAVING, Reason.NODE_DRAINING),
+        ],
+    )
+
+    def among(self, vip, node, groups=(GROUP,), *, standing=LEAVING, others=FIRST, **more):
+        standings = {n: standing if n == node else others for n in EVERYONE}
+        members = tuple(Member(n, (NET4, NET6), standings[n]) for n in EVERYONE)
         more = {"groups": groups, "membership": MembershipView(members), **more}
         web = service(addresses=[vip], is_external_local="endpoints" in more)
-        return snapshot(web, node=node, dummy=DUMMY, taint=taint, **more)
+        return snapshot(web, node=node, dummy=DUMMY, standing=standing, **more)
 
-    def test_winner_leaves_its_address_to_the_next_candidate(self, vip):
+    @REASONS
+    def test_winner_leaves_its_address_to_the_next_candidate(self, vip, standing, reason):
         first, second, _third = rank(EVERYONE, vip)
-        given_up = decide(self.drained(vip, first), vip)
-        assert (given_up.reason, given_up.election.winner) == (Reason.NODE_DRAINING, second)
+        given_up = decide(self.among(vip, first, standing=standing), vip)
+        assert (given_up.reason, given_up.election.winner) == (reason, second)
 
     def test_loser_reports_not_winner(self, vip):
         last = rank(EVERYONE, vip)[2]
-        assert decide(self.drained(vip, last), vip).reason is Reason.NOT_WINNER
+        assert decide(self.among(vip, last), vip).reason is Reason.NOT_WINNER
 
-    def test_remote_address_is_given_up(self, vip):
-        remote = self.drained(vip, "n1", groups=(REMOTE_GROUP,))
-        assert decide(remote, vip).reason is Reason.NODE_DRAINING
+    @REASONS
+    def test_remote_address_is_given_up(self, vip, standing, reason):
+        remote = self.among(vip, "n1", groups=(REMOTE_GROUP,), standing=standing)
+        assert decide(remote, vip).reason is reason
 
-    @pytest.mark.parametrize("others", ["", LEAVING, EVICTED], ids=["free", "leaving", "evicted"])
+    @pytest.mark.parametrize("others", Standing)
+    @pytest.mark.parametrize("standing", [EXCLUDED, EVICTED, ILL])
     @pytest.mark.parametrize("groups", [(GROUP,), (REMOTE_GROUP,)], ids=["local", "remote"])
-    def test_eviction_alone_takes_no_address_that_no_other_node_can_have(self, vip, groups, others):
+    def test_it_takes_no_address_that_no_better_node_can_have(self, vip, groups, standing, others):
         first = rank(EVERYONE, vip)[0]
-        made = decide(self.drained(vip, first, groups, taint=EVICTED, others=others), vip)
-        assert made.is_here is bool(others)
-        leaving = decide(self.drained(vip, first, groups, taint=LEAVING, others=others), vip)
-        assert not leaving.is_here
+        made = decide(self.among(vip, first, groups, standing=standing, others=others), vip)
+        assert made.is_here is (others >= standing)
 
-    def test_remote_address_stays_where_only_evicted_nodes_have_endpoints(self, vip):
-        remote = {"groups": (REMOTE_GROUP,), "taint": EVICTED}
-        kept = self.drained(vip, "n1", **remote, endpoints={WEB: at("n1")})
+    @pytest.mark.parametrize("others", Standing)
+    @pytest.mark.parametrize("groups", [(GROUP,), (REMOTE_GROUP,)], ids=["local", "remote"])
+    def test_a_leaving_node_has_none_in_any_case(self, vip, groups, others):
+        first = rank(EVERYONE, vip)[0]
+        assert not decide(self.among(vip, first, groups, others=others), vip).is_here
+
+    @pytest.mark.parametrize("standing", [EXCLUDED, EVICTED, ILL])
+    def test_remote_address_stays_where_no_better_node_has_an_endpoint(self, vip, standing):
+        remote = {"groups": (REMOTE_GROUP,), "standing": standing}
+        kept = self.among(vip, "n1", **remote, endpoints={WEB: at("n1")})
         assert decide(kept, vip).is_here
-        given_up = self.drained(vip, "n1", **remote, endpoints={WEB: at("n1", "n2")})
-        assert decide(given_up, vip).reason is Reason.NODE_DRAINING
+        given_up = self.among(vip, "n1", **remote, endpoints={WEB: at("n1", "n2")})
+        assert not decide(given_up, vip).is_here
 
 
 class TestReusedDecisions:
@@ -198,7 +216,8 @@ class TestReusedDecisions:
             state[name] = value
             if name in ("web", "shop"):
                 index.change({ServiceKey("default", name): value})
-            nodes = (Member(n, (NET4, NET6), state["drained"].get(n, "")) for n in state["members"])
+            found = state["standings"]
+            nodes = (Member(n, (NET4, NET6), found.get(n, FIRST)) for n in state["members"])
             now = snapshot(
                 vips=index.vips,
                 membership=MembershipView(tuple(nodes), healthy=state["healthy"]),

@@ -8,10 +8,10 @@ from ipaddress import ip_network
 
 import pytest
 
-from purelb.core.election.election import Member, MembershipView
+from purelb.core.election.election import MembershipView
+from purelb.core.election.members import Member, Standing
 from purelb.core.holding.permissions import Pair, Permissions
 from purelb.core.model import PoolType, Reason
-from purelb.core.names import DRAINING_TAINTS
 from purelb.core.node.decisions import decide_vips
 from purelb.core.node.holdings import HoldingFacts, decide_holdings
 from tests.support.core.ranks import won_by
@@ -107,7 +107,7 @@ class TestWhoWins:
 
     def test_it_waits_also_for_a_draining_peer(self, first):
         address = won_by("n2", first)
-        drained = Member("n2", (NET4, NET6), taint=DRAINING_TAINTS[0])
+        drained = Member("n2", (NET4, NET6), Standing.DRAINED)
         view = MembershipView((Member("n1", (NET4, NET6)), drained))
         assert act(elected(address, membership=view), met()).missing == {address: {"n2"}}
         assert not act(elected(address, membership=view), met(borrowed=[address])).missing
@@ -149,12 +149,13 @@ class TestWhoHoldsWhatAnotherWins:
         address = next(iter(decisions.by_address))
         assert act(decisions, NOT_MET, held=[address], epochs={}).decisions is decisions
 
-    def test_it_keeps_it_while_it_is_draining(self, first):
+    @pytest.mark.parametrize("standing", list(Standing)[1:])
+    def test_it_keeps_it_while_a_better_node_has_not_asked(self, first, standing):
         address = won_by("n1", first)
-        taint = DRAINING_TAINTS[0]
-        view = MembershipView((Member("n1", (NET4, NET6), taint=taint), Member("n2", (NET4, NET6))))
-        decisions = elected(address, membership=view, taint=taint)
-        assert decisions.by_address[address].reason is Reason.NODE_DRAINING
+        own = Member("n1", (NET4, NET6), standing)
+        view = MembershipView((own, Member("n2", (NET4, NET6))))
+        decisions = elected(address, membership=view, standing=standing)
+        assert decisions.by_address[address].reason is not Reason.NOT_WINNER
         found = act(decisions, met(), held=[address])
         assert found.decisions.by_address[address].reason is Reason.KEPT
         denied = act(decisions, met(lent=[address]), held=[address])

@@ -81,6 +81,8 @@ def lease_of(body: Json) -> Optional[Lease]:
         deprecated=_subnets_of(annotations.get(names.DEPRECATED_ANNOTATION, ""))[0],
         answering=_listed(annotations.get(names.ANSWERING_ANNOTATION, ""))[: names.MAX_ANSWERING],
         mistaken=_mistaken_of(annotations.get(names.MISTAKEN_ANNOTATION, "")),
+        rules=_listed(annotations.get(names.RULES_ANNOTATION, "")),
+        service_proxy=annotations.get(names.SERVICE_PROXY_ANNOTATION, ""),
         malformed=malformed,
     )
 
@@ -168,6 +170,8 @@ def lease_body(lease: Lease, *, namespace: str) -> Dict[str, Any]:
         names.MISTAKEN_ANNOTATION: ",".join(
             f"{node}/{address}" for node, address in lease.mistaken[: names.MAX_MISTAKEN]
         ),
+        names.RULES_ANNOTATION: ",".join(lease.rules),
+        names.SERVICE_PROXY_ANNOTATION: lease.service_proxy,
     }
     annotations.update({name: text for name, text in optional.items() if text})
     return {

@@ -22,8 +22,9 @@ from typing import (
 )
 
 from ..allocation.duplicates import listed_duplicates
-from ..election.draining import Drained, taint_of
-from ..election.election import Decision, Member, MembershipView, elect, prefer
+from ..election.draining import NodeMarks, marks_of
+from ..election.election import Decision, MembershipView, elect, prefer
+from ..election.members import Standing, members_of
 from ..election.vips import Vip, vips_of
 from ..model import Lease, PoolType, Reason, Service, ServiceGroup, ServiceKey
 from .findings import Finding, Severity, in_order, lease_title
@@ -38,24 +39,29 @@ def audit(  # noqa: PLR0913 - all input of an audit, and how to parallelise it
     services: Iterable[Service],
     *,
     wall_time: float,
-    drained: Optional[Mapping[str, Drained]] = None,
+    marked: Optional[Mapping[str, NodeMarks]] = None,
     endpoints: Optional[Mapping[ServiceKey, FrozenSet[str]]] = None,
     groups: Optional[Sequence[ServiceGroup]] = None,
     parallel_map: ParallelMap = map,
 ) -> Report:
     """Audit Leases and Services as they were listed at `wall_time` (seconds since the epoch).
 
-    `drained`: the draining Nodes by name. `endpoints` maps each Service to the nodes with a ready
-    endpoint. `groups`: the pools; None if they are not known. `parallel_map` runs the elections.
+    `marked`: the Nodes that something keeps addresses off. `endpoints` maps each Service to the
+    nodes with a ready endpoint. `groups`: the pools; None if they are not known. `parallel_map`
+    runs the elections.
     """
+    found = [_lease_report(lease, wall_time) for lease in leases]
+    members = members_of((report.lease for report in found if report.is_live), marked or {})
+    standings = {member.node: member.standing for member in members}
     lease_reports = tuple(
-        replace(_lease_report(lease, wall_time), taint=taint_of(lease, drained or {}))
-        for lease in sorted(leases, key=lambda lease: lease.node)
+        replace(
+            report,
+            taint=marks_of(report.lease, marked or {}).taint,
+            standing=standings.get(report.lease.node, Standing.FIRST),
+        )
+        for report in sorted(found, key=lambda report: report.lease.node)
     )
     known = tuple(services)
-    members = tuple(
-        Member(r.lease.node, r.lease.subnets, r.taint) for r in lease_reports if r.is_live
-    )
     membership = MembershipView(members)
     decide = partial(_decide, membership=membership, endpoints=endpoints or {})
     addresses = vips_of(known, groups or ())

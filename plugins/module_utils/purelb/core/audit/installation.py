@@ -13,7 +13,7 @@ from ..api.custom_resources import service_group_of
 from ..api.nodes import NodeView
 from ..api.workloads import Program
 from ..election.claims import ALL_CLASSES, Classes, claimed
-from ..election.draining import drained_nodes
+from ..election.draining import marked_nodes
 from ..errors import ObjectError, SettingError
 from ..leadership.locks import LockReport, LockState
 from ..model import Lease, Service, ServiceGroup, ServiceKey
@@ -27,6 +27,7 @@ from .programs import (
     leader_findings,
     node_findings,
     node_reports,
+    node_state_findings,
     taint_findings,
     version_findings,
 )
@@ -86,7 +87,7 @@ def audit_installation(
         seen.leases,
         seen.services,
         wall_time=wall_time,
-        drained=drained_nodes(node.info for node in seen.nodes),
+        marked=marked_nodes(node.info for node in seen.nodes),
         endpoints=seen.endpoints,
         groups=seen.groups.valid,
         parallel_map=parallel_map,
@@ -98,6 +99,7 @@ def audit_installation(
             *leader_findings(seen.lock, seen.allocator),
             *node_findings(nodes, seen.agents),
             *taint_findings(seen.nodes, nodes, wall_time=wall_time),
+            *node_state_findings(nodes, report.leases),
             *answering_findings(report.leases),
             *mistaken_findings(seen.nodes, report.leases, report.vips),
             *version_findings((seen.agents, seen.allocator)),

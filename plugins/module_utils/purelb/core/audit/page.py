@@ -149,10 +149,18 @@ _STATES = {
     "neverRenewed": "never renewed",
     "fromTheFuture": "live, from the future",
 }
+_STANDINGS = {
+    "first": "",
+    "excluded": ", excluded by its label",
+    "evicted": ", draining",
+    "ill": ", kube-proxy down",
+    "drained": ", draining",
+}
 
 
 def _state(lease: Json) -> str:
-    return _STATES[lease["reason"]] + (", draining" if lease["draining"] else "")
+    state = _STATES[lease["reason"]]
+    return state + (_STANDINGS[lease["standing"]] or (", draining" if lease["draining"] else ""))
 
 
 def _age(lease: Json) -> str:
@@ -182,7 +190,7 @@ def _subnets(leases: Iterable[Json], addresses: Iterable[Address]) -> Tuple[Subn
 
 
 def _is_candidate(lease: Json) -> bool:
-    return lease["live"] and not lease["draining"]
+    return bool(lease["live"]) and lease["standing"] == "first"
 
 
 def _matrix(

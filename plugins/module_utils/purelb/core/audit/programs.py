@@ -11,8 +11,9 @@ from typing import Dict, Iterable, Iterator, List, Mapping, Sequence, Tuple
 from ..api.nodes import NodeView
 from ..api.workloads import Program, ProgramPod
 from ..election.draining import draining_taint
+from ..election.members import Standing
 from ..leadership.locks import LockReport, LockState
-from ..names import EXEMPT_LABEL
+from ..names import DRAINING_TAINTS, EXCLUDE_LABEL
 from .findings import Finding, Severity, node_title
 from .lock_findings import UNTAKEN
 from .report import LeaseReport, NodeReport, NodeState
@@ -47,7 +48,7 @@ def _node_report(
         return NodeReport(name, NodeState.LIVE, "", pod.name, node.is_ready)
     exclusion = "" if pod.name else agents.exclusion(node.info)
     if exclusion and agents.is_present:
-        is_meant = EXEMPT_LABEL in node.info.labels
+        is_meant = EXCLUDE_LABEL in node.info.labels
         state = NodeState.EXEMPT if is_meant else NodeState.EXCLUDED
         return NodeReport(name, state, exclusion, "", node.is_ready)
     state, reason = NodeState.DOWN, "; ".join(pod.problems)
@@ -80,7 +81,7 @@ def node_findings(reports: Iterable[NodeReport], agents: Program) -> Iterator[Fi
             agents.title,
             f"puts no agent on {_listed(names)}: {reason}",
             "change purelb_install_agent_node_selector or purelb_install_agent_tolerations; if it "
-            f"is intended, label these Nodes {EXEMPT_LABEL}",
+            f"is intended, label these Nodes {EXCLUDE_LABEL}",
         )
 
 
@@ -117,6 +118,37 @@ def taint_findings(
                 node_title(name),
                 f"is up and has the draining taint {taint}, {since}: its addresses are elsewhere",
                 f"if the node stays: kubectl taint node {name} {taint}-",
+            )
+
+
+def node_state_findings(
+    reports: Iterable[NodeReport], leases: Iterable[LeaseReport]
+) -> Iterator[Finding]:
+    """Yield findings about nodes that renew their Lease and hardly serve."""
+    found = tuple(leases)
+    drained = {lease.lease.node for lease in found if lease.standing is Standing.DRAINED}
+    for report in reports:
+        is_broken = report.state is NodeState.LIVE and not report.is_ready
+        if is_broken and report.node not in drained:
+            yield Finding(
+                Severity.WARNING,
+                "nodeNotReady",
+                node_title(report.node),
+                "is not Ready, and its agent renews its Lease: it keeps its addresses, which is "
+                "right only while it takes their traffic",
+                f"kubectl describe node {report.node}; if it is broken, shut it down or give it "
+                f"the taint {DRAINING_TAINTS[0]}",
+            )
+    for lease in found:
+        if lease.standing is Standing.ILL:
+            yield Finding(
+                Severity.WARNING,
+                "serviceProxyDown",
+                node_title(lease.lease.node),
+                "its kube-proxy does not answer, so it gets an address only if no other node can "
+                "have it",
+                "see kube-proxy on this node; curl --include localhost:10256/healthz shows there "
+                "what the agent sees",
             )
 
 

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from ..election.election import Decision
+from ..election.members import Standing
 from ..election.vips import Vip
 from ..model import Lease, Outage
 from ..names import FAMILIES
@@ -38,6 +39,8 @@ class LeaseReport:
     age: Optional[float]
     # The key of the Node's draining taint; empty: none.
     taint: str = ""
+    # How well the node is suited for addresses, as all agents see it; of a live one.
+    standing: Standing = Standing.FIRST
 
     @property
     def is_live(self) -> bool:
@@ -132,6 +135,7 @@ def _lease_dict(report: LeaseReport) -> Dict[str, Any]:
         "live": report.is_live,
         "reason": report.state.value,
         "draining": bool(report.taint),
+        "standing": report.standing.name.lower(),
         "outage": None if lease.outage is None else _outage_dict(lease.outage),
     }
 

@@ -89,11 +89,19 @@ class Preemption:
         return self.event.mark if self.event else ""
 
 
-class Drained(NamedTuple):
-    """A Node with a draining taint: its UID, and the key of the taint."""
+class NodeMarks(NamedTuple):
+    """What a Node says that keeps addresses off it.
 
-    uid: str
-    taint: str
+    `taint`: the key of its draining taint, or empty. `is_excluded`: by its label it is meant to
+    take no traffic of load balancers.
+    """
+
+    uid: str = ""
+    taint: str = ""
+    is_excluded: bool = False
+
+
+_UNMARKED = NodeMarks()
 
 
 def draining_taint(taints: Iterable[Taint]) -> str:
@@ -102,19 +110,25 @@ def draining_taint(taints: Iterable[Taint]) -> str:
     return next((key for key in names.DRAINING_TAINTS if key in carried), "")
 
 
-def drained_nodes(nodes: Iterable[NodeInfo]) -> Dict[str, Drained]:
-    """Return the Nodes with a draining taint by name."""
-    tainted = ((node, draining_taint(node.taints)) for node in nodes)
-    return {node.name: Drained(node.uid, taint) for node, taint in tainted if taint}
+def marked_nodes(nodes: Iterable[NodeInfo], *, drains: bool = True) -> Dict[str, NodeMarks]:
+    """Return the Nodes that something keeps addresses off, by name; `drains`: taints do."""
+    found = {}
+    for node in nodes:
+        taint = draining_taint(node.taints) if drains else ""
+        # The label's value does not matter, as for the controllers of clouds.
+        is_excluded = names.EXCLUDE_LABEL in node.labels
+        if taint or is_excluded:
+            found[node.name] = NodeMarks(node.uid, taint, is_excluded)
+    return found
 
 
-def taint_of(lease: Lease, drained: Mapping[str, Drained]) -> str:
-    """Return the draining taint of the Node that owns a Lease; empty: none.
+def marks_of(lease: Lease, marked: Mapping[str, NodeMarks]) -> NodeMarks:
+    """Return the marks of the Node that owns a Lease.
 
     A Lease that is owned by another Node of the same name is not affected.
     """
-    node = drained.get(lease.node)
-    return node.taint if node and lease.node_uid in ("", node.uid) else ""
+    node = marked.get(lease.node)
+    return node if node and lease.node_uid in ("", node.uid) else _UNMARKED
 
 
 def is_evicted(node: NodeInfo) -> bool:

@@ -17,11 +17,13 @@ from hashlib import sha256
 from heapq import nsmallest
 from typing import Dict, FrozenSet, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
 
-from .. import names
 from ..model import Address, Network, Reason
+from .members import Member, Standing
 
 # (IP version, host bits) -> network bits -> nodes.
 Cells = Mapping[Tuple[int, int], Mapping[int, FrozenSet[str]]]
+# The standings that count where no node of the first one can have an address, in their order.
+_RESERVES = (Standing.EXCLUDED, Standing.EVICTED, Standing.ILL)
 
 
 def digest(node: str, address: Address) -> bytes:
@@ -53,15 +55,6 @@ def _encoded(nodes: FrozenSet[str]) -> Tuple[Tuple[bytes, ...], Tuple[str, ...]]
 
 
 @dataclass(frozen=True)
-class Member:
-    """A node with a live Lease; `taint` is the key of its draining taint, or empty."""
-
-    node: str
-    subnets: Tuple[Network, ...] = ()
-    taint: str = ""
-
-
-@dataclass(frozen=True)
 class MembershipView:
     """The input of an election, as one observer knows it at one moment.
 
@@ -75,24 +68,28 @@ class MembershipView:
 
     @cached_property
     def cells(self) -> Cells:
-        """The nodes that are not draining, by subnet."""
-        return _index(self.members, taint="")
+        """The nodes of the first standing, by subnet."""
+        return _index(self.members, standing=Standing.FIRST)
 
     @cached_property
-    def reserve(self) -> Cells:
-        """The nodes whose only draining taint is that of an eviction, by subnet."""
-        return _index(self.members, taint=names.SPOT_TAINT_KEY)
+    def reserves(self) -> Tuple[Cells, ...]:
+        """The nodes that have an address where no better one can, by subnet, the best first."""
+        return tuple(_index(self.members, standing=standing) for standing in _RESERVES)
 
     @cached_property
     def _all(self) -> Cells:
         return _index(self.members)
 
     def candidates(self, address: Address) -> FrozenSet[str]:
-        """Return the nodes that can announce the address: live, in its subnet, not draining.
+        """Return the nodes among which the address is elected: those of the best standing.
 
-        A program writes the eviction taint, so where it would leave no candidate it does not count.
+        What a program or a habit says of a node (its label, an eviction, its service proxy) never
+        leaves an address without a candidate; the taint of a leaving node does.
         """
-        return _nodes(address, self.cells) or _nodes(address, self.reserve)
+        found = _nodes(address, self.cells)
+        for cells in () if found else self.reserves:
+            found = found or _nodes(address, cells)
+        return found
 
     def covering(self, address: Address) -> FrozenSet[str]:
         """Return the nodes that have the address in a subnet, draining or not."""
@@ -103,22 +100,22 @@ class MembershipView:
 
         `endpoints`: only these nodes, those with a ready endpoint, may have it.
         """
-        for taint in ("", names.SPOT_TAINT_KEY):
-            nodes = frozenset(member.node for member in self.members if member.taint == taint)
+        for standing in (Standing.FIRST, *_RESERVES):
+            nodes = frozenset(m.node for m in self.members if m.standing is standing)
             found = nodes if endpoints is None else nodes & endpoints
             if found:
                 return found
         return frozenset()
 
 
-def _index(members: Iterable[Member], *, taint: Optional[str] = None) -> Cells:
-    """Return the nodes with this taint, or all of them, by subnet.
+def _index(members: Iterable[Member], *, standing: Optional[Standing] = None) -> Cells:
+    """Return the nodes of this standing, or all of them, by subnet.
 
     A look-up takes one step for each prefix length.
     """
     index: Dict[Tuple[int, int], Dict[int, Set[str]]] = {}
     for member in members:
-        if taint is not None and member.taint != taint:
+        if standing is not None and member.standing is not standing:
             continue
         for subnet in member.subnets:
             shift = subnet.max_prefixlen - subnet.prefixlen
@@ -239,7 +236,7 @@ class Elections:
     def after(self, membership: MembershipView, addresses: Iterable[Address]) -> Elections:
         """Return the elections of exactly these addresses among these members."""
         changes = _changes(self.membership.cells, membership.cells)
-        is_new_reserve = self.membership.reserve != membership.reserve
+        is_new_reserve = self.membership.reserves != membership.reserves
         after = Elections(membership)
         outcomes: Dict[Address, Tuple[Decision, bytes]] = {}
         for address in addresses:

@@ -16,8 +16,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Dict, Iterable, Iterator, Mapping, Optional, Tuple
 
-from ..election.draining import Drained, taint_of
-from ..election.election import Member, share_subnet
+from ..election.election import share_subnet
 from ..model import Lease, Network
 from .right import is_earlier, same_start
 
@@ -378,13 +377,9 @@ class Counting:
         counted = self.leases.get(node)
         return counted is not None and counted.counts
 
-    def members(self, drained: Mapping[str, Drained]) -> Tuple[Member, ...]:
-        """Return the nodes that count, sorted by name; `drained`: the draining Nodes by name."""
-        return tuple(
-            Member(node, counted.lease.subnets, taint=taint_of(counted.lease, drained))
-            for node, counted in sorted(self.leases.items())
-            if counted.counts
-        )
+    def counted(self) -> Tuple[Lease, ...]:
+        """Return the Leases that count, of the nodes that take part in elections."""
+        return tuple(counted.lease for counted in self.leases.values() if counted.counts)
 
     def renewed(self, now: float) -> Iterator[Lease]:
         """Yield the Leases that were renewed in time, by name; for who does not check ends."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Dict, Mapping, Optional, Tuple
 
-from .. import names
 from ..election.election import Decision, Elections, precondition, prefer, rank
+from ..election.members import Standing
 from ..election.vips import Vip
 from ..model import Address, Link, PoolType, Reason
 from .interfaces import place_for
@@ -24,6 +24,13 @@ from .snapshot import NodeSnapshot
 _HELD_HERE = frozenset({Reason.ELECTION_WON, Reason.KEPT, Reason.ANNOUNCING_NON_LOCAL})
 # The outcome for a remote address: every node holds it, without an election.
 _EVERY_NODE = Decision(None, Reason.ANNOUNCING_NON_LOCAL)
+# Why a node does not have what it would have with the first standing.
+_PASSED_OVER = {
+    Standing.EXCLUDED: Reason.NODE_EXCLUDED,
+    Standing.EVICTED: Reason.NODE_DRAINING,
+    Standing.ILL: Reason.SERVICE_PROXY_DOWN,
+    Standing.DRAINED: Reason.NODE_DRAINING,
+}
 
 
 @dataclass(frozen=True)
@@ -64,8 +71,8 @@ def decide_vip(vip: Vip, election: Decision, snapshot: NodeSnapshot) -> VipDecis
     if election.winner is None:
         return VipDecision(vip, election, election.reason)
     if election.winner != snapshot.node:
-        would_hold = _would_hold_undrained(vip, election.winner, snapshot)
-        reason = Reason.NODE_DRAINING if would_hold else Reason.NOT_WINNER
+        is_passed_over = _is_passed_over(vip, election.winner, snapshot)
+        reason = _PASSED_OVER[snapshot.standing] if is_passed_over else Reason.NOT_WINNER
         return VipDecision(vip, election, reason)
     place = place_for(vip.address, snapshot.segments)
     if place is None:
@@ -86,9 +93,9 @@ def _barred(vip: Vip, snapshot: NodeSnapshot) -> Optional[Reason]:
     return Reason.LEAVING if snapshot.leaving else None
 
 
-def _would_hold_undrained(vip: Vip, winner: str, snapshot: NodeSnapshot) -> bool:
-    """Whether the node would win, and could hold the address, if it were not draining."""
-    if not snapshot.taint or place_for(vip.address, snapshot.segments) is None:
+def _is_passed_over(vip: Vip, winner: str, snapshot: NodeSnapshot) -> bool:
+    """Whether the node would win, and could hold the address, if its standing were the first."""
+    if not snapshot.standing or place_for(vip.address, snapshot.segments) is None:
         return False
     return rank((winner, snapshot.node), vip.address)[0] == snapshot.node
 
@@ -99,8 +106,8 @@ def _decide_remote(vip: Vip, election: Decision, snapshot: NodeSnapshot) -> VipD
     The node's Lease does not matter: no other node would take the address over, and the router
     detects a dead node by itself.
     """
-    if _is_drained_of(vip, snapshot):
-        return VipDecision(vip, election, Reason.NODE_DRAINING)
+    if _is_spared(vip, snapshot):
+        return VipDecision(vip, election, _PASSED_OVER[snapshot.standing])
     if not vip.everywhere and snapshot.node not in vip.endpoint_nodes(snapshot.endpoints):
         return VipDecision(vip, election, Reason.NO_LOCAL_ENDPOINT)
     if snapshot.dummy is None:
@@ -110,15 +117,16 @@ def _decide_remote(vip: Vip, election: Decision, snapshot: NodeSnapshot) -> VipD
     return VipDecision(vip, election, Reason.ANNOUNCING_NON_LOCAL, snapshot.dummy)
 
 
-def _is_drained_of(vip: Vip, snapshot: NodeSnapshot) -> bool:
-    """Whether the own taint keeps a remote address away: an eviction does only if others have it.
+def _is_spared(vip: Vip, snapshot: NodeSnapshot) -> bool:
+    """Whether its standing keeps a remote address off this node: only a leaving one's always does.
 
     Without a live Lease this node is no member, so only the others are looked at.
     """
-    if snapshot.taint != names.SPOT_TAINT_KEY:
-        return bool(snapshot.taint)
+    standing = snapshot.standing
+    if standing in (Standing.FIRST, Standing.DRAINED):
+        return standing is Standing.DRAINED
     holders = None if vip.everywhere else vip.endpoint_nodes(snapshot.endpoints)
-    others = (m for m in snapshot.membership.members if not m.taint)
+    others = (m for m in snapshot.membership.members if m.standing < standing)
     return any(holders is None or member.node in holders for member in others)
 
 
@@ -172,9 +180,9 @@ def _node_inputs(snapshot: NodeSnapshot) -> Tuple[object, ...]:
         snapshot.gateways,
         snapshot.foreign,
         snapshot.leaving,
-        snapshot.taint,
-        # A remote address stays on an evicted node if no other can have it.
-        snapshot.taint == names.SPOT_TAINT_KEY and snapshot.membership.members,
+        snapshot.standing,
+        # A remote address stays on a node of a worse standing if no better one can have it.
+        snapshot.standing and snapshot.membership.members,
         barred,
     )
 

@@ -17,7 +17,14 @@ from ..model import Address, PoolType, Reason
 from .decisions import Decisions, VipDecision
 from .interfaces import place_for
 
-_ANOTHER_WINS = frozenset({Reason.NOT_WINNER, Reason.NODE_DRAINING})
+_ANOTHER_WINS = frozenset(
+    {
+        Reason.NOT_WINNER,
+        Reason.NODE_DRAINING,
+        Reason.NODE_EXCLUDED,
+        Reason.SERVICE_PROXY_DOWN,
+    }
+)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import FrozenSet, Iterable, Mapping, Optional, Sequence, Tuple
 
-from ..election.election import Member, MembershipView
+from ..election.election import MembershipView
+from ..election.members import Member, Standing
 from ..election.vips import Vip
 from ..holding.right import HoldDeadline
 from ..model import Address, InterfaceAddress, Link, Network, ServiceGroup, ServiceKey
@@ -45,6 +46,8 @@ class NodeSnapshot:
     hold_deadline: Optional[HoldDeadline] = None
     # The key of the own Node's draining taint; empty: none.
     taint: str = ""
+    # How well this node is suited for addresses, for that reason or another one.
+    standing: Standing = Standing.FIRST
     # The agent shuts down for good.
     leaving: bool = False
     links: Tuple[Link, ...] = ()

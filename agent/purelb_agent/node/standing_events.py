@@ -1,0 +1,97 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""Reports to the own Node what keeps addresses off it, what that did, and that it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from purelb.core.addresses import listed
+from purelb.core.election.members import Standing
+from purelb.core.model import Reason
+from purelb.core.names import DRAINING_TAINTS, EXCLUDE_LABEL, SPOT_TAINT_KEY
+from purelb.core.node.decisions import Decisions, VipDecision
+from purelb_agent.kube.events import EventReason, Events, ObjectReference
+from purelb_agent.kube.store import NodeStore
+from purelb_agent.runtime import log
+
+# Seconds in which the nodes that won the addresses ask for them.
+_PATIENCE = 5.0
+# The taints that count even for an address that no other node can have.
+_OBEYED = ", ".join(key for key in DRAINING_TAINTS if key != SPOT_TAINT_KEY)
+
+
+class StandingEvents:
+    """Records an event for each change; remembers what was reported."""
+
+    def __init__(self, events: Events, store: NodeStore, node: str) -> None:
+        self._events = events
+        self._store = store
+        self._node = node
+        # What keeps addresses away, and the event about it.
+        self._reported: tuple[str, EventReason] = ("", "AddressesRestored")
+        # When that began, while other nodes have not asked for all addresses yet.
+        self._waiting_since: float | None = None
+
+    @property
+    def next_at(self) -> float | None:
+        """When it is to be reported that other nodes do not ask; None if they do."""
+        return None if self._waiting_since is None else self._waiting_since + _PATIENCE
+
+    def report(
+        self, decisions: Decisions, announced: Iterable[VipDecision], *, done: bool, now: float
+    ) -> None:
+        """Report the result of a cycle, once each.
+
+        `decisions`: those that were acted on, so the addresses have left by now. `announced`: what
+        this node has nevertheless. `done`: the kernel refused nothing.
+        """
+        standing, taint = decisions.snapshot.standing, decisions.snapshot.taint
+        cause = f"taint {taint}" if taint else ""
+        if standing is Standing.EXCLUDED:
+            cause = f"label {EXCLUDE_LABEL}"
+        here = tuple(announced)
+        asked = [v.vip.address for v in here if v.reason is Reason.KEPT]
+        kept = [v.vip.address for v in here if v.reason is not Reason.KEPT]
+        if not asked or standing is Standing.FIRST:
+            self._waiting_since = None
+        elif self._waiting_since is None:
+            self._waiting_since = now
+        kind = "Normal" if standing is Standing.EXCLUDED else "Warning"
+        if standing is Standing.FIRST:
+            self._record(
+                cause,
+                "AddressesRestored",
+                "Nothing keeps addresses away any more: this node takes part in elections",
+            )
+        elif standing is Standing.ILL and not taint:
+            self._record(
+                cause,
+                "ServiceProxyDown",
+                "kube-proxy does not answer on this node, so other nodes have the addresses of "
+                "LoadBalancer Services, as far as they can",
+                "Warning",
+            )
+        elif not done:
+            message = f"Not all addresses could be withdrawn ({cause}): see the agent's log"
+            self._record(cause, "AddressesNotDrained", message, "Warning")
+        elif kept:
+            message = (
+                f"No better node can have {listed(kept)}, so this node keeps that in spite of the "
+                f"{cause}. A taint that makes it leave: {_OBEYED}"
+            )
+            self._record(cause, "AddressesNotDrained", message, kind)
+        elif not asked:
+            message = f"All addresses of LoadBalancer Services left this node ({cause})"
+            self._record(cause, "AddressesDrained", message)
+        elif self.next_at is not None and now >= self.next_at:
+            message = f"No other node has asked for {listed(asked)} yet ({cause})"
+            self._record(cause, "AddressesNotDrained", message, "Warning")
+
+    def _record(self, cause: str, reason: EventReason, message: str, kind: str = "Normal") -> None:
+        if (cause, reason) == self._reported:
+            return
+        self._reported = cause, reason
+        about = ObjectReference("Node", self._node, uid=self._store.node_uid)
+        self._events.record(about, reason, message, kind=kind)
+        log.info("standing", node=self._node, cause=cause, reason=reason)
