@@ -78,5 +78,5 @@ def test_port(mapping, port):
 
 @pytest.mark.parametrize("text", ["65536", "-1", "1.5", "http", "\u0661"])
 def test_text_that_is_no_port_is_an_error(text):
-    with pytest.raises(SettingError, match="X=.* is not a port; write a number up to 65535"):
+    with pytest.raises(SettingError, match=r"X=.* is not a port; write a number up to 65535"):
         parse_port({"X": text}, "X", default=0)
