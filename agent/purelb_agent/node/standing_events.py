@@ -30,13 +30,10 @@ class StandingEvents:
         self._node = node
         # What keeps addresses away, and the event about it.
         self._reported: tuple[str, EventReason] = ("", "AddressesRestored")
-        # When that began, while other nodes have not asked for all addresses yet.
-        self._waiting_since: float | None = None
-
-    @property
-    def next_at(self) -> float | None:
-        """When it is to be reported that other nodes do not ask; None if they do."""
-        return None if self._waiting_since is None else self._waiting_since + _PATIENCE
+        # When other nodes have had their time to ask for what they won; None if they have all.
+        self._asked_by: float | None = None
+        # When it is to be reported that they did not; None if it was, or need not be.
+        self.next_at: float | None = None
 
     def report(
         self, decisions: Decisions, announced: Iterable[VipDecision], *, done: bool, now: float
@@ -54,9 +51,12 @@ class StandingEvents:
         asked = [v.vip.address for v in here if v.reason is Reason.KEPT]
         kept = [v.vip.address for v in here if v.reason is not Reason.KEPT]
         if not asked or standing is Standing.FIRST:
-            self._waiting_since = None
-        elif self._waiting_since is None:
-            self._waiting_since = now
+            self._asked_by = None
+        elif self._asked_by is None:
+            self._asked_by = now + _PATIENCE
+        self.next_at = (
+            self._asked_by if self._asked_by is not None and now < self._asked_by else None
+        )
         kind = "Normal" if standing is Standing.EXCLUDED else "Warning"
         if standing is Standing.FIRST:
             self._record(
@@ -75,18 +75,21 @@ class StandingEvents:
         elif not done:
             message = f"Not all addresses could be withdrawn ({cause}): see the agent's log"
             self._record(cause, "AddressesNotDrained", message, "Warning")
+        elif self.next_at is not None:
+            # What stays is known when the rest has left.
+            return
+        elif asked:
+            message = f"No other node has asked for {listed(asked)} yet ({cause})"
+            self._record(cause, "AddressesNotDrained", message, "Warning")
         elif kept:
             message = (
                 f"No better node can have {listed(kept)}, so this node keeps that in spite of the "
                 f"{cause}. A taint that makes it leave: {_OBEYED}"
             )
             self._record(cause, "AddressesNotDrained", message, kind)
-        elif not asked:
+        else:
             message = f"All addresses of LoadBalancer Services left this node ({cause})"
             self._record(cause, "AddressesDrained", message)
-        elif self.next_at is not None and now >= self.next_at:
-            message = f"No other node has asked for {listed(asked)} yet ({cause})"
-            self._record(cause, "AddressesNotDrained", message, "Warning")
 
     def _record(self, cause: str, reason: EventReason, message: str, kind: str = "Normal") -> None:
         if (cause, reason) == self._reported:

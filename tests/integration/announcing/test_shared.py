@@ -9,7 +9,6 @@ import time
 import pytest
 
 from tests.support.lab.cluster_queries import (
-    AGENTS,
     GRACEFUL,
     addresses_of,
     eventually,
@@ -18,30 +17,14 @@ from tests.support.lab.cluster_queries import (
     timed,
     wait_for_endpoints,
 )
+from tests.support.lab.faults import without_allocator
 
 pytestmark = pytest.mark.timeout(90)
-ALLOCATOR = "/apis/apps/v1/namespaces/purelb-system/deployments/allocator"
 
 
 @pytest.fixture
 def by_hand(cluster, make_service):
     """Creates Services with addresses from the test, while no allocator runs."""
-
-    def scale(replicas):
-        cluster.api.merge_patch(ALLOCATOR, {"spec": {"replicas": replicas}})
-
-        # A terminating Pod still allocates but does not count as a replica.
-        eventually(lambda: len(pods()) == replicas, "allocator", seconds=60)
-        if replicas:
-            cluster.api.wait(
-                ALLOCATOR,
-                lambda d: d["status"].get("readyReplicas") == replicas,
-                what="allocator",
-                seconds=60,
-            )
-
-    def pods():
-        return cluster.api.items(AGENTS, labelSelector="component=allocator")
 
     def make(*vips, **spec):
         annotations = {
@@ -57,17 +40,13 @@ def by_hand(cluster, make_service):
         )
         return path
 
-    before = cluster.api.get(ALLOCATOR)["spec"]["replicas"]
-    try:
-        scale(0)
+    with without_allocator(cluster):
         yield make
-    finally:
         # Before the allocator starts again.
         balancers = cluster.api.items("/api/v1/services", fieldSelector="spec.type=LoadBalancer")
         for service in balancers:
             typed = {"kind": "Service", "apiVersion": "v1", **service}
             cluster.api.delete(cluster.api.path_of(typed))
-        scale(before)
 
 
 @pytest.mark.thorough

@@ -129,4 +129,7 @@ def test_addresses_stay_in_subnets_that_the_network_replaces(cluster, there, mak
         assert said(cluster, node, "purelb.io/deprecated-subnets") == {*NETS}
     lifetimes(cluster, "forever")
     assert len(addresses_of(cluster, path)) == 2
-    assert not said(cluster, node, "purelb.io/deprecated-subnets")
+    for node in cluster.nodes:
+        eventually(
+            lambda n=node: not said(cluster, n, "purelb.io/deprecated-subnets"), "Lease of the node"
+        )

@@ -10,12 +10,11 @@ import pytest
 
 from purelb.core import names
 from tests.support.lab.accounts import client, objects_applied
-from tests.support.lab.cluster_queries import AGENTS, VIPS_V4, VIPS_V6, eventually, leader
-from tests.support.lab.faults import holders_of, wait_for_candidates
+from tests.support.lab.cluster_queries import VIPS_V4, VIPS_V6, eventually
+from tests.support.lab.faults import holders_of, wait_for_candidates, without_allocator
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.safety]
 NAMESPACE = "purelb-system"
-DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/allocator"
 GATEWAY = ["172.28.1.1", "fd28:0:0:1::1"]
 # In the subnet, and in no pool.
 STRAY = ["172.28.1.66", "fd28:0:0:1::66"]
@@ -27,17 +26,8 @@ SETTLED = 3
 @pytest.fixture
 def thief(cluster):
     """A client with the allocator's token, while no allocator runs."""
-    replicas = cluster.api.get(DEPLOYMENT)["spec"]["replicas"]
-    token = client(cluster, NAMESPACE, "allocator")
-
-    def pods():
-        return cluster.api.items(AGENTS, labelSelector="component=allocator")
-
-    cluster.api.merge_patch(DEPLOYMENT, {"spec": {"replicas": 0}})
-    eventually(lambda: not pods(), "end of the allocators", seconds=30)
-    yield token
-    cluster.api.merge_patch(DEPLOYMENT, {"spec": {"replicas": replicas}})
-    eventually(lambda: leader(cluster), "leader", seconds=40)
+    with without_allocator(cluster):
+        yield client(cluster, NAMESPACE, "allocator")
 
 
 def give(thief, path, addresses):

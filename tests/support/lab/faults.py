@@ -23,13 +23,16 @@ from tests.support.lab.cluster_queries import (
     LEASES,
     addresses_of,
     agents_ready,
+    allocator_pods,
     delete_agent,
     eventually,
     fetch,
+    leader,
     metric,
 )
 
 EVENTS = "/api/v1/namespaces/{}/events"
+ALLOCATOR = "/apis/apps/v1/namespaces/purelb-system/deployments/allocator"
 Json = dict[str, Any]
 
 
@@ -199,6 +202,29 @@ def duplicates_in_leases(lab: Lab) -> dict[str, set[Address]]:
     """Return the addresses that agents list as another host's, by node."""
     leases = [lease_of(lease) for lease in lab.api.get(LEASES)["items"]]
     return {lease.node: set(lease.duplicates) for lease in leases if lease and lease.duplicates}
+
+
+@contextmanager
+def without_allocator(lab: Lab) -> Iterator[None]:
+    """Let no allocator run, so that what a test writes to Services stays."""
+    if not lab.api.exists(ALLOCATOR):
+        yield
+        return
+    before = lab.api.get(ALLOCATOR)["spec"]["replicas"]
+    lab.api.merge_patch(ALLOCATOR, {"spec": {"replicas": 0}})
+    try:
+        # A terminating Pod still allocates but does not count as a replica.
+        eventually(lambda: not allocator_pods(lab), "end of the allocators", seconds=60)
+        yield
+    finally:
+        lab.api.merge_patch(ALLOCATOR, {"spec": {"replicas": before}})
+        lab.api.wait(
+            ALLOCATOR,
+            lambda d: d["status"].get("readyReplicas") == before,
+            what="allocators",
+            seconds=60,
+        )
+        eventually(lambda: leader(lab), "leader", seconds=40)
 
 
 def set_variable(template: Json, name: str, value: str) -> None:

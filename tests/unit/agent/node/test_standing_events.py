@@ -114,10 +114,14 @@ def test_that_nobody_takes_them_is_reported_after_a_while(report, standing_event
         ("AddressesNotDrained", f"No other node has asked for {VIP4}, {VIP6} yet (taint {TAINT})")
     ]
     assert events.records == []
+    # The agent need not wake up for it again.
+    assert standing_events.next_at is None
 
 
-def test_where_one_stays_and_others_leave_the_one_is_named(report, events):
-    report(EVICTED, (HERE[0], ASKED[1]))
+def test_what_stays_is_named_when_the_rest_has_left(report, events):
+    report(EVICTED, (HERE[0], ASKED[1]), now=10.0)
+    assert events.take() == []
+    report(EVICTED, (HERE[0],), now=11.0)
     ((_reason, message),) = events.take()
     assert message.startswith(f"No better node can have {HERE[0].vip.address}, so")
 
