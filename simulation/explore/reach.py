@@ -30,6 +30,9 @@ _DURATION = LeaseTiming().duration
 # Seconds until two nodes have met that can: a pause between two renewals, three questions without
 # an answer, and one by the Leases.
 _MEET = 5.0
+# The same if the holder, which reaches no API server, cannot know of the other one: a pause between
+# two messages, and what is left until its hold deadline.
+_HEAR = 2.5 + LeaseTiming().renew_deadline
 # From the first list of an agent to its first Lease, at most.
 _STARTS = 2.0
 # In the text of a sealed message, which is a text in JSON.
@@ -59,6 +62,7 @@ class Apart:
     begin: int
     end: int = _FOR_EVER
     is_cut: bool = True
+    meet: float = _MEET
 
 
 class OutOfReach:
@@ -77,12 +81,16 @@ class OutOfReach:
         # The start of each agent as its epochs name it, and when it wrote its first Lease.
         self._starts = {lease.node: _start(lease) for lease in self.leases()}
         self._first: dict[str, int] = {}
+        # When nodes that are new wrote theirs.
+        self._joined: dict[str, int] = {}
 
     def renewed(self, lease: Lease) -> None:
         """Note that a node has written its Lease."""
         now, node = self._cluster.timeline.now, lease.node
         self._renewed[node] = now
         self._restored.setdefault(node, now)
+        if node not in self._starts:
+            self._joined[node] = now
         if self._starts.get(node) != _start(lease):
             self._starts[node], self._first[node] = _start(lease), now
 
@@ -107,15 +115,16 @@ class OutOfReach:
         for taker in holders - before:
             for holder in before & holders:
                 if self._is_out_of_reach(holder, taker):
-                    self.cases.append(Apart(address, holder, taker, now))
+                    meet = _HEAR if self._is_unknown(taker, holder) else _MEET
+                    self.cases.append(Apart(address, holder, taker, now, meet=meet))
                 elif self._could_not_see(holder, taker):
                     end = self._deleted[holder] + int(_DURATION * MICROSECONDS)
                     self.cases.append(Apart(address, holder, taker, now, end, is_cut=False))
 
     def look(self) -> None:
         """End what has ended, now that something has changed of who reaches whom."""
-        end = self._cluster.timeline.now + int(_MEET * MICROSECONDS)
         for case in self.cases:
+            end = self._cluster.timeline.now + int(case.meet * MICROSECONDS)
             if not case.is_cut or case.end <= end:
                 continue
             if not self._is_out_of_reach(case.holder, case.taker):
@@ -137,13 +146,18 @@ class OutOfReach:
         leases = {lease.node: lease for lease in self.leases()}
         own = leases.get(holder)
         near = [lease for lease in leases.values() if not own or share(lease, own)]
-        members = {lease.node for lease in near} | {holder}
+        known = {lease.node for lease in near if not self._is_unknown(lease.node, holder)}
+        members = known | {holder}
         return (
             self._cluster.way(f"agent/{holder}").reach is not Reach.WHOLE
             and self._renewed.get(holder, 0) < begin + MICROSECONDS
             and 2 * len(knowing) > len(members)
             and not any(self._reaches(taker, node) for node in knowing)
         )
+
+    def _is_unknown(self, node: str, to: str) -> bool:
+        """Whether a node is new, and joined after the last renewal of another one."""
+        return self._joined.get(node, 0) > self._renewed.get(to, 0)
 
     def _reaches(self, asker: str, asked: str) -> bool:
         """Whether one node gets answers from another one."""

@@ -117,20 +117,26 @@ def _give_up(*_: object) -> None:
 
 
 def _work_and_exit(work: Callable[[], object], writing: int, limit: float) -> None:
-    gc.disable()
-    logging.disable()
-    signal.signal(signal.SIGPROF, _give_up)
-    signal.setitimer(signal.ITIMER_PROF, limit, limit)
+    status = 1
     result: object
     try:
-        result = work()
-    except BaseException as error:  # noqa: BLE001 - nothing must return into the copied frames
-        result = CopyFailedError("".join(traceback.format_exception(error)[-3:]))
-    with os.fdopen(writing, "wb") as pipe:
-        pickle.dump(result, pipe)
-    sys.stderr.flush()
-    # At once: the destructors of a simulation that is given up would run its programs' ends.
-    os._exit(0)
+        gc.disable()
+        logging.disable()
+        signal.signal(signal.SIGPROF, _give_up)
+        signal.setitimer(signal.ITIMER_PROF, limit, limit)
+        try:
+            result = work()
+        except BaseException as error:  # noqa: BLE001 - the caller is to have it
+            result = CopyFailedError("".join(traceback.format_exception(error)[-3:]))
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        with os.fdopen(writing, "wb") as pipe:
+            pickle.dump(result, pipe)
+        sys.stderr.flush()
+        status = 0
+    finally:
+        # Nothing returns into the copied frames. At once: the destructors of a simulation that is
+        # given up would run its programs' ends.
+        os._exit(status)
 
 
 def put_through_alone(schedule: Schedule) -> Outcome:

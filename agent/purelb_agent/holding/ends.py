@@ -12,7 +12,7 @@ import asyncio
 from dataclasses import replace
 
 from purelb.core.api import codec
-from purelb.core.holding.counting import Check
+from purelb.core.holding.counted_lease import Check
 from purelb.core.holding.messages import Json, read_right_answer, right_answer_body
 from purelb.core.holding.outage import CanRenew, can_renew_body, read_can_renew
 from purelb.core.model import Lease

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from purelb.core.holding.counting import Check, Counting
+from purelb.core.holding.counted_lease import Check
+from purelb.core.holding.counting import Counting
 from purelb.core.holding.holder import Holder
 from purelb.core.holding.permissions import PermissionAnswer, PermissionQuestion, Permissions
 from purelb.core.holding.right import Right

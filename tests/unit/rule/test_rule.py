@@ -13,7 +13,8 @@ from dataclasses import replace
 
 import pytest
 
-from purelb.core.holding.counting import Check, CountedLease, Counting
+from purelb.core.holding.counted_lease import Check, CountedLease
+from purelb.core.holding.counting import Counting
 from purelb.core.holding.permissions import Pair, Permissions
 from purelb.core.holding.right import Right
 from tests.support.rule import cluster

@@ -7,17 +7,18 @@ from __future__ import annotations
 from tests.support.mutants.mutant import Mutant
 
 _COUNTING = "plugins/module_utils/purelb/core/holding/counting.py"
+_COUNTED = "plugins/module_utils/purelb/core/holding/counted_lease.py"
 
 MUTANTS = (
     Mutant(
         "a Lease that its node has released counts",
-        _COUNTING,
+        _COUNTED,
         "return not (self.is_ended or self.lease.is_released or self.is_over)",
         "return not (self.is_ended or self.is_over)",
     ),
     Mutant(
         "a node that said that it has no right counts",
-        _COUNTING,
+        _COUNTED,
         "return not (self.is_ended or self.lease.is_released or self.is_over)",
         "return not (self.is_ended or self.lease.is_released)",
     ),
@@ -83,19 +84,19 @@ MUTANTS = (
     ),
     Mutant(
         "the end of a Lease is believed without a read of it",
-        _COUNTING,
+        _COUNTED,
         "if now >= self.until and self.found.read_at < self.until:",
         "if not is_asked and now >= self.until and self.found.read_at < self.until:",
     ),
     Mutant(
         "the end of a Lease is believed without a question to its node",
-        _COUNTING,
+        _COUNTED,
         "if is_asked and now >= asks_from and self.found.silent_at < asks_from:",
         "if is_asked and now < asks_from and self.found.silent_at < asks_from:",
     ),
     Mutant(
         "the end of a Lease is believed without questions to those that promised to count it",
-        _COUNTING,
+        _COUNTED,
         "if is_asked and now >= self.until and self.found.others_at < self.found.read_at:",
         "if is_asked and now < self.until and self.found.others_at < self.found.read_at:",
     ),
@@ -137,8 +138,26 @@ MUTANTS = (
         "promises = {n: until for n, until in self.promises.items() if now + 1.0 < until}",
     ),
     Mutant(
-        "a late word of an earlier epoch ends the present one",
+        "who may not know of the one that took its addresses hears of it only once",
+        _COUNTED,
+        "return Check.ASK_NODE if is_asked and is_due else None",
+        "return None",
+    ),
+    Mutant(
+        "all nodes that do not count are asked again and again",
+        _COUNTED,
+        "return self.is_ended and self.is_first and not self.is_over",
+        "return self.is_ended and not self.is_over",
+    ),
+    Mutant(
+        "who says that it has a right after its end does not count again",
         _COUNTING,
+        "known = self.heard(node, now=now).leases.get(node)",
+        "known = self.leases.get(node)",
+    ),
+    Mutant(
+        "a late word of an earlier epoch ends the present one",
+        _COUNTED,
         "        return epoch == over or (same_start(epoch, over) and is_earlier(epoch, over))\n",
         "        return epoch == over or same_start(epoch, over)\n",
     ),

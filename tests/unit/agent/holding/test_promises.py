@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from purelb.core.election.claims import claimed
-from purelb.core.holding.counting import Check
+from purelb.core.holding.counted_lease import Check
 from purelb.core.holding.messages import build_message, read_response
 from purelb.core.holding.outage import (
     OUTAGE,

@@ -8,7 +8,7 @@ import asyncio
 
 import pytest
 
-from purelb.core.holding.counting import Check
+from purelb.core.holding.counted_lease import Check
 from purelb_agent.kube.lease_table import LeaseTable
 from purelb_agent.runtime import clock
 from tests.support.agent.kubernetes_objects import lease_object

@@ -8,7 +8,8 @@ import pytest
 
 from purelb.core.election.claims import claimed
 from purelb.core.election.draining import NodeMarks
-from purelb.core.holding.counting import Check, Counting
+from purelb.core.holding.counted_lease import Check
+from purelb.core.holding.counting import Counting
 from purelb.core.model import Lease
 from purelb.core.names import DRAINING_TAINTS
 from purelb.core.node.conflicts import DuplicateAddress

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from purelb.core.holding.counting import ASKED_BEFORE, Check, Counting
+from purelb.core.holding.counted_lease import ASKED_AGAIN, ASKED_BEFORE, Check
+from purelb.core.holding.counting import Counting
 from purelb.core.model import Lease
 from tests.support.core.snapshots import NET4, NET6
 
@@ -115,6 +116,24 @@ class TestEnd:
         ended = checked(counting, now=10.0).at(10.0)
         assert counted(ended.observe(lease(renewed=2.0), now=11.0), 11.0) == ["b", "c"]
 
+    def test_who_may_not_know_this_observer_is_asked_again(self, counting):
+        ended = checked(counting, now=10.0).at(10.0)
+        again_at = 10.0 + ASKED_AGAIN
+        assert ended.next_at(10.0) == again_at
+        assert "b" not in ended.checks(again_at - 0.1)
+        assert ended.checks(again_at)["b"] is Check.ASK_NODE
+        silent = ended.found("b", Check.ASK_NODE, asked_at=again_at)
+        assert "b" not in silent.checks(again_at)
+        assert counted(silent, again_at) == ["c"]
+
+    def test_of_those_that_do_not_count_nobody_else_is_asked(self, counting):
+        renewed = counting.observe(lease(renewed=2.0), now=0.5)
+        known = checked(renewed, now=10.5).at(10.5)
+        assert counted(known, 10.5) == ["c"]
+        over = checked(counting, now=10.0).at(10.0).said_over("b", "b.1")
+        for each in (known, over):
+            assert "b" not in each.checks(20.0)
+
     def test_nothing_changes_while_nothing_happens(self, counting):
         assert counting.at(5.0) is counting
 
@@ -140,9 +159,12 @@ class TestWhatNodesSay:
     def test_a_shorter_right_changes_nothing(self, counting):
         assert counting.has_right("b", seconds=1.0, now=5.0).leases["b"].until == 10.0
 
-    def test_who_has_ended_is_not_revived(self, counting):
+    def test_who_has_one_after_its_end_was_out_of_reach_and_counts_again(self, counting):
         ended = checked(counting, now=10.0).at(10.0)
-        assert counted(ended.has_right("b", seconds=4.0, now=10.0), 10.0) == ["c"]
+        again = ended.has_right("b", seconds=4.0, now=11.0)
+        assert counted(again, 11.0) == ["b", "c"]
+        assert again.checks(15.0 - ASKED_BEFORE) == {"c": Check.ASK_NODE, "b": Check.ASK_NODE}
+        assert counted(checked(again, now=15.0), 15.0) == ["c"]
 
     def test_who_says_that_its_epoch_is_over_does_not_count_in_it(self, counting):
         over = counting.said_over("b", "b.1")

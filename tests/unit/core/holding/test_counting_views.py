@@ -9,7 +9,8 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from purelb.core.holding.counting import ASKED_BEFORE, Check, Counting
+from purelb.core.holding.counted_lease import ASKED_BEFORE, Check
+from purelb.core.holding.counting import Counting
 from purelb.core.model import Lease
 
 NETS = (ip_network("192.0.2.0/24"), ip_network("2001:db8::/64"))

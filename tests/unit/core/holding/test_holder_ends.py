@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from purelb.core.holding.counting import Check
+from purelb.core.holding.counted_lease import Check
 from purelb.core.holding.messages import RightAnswer
 from purelb.core.holding.outage import (
     CanRenew,

@@ -177,14 +177,19 @@ def test_interrupted_command_leaves_no_process_and_no_folder(tmp_path, number):
     with subprocess.Popen(
         command, cwd=ROOT, env=environ, stdout=subprocess.DEVNULL, start_new_session=True
     ) as process:
-        until = time.monotonic() + 30
-        while not list(tmp_path.glob("*/original/tests/unit/rule")) or not children(tmp_path):
-            assert time.monotonic() < until
-            time.sleep(0.02)
-        process.send_signal(number)
-        assert process.wait(30) == 130
-    assert list(tmp_path.iterdir()) == []
-    assert children(tmp_path) == []
+        try:
+            until = time.monotonic() + 30
+            while not list(tmp_path.glob("*/original/tests/unit/rule")) or not children(tmp_path):
+                assert time.monotonic() < until
+                time.sleep(0.02)
+            process.send_signal(number)
+            assert process.wait(30) == 130
+            assert list(tmp_path.iterdir()) == []
+            assert children(tmp_path) == []
+        finally:
+            process.kill()
+            for pid in map(int, children(tmp_path)):
+                os.kill(pid, signal.SIGKILL)
 
 
 def children(folder):

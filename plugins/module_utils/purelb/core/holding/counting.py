@@ -13,97 +13,16 @@ Lease count longer.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from typing import Dict, Iterable, Iterator, Mapping, Optional, Tuple
 
 from ..election.election import share_subnet
 from ..model import Lease, Network
+from .counted_lease import ASKED_AGAIN, ASKED_BEFORE, Check, CountedLease, Findings
 from .right import is_earlier, same_start
 
 # Seconds by which the clocks of two API servers may differ, and more than a renewal takes.
 _SERVERS_DIFFER = 60.0
-# How long before the end of a Lease its node is asked, so that the answer is there when it ends.
-ASKED_BEFORE = 0.45
 _NEVER = float("-inf")
-
-
-class Check(str, Enum):
-    """What is to be found out next before the end of a Lease is believed."""
-
-    ASK_NODE = "askNode"
-    READ = "read"
-    ASK_OTHERS = "askOthers"
-
-
-@dataclass(frozen=True)
-class Findings:
-    """What was found out about the end of one Lease, each at the time at which it was asked for.
-
-    `silent_at`: the node did not say that it has a right after the end. `read_at`: the Lease, read
-    by a request of its own, had not been renewed. `others_at`: of the others, some denied that they
-    promised the node to let it hold, and the rest did not answer.
-    """
-
-    silent_at: float = _NEVER
-    read_at: float = _NEVER
-    others_at: float = _NEVER
-
-
-@dataclass(frozen=True)
-class CountedLease:
-    """A Lease, and until when it counts at least.
-
-    `renewed_at`: when this observer saw it renewed last; promises and answers make it count longer.
-    `is_first`: it was never seen renewed, so it may be old. `over`: the epoch in which its node
-    said that it has no right any more. `is_deleted`: the object is gone, but its node did not say
-    that it leaves. `is_ended`: its end is believed.
-    """
-
-    lease: Lease
-    until: float
-    renewed_at: float = _NEVER
-    is_first: bool = False
-    over: str = ""
-    is_deleted: bool = False
-    is_ended: bool = False
-    found: Findings = Findings()
-
-    @property
-    def counts(self) -> bool:
-        """Whether its node takes part in elections, and in permissions if it has an epoch."""
-        return not (self.is_ended or self.lease.is_released or self.is_over)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether its node said that it has no right in its present epoch, or in a later one."""
-        epoch, over = self.lease.epoch, self.over
-        if not (over and epoch):
-            return False
-        return epoch == over or (same_start(epoch, over) and is_earlier(epoch, over))
-
-    def is_past(self, epoch: str) -> bool:
-        """Whether an epoch is one from before the present one: no node is in it again."""
-        if same_start(epoch, self.lease.epoch):
-            return is_earlier(epoch, self.lease.epoch)
-        return bool(epoch) and epoch == self.over
-
-    def next_check(self, now: float, *, is_near: bool) -> Optional[Check]:
-        """Return what is to be found out now about the end of this Lease; None: nothing.
-
-        `is_near`: whether its node shares a subnet with this observer. Of others no node is asked.
-        """
-        asks_from = self.until - ASKED_BEFORE
-        if not self.counts:
-            return None
-        is_asked = is_near and self.lease.epoch != ""
-        if is_asked and now >= asks_from and self.found.silent_at < asks_from:
-            return Check.ASK_NODE
-        if now >= self.until and self.found.read_at < self.until:
-            return Check.READ
-        # After the read: who is asked knows from then on that a node reaches the API.
-        if is_asked and now >= self.until and self.found.others_at < self.found.read_at:
-            return Check.ASK_OTHERS
-        return None
 
 
 def _same_renewal(one: Lease, other: Lease) -> bool:
@@ -287,10 +206,11 @@ class Counting:
     def has_right(self, node: str, *, seconds: float, now: float) -> Counting:
         """Record that a node, or one that promised it to count it, said for how long it may hold.
 
-        They said so before `now`, so what they mean ends earlier than what is recorded.
+        They said so before `now`, so what they mean ends earlier than what is recorded. If its end
+        is believed already, the node counts again: it was out of reach then.
         """
-        known = self.leases.get(node)
-        if known is None or known.is_ended:
+        known = self.heard(node, now=now).leases.get(node)
+        if known is None:
             return self
         return self._with(node, replace(known, until=max(known.until, now + seconds)))
 
@@ -367,8 +287,11 @@ class Counting:
         moments = (
             moment
             for counted in self.leases.values()
-            if counted.counts
-            for moment in (counted.until - ASKED_BEFORE, counted.until)
+            for moment in (
+                (counted.until - ASKED_BEFORE, counted.until)
+                if counted.counts
+                else (counted.found.silent_at + ASKED_AGAIN,) * counted.is_stranger
+            )
         )
         return min((moment for moment in moments if moment > now), default=None)
 

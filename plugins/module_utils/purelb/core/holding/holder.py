@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Callable, FrozenSet, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
 from ..model import Address, Lease
-from .counting import Check, Counting
+from .counted_lease import Check
+from .counting import Counting
 from .messages import Mail, RightAnswer, mail_text, read_mail
 from .outage import (
     CanRenew,
