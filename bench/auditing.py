@@ -127,7 +127,13 @@ def program(kind: str, name: str) -> dict[str, Any]:
 
 def node(name: str) -> dict[str, Any]:
     """Return a Node."""
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+    ready = {"type": "Ready", "status": "True"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name},
+        "status": {"conditions": [ready]},
+    }
 
 
 def pod(node_name: str) -> dict[str, Any]:

@@ -19,7 +19,8 @@ description:
     removed. Unset fields have the default of the definition.
   - The values are validated with the rules of the node agents before any request is sent. An invalid regular
     expression, which the API server accepts and with which nodes announce nothing, is an error.
-  - Valid but probably unintended settings produce a warning, such as a second object for the same nodes.
+  - Valid but probably unintended settings produce a warning, such as a second object for the same nodes, or that no
+    object selects some nodes, which announce nothing then. Where all objects have a selector, Nodes are read for that.
 extends_documentation_fragment:
   - purelb.purelb.connection
   - purelb.purelb.namespace
@@ -61,7 +62,7 @@ options:
             elements: str
   local:
     description:
-      - The interfaces for addresses, and how to announce them.
+      - The interfaces for addresses, and how to announce them. Omitted, all of it has the definition's defaults.
     type: dict
     suboptions:
       local_interface:

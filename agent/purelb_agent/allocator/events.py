@@ -39,9 +39,10 @@ class ServiceEvents:
             self._event(
                 service,
                 "AmbiguousNamespaceDefault",
-                f"ServiceGroups {serving} all serve this namespace and not exactly one of them has "
-                f"spec.namespaceDefault, so ServiceGroup {group} was taken: set it on one, or name "
-                f"one in the annotation {SERVICE_GROUP_ANNOTATION}",
+                f"ServiceGroups {serving} all serve this namespace and none sets namespaceDefault, "
+                f"or more than one does, so ServiceGroup {group} was taken: set "
+                "spec.namespaceDefault on one, or name one in the annotation "
+                f"{SERVICE_GROUP_ANNOTATION}",
                 kind="Warning",
             )
         if assignment.partial:

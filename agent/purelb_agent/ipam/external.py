@@ -21,6 +21,8 @@ from purelb_agent.ipam.port import CALL_SECONDS, IpamError
 from purelb_agent.proto import ipam_pb2 as messages
 from purelb_agent.proto.ipam_pb2_grpc import IPAMStub
 
+# Before a method's name in what counts calls, as gRPC spells it.
+_SERVICE = f"/{messages.DESCRIPTOR.services_by_name['IPAM'].full_name}/"
 _OPTIONS = (
     # Find a restarted sidecar within a second; gRPC's own back-off grows to two minutes.
     ("grpc.initial_reconnect_backoff_ms", 100),
@@ -115,11 +117,11 @@ class External:
         try:
             answer = await call(message, timeout=self._seconds)
         except grpc.aio.AioRpcError as error:
-            self._metrics.count(method, _spelled(error.code()))
+            self._metrics.count(_SERVICE + method, _spelled(error.code()))
             raise _refused(error).at(_where(group)) from error
         # An answer that cannot be decoded arrives as None.
         code = grpc.StatusCode.INTERNAL if answer is None else grpc.StatusCode.OK
-        self._metrics.count(method, _spelled(code))
+        self._metrics.count(_SERVICE + method, _spelled(code))
         if answer is None:
             why = "its answer is not one of proto/ipam.proto: see which version it is made for"
             raise IpamError(why, is_permanent=True).at(_where(group))

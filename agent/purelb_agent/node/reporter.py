@@ -76,7 +76,7 @@ class Reporter:
             self._events.record(
                 ObjectReference("LBNodeAgent", config.name, config.namespace, config.uid),
                 "InvalidConfiguration",
-                f"Node {self._node} announces nothing: {config.problem}",
+                f"Node {self._node} is announcing nothing: {config.problem}",
                 kind="Warning",
             )
 

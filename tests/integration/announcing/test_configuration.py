@@ -15,6 +15,7 @@ from tests.support.lab.cluster_queries import (
     eventually,
     fetch,
     holder,
+    lease_info,
     timed,
 )
 from tests.support.lab.faults import ip
@@ -135,6 +136,18 @@ def test_only_selected_nodes_announce(cluster, make_service, configure, figure):
     )
     figure(f"on the selected node after {seconds:.2f} s")
     wait_for_states(cluster, {"n1": "deselected", "n2": "configured", "n3": "deselected"})
+    causes = [f for f in lease_info(cluster.kubeconfig)["findings"] if "Lease" in f["object"]]
+    assert {(f["code"], f["message"]) for f in causes} == {
+        ("leaseWithoutSubnets", f"no LBNodeAgent selects {node}, so it announces nothing")
+        for node in ("n1", "n3")
+    }
+
+
+def test_object_without_settings_is_skipped(cluster, configure):
+    configure("for-all")
+    wait_for_states(cluster, dict.fromkeys(cluster.nodes, "configured"))
+    cluster.api.merge_patch(f"{PATH}/for-all", {"spec": {"local": None}})
+    wait_for_states(cluster, dict.fromkeys(cluster.nodes, "default"))
 
 
 @pytest.mark.thorough

@@ -139,7 +139,7 @@ def test_refusal_creates_an_event_with_the_remedy(cluster, make_service):
     uid = cluster.api.get(path)["metadata"]["uid"]
     about = f"involvedObject.uid={uid},reason=AllocationFailed"
     (event,) = eventually(lambda: cluster.api.items(EVENTS, fieldSelector=about), "event")
-    assert "ServiceGroup blue does not exist: create it" in event["message"]
+    assert "ServiceGroup blue does not exist (unknown pool): create it" in event["message"]
     assert ingress(cluster.api.get(path)) == []
 
 

@@ -277,7 +277,7 @@ def test_only_v1_clients_get_a_deprecation_warning(both, path, kind):
         ({"local": {"pool": V4["pool"]}}, "pool and subnet belong together"),
         (
             {"local": {"v4pool": V4}, "netbox": {"url": "https://n", "tenant": "t"}},
-            "local and netbox exclude each other",
+            "local and netbox are mutually exclusive",
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

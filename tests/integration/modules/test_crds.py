@@ -148,9 +148,11 @@ DEFAULTS = {
             "sharing": "namespace",
         },
     ),
+    # Agents skip one without.
+    "agent without local": ("LBNodeAgent", {}, {}),
     "agent": (
         "LBNodeAgent",
-        {},
+        {"local": {}},
         {"local": {"localInterface": "default", "dummyInterface": "kube-lb0"}},
     ),
     # Times have no defaults: they would conflict with values in the other spelling.

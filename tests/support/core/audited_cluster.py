@@ -144,6 +144,7 @@ class AuditedCluster:
                 tuple(self.nodes.values()),
                 GroupRecords(self.evidence.groups, self.unready),
                 self.endpoints,
+                self.evidence.configs,
             ),
             wall_time=NOW,
         )

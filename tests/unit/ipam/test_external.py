@@ -101,7 +101,9 @@ def texts(leased):
 
 def counted(registry, method, code):
     name = "purelb_allocator_sidecar_rpc_total"
-    return registry.get_sample_value(name, {"method": method, "code": code})
+    return registry.get_sample_value(
+        name, {"method": f"/purelb.ipam.v1.IPAM/{method}", "code": code}
+    )
 
 
 async def test_repeated_requests_of_a_service_get_the_same_addresses(

@@ -56,6 +56,8 @@ class FakeCluster:
         self.writes: list[str] = []
         self.writes_count = 0
         self.forced = False
+        # Plural names of kinds that may not be read.
+        self.forbidden: set[str] = set()
 
     def kind(self, api_version: str, kind: str) -> Kind | None:
         return self.kinds.get((api_version, kind))
@@ -75,6 +77,8 @@ class FakeCluster:
         fieldSelector: str = "",  # noqa: N803 - as the API calls it
         **_query: Any,
     ) -> list[Any]:
+        if kind.plural in self.forbidden:
+            raise ApiError(f"not allowed to list {kind.plural}", status=403)
         return [
             convert(obj)
             for (plural, where, name), obj in self.stored.items()

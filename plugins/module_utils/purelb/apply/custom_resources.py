@@ -9,14 +9,16 @@ errors name the option. Valid but probably unintended settings produce a warning
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Optional, Tuple, TypeVar
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, TypeVar
 
 from ..audit import cluster_reader
 from ..core import names
 from ..core.api import custom_resources, validation
+from ..core.api.nodes import node_info_of
 from ..core.errors import ObjectError
+from ..core.node.configuration import NodeConfig
 from ..module import specs
-from ..module.errors import ClusterError
+from ..module.errors import FORBIDDEN, ApiError, ClusterError
 from ..module.fields import fields_of, option_path
 from ..module.kube import Cluster, Object
 from ..module.manifests import reference, without_managed_fields
@@ -47,14 +49,34 @@ def manage_service_group(cluster: Cluster, params: Params, check_mode: bool) -> 
 def manage_node_agent(cluster: Cluster, params: Params, check_mode: bool) -> Dict[str, Any]:  # noqa: FBT001 - run() calls it so
     """The work of the module purelb_lb_node_agent."""
     body = _body("LBNodeAgent", params, specs.node_agent().options)
+    convert = custom_resources.node_config_of
     if params["state"] == "absent":
-        return _remove(cluster, body, params, check_mode=check_mode)
+        warnings = _deselected(cluster, _others(cluster, body, convert))
+        return {**_remove(cluster, body, params, check_mode=check_mode), "warnings": warnings}
+    # Agents skip an object without it.
+    body["spec"].setdefault("local", {})
     config = _checked(validation.check_agent, body)
-    warnings = list(
-        validation.agent_warnings(config, _others(cluster, body, custom_resources.node_config_of))
-    )
+    others = _others(cluster, body, convert)
+    warnings = [
+        *validation.agent_warnings(config, others),
+        *_deselected(cluster, [*others, config]),
+    ]
     outcome = _applier(cluster, params, check_mode=check_mode).apply([body])[0]
     return {**_result(outcome), "warnings": warnings}
+
+
+def _deselected(cluster: Cluster, configs: Sequence[NodeConfig]) -> List[str]:
+    """Returns a warning if nodes announce nothing with these LBNodeAgents."""
+    known = [config for config in configs if config.has_local]
+    if not known or not all(config.selector for config in known):
+        return []
+    try:
+        nodes = cluster.read_all(cluster_reader.NODES, convert=node_info_of)
+    except ApiError as error:
+        if error.status != FORBIDDEN:
+            raise
+        return [f"whether each node has an LBNodeAgent is not known: {error}"]
+    return list(validation.deselected_warnings(known, {n.name: n.labels for n in nodes}))
 
 
 def _body(kind: str, params: Params, options: specs.Options) -> Object:

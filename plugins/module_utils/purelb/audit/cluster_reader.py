@@ -87,7 +87,10 @@ def read_installation(cluster: Cluster, *, namespace: str) -> Installation:
     # Last, as they age while thousands of Services are read.
     lock = _read_lock(cluster, locks.LockName("Lease", namespace, names.LEADER_LEASE))
     leases = read_leases(cluster, namespace=namespace)
-    return Installation(lock, agents, allocator, leases, services, known, groups, ready)
+    # Also only if needed, as they need another permission.
+    has_all = all(lease.subnets for lease in leases)
+    configs = [] if has_all else read_configs(cluster, namespace=namespace)
+    return Installation(lock, agents, allocator, leases, services, known, groups, ready, configs)
 
 
 def _read_program(cluster: Cluster, kind: Kind, name: str, *, namespace: str) -> Program:

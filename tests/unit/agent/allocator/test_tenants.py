@@ -101,7 +101,7 @@ class TestRefusals:
             world.add_service("web", version=version, annotations=asks)
             await world.settle()
         (_reason, _name, message) = world.events.recorded[-1]
-        assert "another Service has it" in message
+        assert "already in use by another Service" in message
         assert "secret" not in message
         assert logged.fields("refused")[-1]["detail"] == "Service shop/secret has it"
 

@@ -81,7 +81,9 @@ def refused(code, details="no"):
 
 def calls(registry, method, code):
     metric = "purelb_allocator_sidecar_rpc_total"
-    return registry.get_sample_value(metric, {"method": method, "code": code})
+    return registry.get_sample_value(
+        metric, {"method": f"/purelb.ipam.v1.IPAM/{method}", "code": code}
+    )
 
 
 async def test_families_are_requested_and_addresses_returned(client, stub, registry):

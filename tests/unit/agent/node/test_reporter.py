@@ -364,7 +364,7 @@ class TestEvents:
     def test_an_invalid_configuration_is_reported(self, reporter, events):
         config = NodeConfig("bad", "purelb-system", problem="spec.local.localInterface: no")
         reporter.report_choice(SelectedConfig(SelectorState.INVALID, config))
-        text = "Node n1 announces nothing: spec.local.localInterface: no"
+        text = "Node n1 is announcing nothing: spec.local.localInterface: no"
         assert events.take() == [("InvalidConfiguration", text)]
 
     def test_an_expression_that_selects_too_much_is_reported_once(self, reporter, events):

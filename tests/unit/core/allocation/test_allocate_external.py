@@ -118,5 +118,5 @@ class TestAnswer:
         allocations.hold(Service(ServiceKey("default", "other")), [FIRST[version]])
         outcome = answered(new(), ASK, [FIRST[version]], allocations, ())
         assert outcome.reason is RefusalReason.SHARING_KEY_CONFLICT
-        assert "another Service has it" in outcome.message
+        assert "already in use by another Service" in outcome.message
         assert outcome.detail == "Service default/other has it"

@@ -52,7 +52,7 @@ class TestExplicit:
         ("more", "reason", "words"),
         [
             ({"explicit": 99}, "unknown_pool", "has no range with"),
-            ({"explicit": 1}, "sharing_key_conflict", "another Service has it"),
+            ({"explicit": 1}, "sharing_key_conflict", "already in use by another Service"),
             ({"explicit": 1, "sharing_key": "x"}, "sharing_key_conflict", "allow-shared-ip"),
             ({"malformed": ("1.2.3",)}, "invalid_address", "'1.2.3' is no IP address"),
             ({"explicit": 4, "other_family": True}, "invalid_address", "spec.ipFamilies"),

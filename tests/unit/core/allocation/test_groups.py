@@ -140,7 +140,7 @@ class TestGroupSelection:
         problem = refused(Groups(groups), service())
         assert problem.reason is RefusalReason.AMBIGUOUS_NAMESPACE_DEFAULT
         assert "blue, red all serve namespace shop" in problem.message
-        assert "spec.namespaceDefault: set it on one" in problem.message
+        assert "none sets namespaceDefault, or more than one does" in problem.message
 
     @pytest.mark.parametrize("version", [4, 6], ids=["v4", "v6"])
     def test_the_one_with_the_address_that_is_asked_for(self, version):

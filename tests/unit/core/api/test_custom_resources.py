@@ -35,7 +35,7 @@ OTHER_FAMILY = {"pool": "10.0.0.1/32", "subnet": "10.0.0.0/24"}
         (group({"v4pool": BACKWARDS}), "v4pool: .*ends before"),
         (group({"v4pool": {"subnet": "10.0.0.0/24"}}), "v4pool: pool is missing"),
         (group({"v6pools": [OTHER_FAMILY]}), r"v6pools\[0\]: must hold IPv6"),
-        ({"metadata": {"name": "g"}, "spec": {}}, "exactly one of local, remote, netbox"),
+        ({"metadata": {"name": "g"}, "spec": {}}, "mutually exclusive: write exactly one"),
         (group({"url": "https://netbox"}, "netbox"), "spec.netbox.tenant: is missing"),
         (group({"tenant": "purelb"}, "netbox"), "spec.netbox.url: is missing"),
         (

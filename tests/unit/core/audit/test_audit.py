@@ -188,7 +188,6 @@ class TestLeases:
         [
             ({"renew_time": NOW - 99}, "leaseExpired"),
             ({"renew_time": NOW + 99}, "clockAhead"),
-            ({"subnets": ()}, "leaseWithoutSubnets"),
             ({"malformed": ("x",)}, "leaseMalformed"),
             ({"holder": "n9"}, "leaseHolder"),
         ],

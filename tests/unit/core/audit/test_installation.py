@@ -240,7 +240,7 @@ class TestServicePending:
         ((about, message),) = texts(cluster, "servicePending")
         assert about == "Service default/new"
         assert message.startswith(
-            "has no address: unknown_pool: ServiceGroup nowhere does not exist: create it"
+            "has no address: unknown_pool: ServiceGroup nowhere does not exist (unknown pool)"
         )
 
     def test_names_what_the_event_does_not(self):

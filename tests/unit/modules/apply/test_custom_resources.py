@@ -105,6 +105,46 @@ def test_settings_for_the_same_nodes_are_a_warning(cluster: Any):
     assert "one and other select the same nodes" in warning
 
 
+@pytest.fixture
+def nodes(cluster: Any) -> None:
+    for name, rack in (("n1", "a"), ("n2", "b"), ("n3", "b")):
+        labels = {"rack": rack}
+        cluster.stored["nodes", None, name] = {"metadata": {"name": name, "labels": labels}}
+
+
+RACK_A = {"match_labels": {"rack": "a"}}
+ALONE = "no LBNodeAgent selects n2, n3, so they announce nothing: create one without"
+
+
+@pytest.mark.usefixtures("nodes")
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_that_no_object_selects_some_nodes_is_a_warning(cluster: Any, *, check_mode: bool):
+    (warning,) = agent(cluster, node_selector=RACK_A, check_mode=check_mode)["warnings"]
+    assert warning.startswith(ALONE)
+    assert agent(cluster, name="all", check_mode=check_mode)["warnings"] == []
+
+
+@pytest.mark.usefixtures("nodes")
+def test_so_it_is_where_the_object_for_the_others_is_removed(cluster: Any):
+    agent(cluster, name="all")
+    assert agent(cluster, node_selector=RACK_A)["warnings"] == []
+    (warning,) = agent(cluster, name="all", state="absent")["warnings"]
+    assert warning.startswith(ALONE)
+    # Without any, all nodes have the defaults.
+    assert agent(cluster, state="absent")["warnings"] == []
+
+
+@pytest.mark.usefixtures("nodes")
+def test_who_may_not_read_nodes_is_told_what_is_not_known(cluster: Any):
+    cluster.forbidden.add("nodes")
+    (warning,) = agent(cluster, node_selector=RACK_A)["warnings"]
+    assert warning.startswith("whether each node has an LBNodeAgent is not known: ")
+
+
+def test_an_object_without_settings_has_the_defaults(cluster: Any):
+    assert agent(cluster)["object"]["spec"] == {"local": {}}
+
+
 def test_an_expression_that_matches_anywhere_in_a_name_is_a_warning(cluster: Any):
     (warning,) = agent(cluster, local={"local_interface": "eth0"})["warnings"]
     assert "also one of the name eth0.100" in warning

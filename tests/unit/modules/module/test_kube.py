@@ -211,7 +211,7 @@ def test_the_audit_reads_lists_and_writes_nothing():
     lock = {"metadata": {"name": "purelb-allocator"}, "spec": {"holderIdentity": "allocator-1_x"}}
     found, requests = audited(
         [program("lbnodeagent")], [POD], [program("allocator")], [POD],
-        [service], [node], [], [lock], [lease],
+        [service], [node], [], [lock], [lease], [],
     )  # fmt: skip
     assert [lock["holder"] for lock in found["leader_locks"]] == ["allocator-1_x"]
     assert [lease["node"] for lease in found["leases"]] == ["n1"]
@@ -226,6 +226,8 @@ def test_the_audit_reads_lists_and_writes_nothing():
         GROUPS,
         LEASES,
         LEASES,
+        # As the node lists no subnet.
+        "GET https://api:6443/apis/purelb.io/v2/namespaces/purelb-system/lbnodeagents",
     ]
 
 

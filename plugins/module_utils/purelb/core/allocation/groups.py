@@ -118,8 +118,8 @@ class Groups:
         raise AllocationRefusedError(
             RefusalReason.UNKNOWN_POOL,
             name,
-            f"ServiceGroup {name} does not exist: create it, or name another one in the "
-            f"annotation {SERVICE_GROUP_ANNOTATION}",
+            f"ServiceGroup {name} does not exist (unknown pool): create it, or name another one in "
+            f"the annotation {SERVICE_GROUP_ANNOTATION}",
         )
 
     def _of_namespace(self, namespace: str) -> GroupChoice:
@@ -139,8 +139,8 @@ class Groups:
             return AllocationRefusedError(
                 RefusalReason.NAMESPACE_DENIED,
                 group.name,
-                f"ServiceGroup {group.name} is reserved for other namespaces than {namespace}: "
-                "name another group",
+                f"ServiceGroup {group.name} is reserved for other namespaces than {namespace} "
+                "(namespace denied): name another group",
                 f"add {namespace} to its spec.namespaces, which are "
                 f"{', '.join(sorted(group.namespaces))}",
             )
@@ -150,8 +150,8 @@ class Groups:
                 RefusalReason.NAMESPACE_DENIED,
                 group.name,
                 f"Services in namespace {namespace} get addresses from ServiceGroup "
-                f"{' or '.join(allowed)} only: name it, or have {namespace} added to "
-                f"spec.namespaces of {group.name}",
+                f"{' or '.join(allowed)} only (namespace denied): name it, or have {namespace} "
+                f"added to spec.namespaces of {group.name}",
             )
         return None
 
@@ -161,8 +161,8 @@ def _ambiguous(namespace: str, serving: List[ServiceGroup]) -> AllocationRefused
     return AllocationRefusedError(
         RefusalReason.AMBIGUOUS_NAMESPACE_DEFAULT,
         serving[0].name,
-        f"ServiceGroups {found} all serve namespace {namespace}, and not exactly one of them has "
-        f"spec.namespaceDefault: set it on one, or name one in the annotation "
+        f"ServiceGroups {found} all serve namespace {namespace}, and none sets namespaceDefault, "
+        "or more than one does: set spec.namespaceDefault on one, or name one in the annotation "
         f"{SERVICE_GROUP_ANNOTATION}",
     )
 

@@ -79,15 +79,16 @@ def conflicting(
             RefusalReason.PORT_CONFLICT,
             group.name,
             f"ServiceGroup {group.name} cannot share {address or 'the address'}: another Service "
-            f"with this annotation {SHARING_ANNOTATION} listens on {ports}, too; {remedy}",
+            f"with this annotation {SHARING_ANNOTATION} listens on {ports}, too, so that is "
+            f"already in use: {remedy}",
             detail,
         )
     return AllocationRefusedError(
         RefusalReason.SHARING_KEY_CONFLICT,
         group.name,
-        f"ServiceGroup {group.name} cannot allocate {address}: another Service has it; request "
-        f"another address, or set the same annotation {SHARING_ANNOTATION} on both, if they are in "
-        "one namespace",
+        f"ServiceGroup {group.name} cannot allocate {address}: it is already in use by another "
+        f"Service; request another address, or set the same annotation {SHARING_ANNOTATION} on "
+        "both, if they are in one namespace",
         detail,
     )
 

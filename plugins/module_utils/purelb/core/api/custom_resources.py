@@ -51,7 +51,11 @@ def service_group_of(body: Json) -> ServiceGroup:
     where = f"ServiceGroup {meta.get('namespace', '')}/{meta['name']}"
     kinds = [kind for kind in ("local", "remote", "netbox", "external") if spec.get(kind)]
     if len(kinds) != 1:
-        raise ObjectError(where, "spec", "write exactly one of local, remote, netbox and external")
+        raise ObjectError(
+            where,
+            "spec",
+            "local, remote, netbox and external are mutually exclusive: write exactly one",
+        )
     pools = spec[kinds[0]]
     group = ServiceGroup(
         name=meta["name"],

@@ -11,14 +11,15 @@ API server enforces are left to it.
 from __future__ import annotations
 
 import re
-from typing import Any, Iterable, Iterator, Mapping
+from typing import Any, Iterable, Iterator, Mapping, Sequence
 
 from ..allocation.groups import Groups
 from ..errors import ObjectError
 from ..model import AddressRange, NetBoxSource, PoolType, ServiceGroup
 from ..names import DEFAULT_GROUP
-from ..node.configuration import NodeConfig, also_matches
+from ..node.configuration import NodeConfig, also_matches, deselected
 from ..settings import AddressConfig
+from ..texts import few
 from .custom_resources import node_config_of, service_group_of
 
 Json = Mapping[str, Any]
@@ -234,4 +235,19 @@ def agent_warnings(config: NodeConfig, others: Iterable[NodeConfig]) -> Iterator
         yield (
             f"LBNodeAgent {config.name} names no interface for local addresses, so its nodes "
             f"announce none of them: list interfaces, or select them by an expression"
+        )
+
+
+def deselected_warnings(
+    configs: Sequence[NodeConfig], nodes: Mapping[str, Mapping[str, str]]
+) -> Iterator[str]:
+    """Yield a warning if nodes announce nothing with these LBNodeAgents and no other ones.
+
+    `nodes` maps each to its labels. Without any LBNodeAgent, all nodes have the defaults.
+    """
+    found = deselected(configs, nodes)
+    if found:
+        yield (
+            f"no LBNodeAgent selects {few(found)}, so they announce nothing: create one without "
+            "a node selector, for all nodes that no other one selects"
         )

@@ -125,14 +125,6 @@ def _lease_findings(report: LeaseReport) -> Iterable[Finding]:
             f"was renewed {-(report.age or 0.0):.0f} s in the future",
             f"set the clock of {lease.node} or of this machine (elections do not depend on it)",
         )
-    if report.is_live and not lease.subnets:
-        yield Finding(
-            Severity.WARNING,
-            "leaseWithoutSubnets",
-            name,
-            f"{lease.node} is a candidate for no address",
-            "check the node's default route and the LBNodeAgent's localInterface",
-        )
     if lease.malformed:
         yield Finding(
             Severity.WARNING,

@@ -17,6 +17,7 @@ from ..election.draining import marked_nodes
 from ..errors import ObjectError, SettingError
 from ..leadership.locks import LockReport, LockState
 from ..model import Lease, Service, ServiceGroup, ServiceKey
+from ..node.configuration import NodeConfig
 from ..settings import parse_switch
 from .arp import answering_findings
 from .audit import ParallelMap, audit
@@ -32,6 +33,7 @@ from .programs import (
     version_findings,
 )
 from .report import LeaseReport, Report
+from .subnets import subnet_findings
 
 Json = Mapping[str, Any]
 
@@ -49,7 +51,8 @@ class Installation:
     """The objects of a cluster that say how PureLB works in it.
 
     `endpoints` maps each Service to the nodes with a ready endpoint; None: no Service depends on
-    them. `lock`: that of the allocators.
+    them. `lock`: that of the allocators. `configs`: the LBNodeAgents; only needed if a node that is
+    alive lists no subnet.
     """
 
     lock: LockReport
@@ -60,6 +63,7 @@ class Installation:
     nodes: Sequence[NodeView] = ()
     groups: GroupRecords = field(default_factory=GroupRecords)
     endpoints: Optional[Mapping[ServiceKey, FrozenSet[str]]] = None
+    configs: Sequence[NodeConfig] = ()
 
 
 def group_records_of(bodies: Iterable[Json]) -> GroupRecords:
@@ -100,6 +104,7 @@ def audit_installation(
             *node_findings(nodes, seen.agents),
             *taint_findings(seen.nodes, nodes, wall_time=wall_time),
             *node_state_findings(nodes, report.leases),
+            *subnet_findings(report.leases, seen.nodes, seen.configs),
             *answering_findings(report.leases),
             *mistaken_findings(seen.nodes, report.leases, report.vips),
             *version_findings((seen.agents, seen.allocator)),

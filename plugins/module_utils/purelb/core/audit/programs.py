@@ -14,14 +14,13 @@ from ..election.draining import draining_taint
 from ..election.members import Standing
 from ..leadership.locks import LockReport, LockState
 from ..names import DRAINING_TAINTS, EXCLUDE_LABEL
+from ..texts import few
 from .findings import Finding, Severity, node_title
 from .lock_findings import UNTAKEN
 from .report import LeaseReport, NodeReport, NodeState
 
 # Seconds. A node is repaired, or gone, long before.
 _FORGOTTEN = 3600.0
-# How many names a message lists; the others are counted.
-_NAMED = 5
 
 
 def node_reports(
@@ -79,7 +78,7 @@ def node_findings(reports: Iterable[NodeReport], agents: Program) -> Iterator[Fi
     for reason, names in sorted(excluded.items()):
         yield _without_agent(
             agents.title,
-            f"puts no agent on {_listed(names)}: {reason}",
+            f"puts no agent on {few(names)}: {reason}",
             "change purelb_install_agent_node_selector or purelb_install_agent_tolerations; if it "
             f"is intended, label these Nodes {EXCLUDE_LABEL}",
         )
@@ -95,11 +94,6 @@ def _remedy(report: NodeReport, agents: Program) -> str:
     if report.pod:
         return f"see description and log of Pod {report.pod}"
     return f"see the events of {agents.title}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    rest = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def taint_findings(
@@ -185,7 +179,7 @@ def version_findings(programs: Sequence[Program]) -> Iterator[Finding]:
                 Severity.WARNING,
                 "versionsDiffer",
                 program.title,
-                f"has the image {program.image}, and {_listed(sorted(old))} "
+                f"has the image {program.image}, and {few(sorted(old))} "
                 f"{', '.join(sorted(set(old.values())))}",
                 "finish the rollout; purelb_rollout_info says what it waits for",
             )

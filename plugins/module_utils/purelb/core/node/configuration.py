@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Iterable, Mapping, Optional, Pattern, Tuple
+from typing import Iterable, Mapping, Optional, Pattern, Sequence, Tuple
 
 from ..names import DUMMY_INTERFACE
 from ..settings import ON_DUMMY, AddressConfig, AnnounceConfig
@@ -115,6 +115,13 @@ class SelectedConfig:
 
     state: SelectorState
     config: Optional[NodeConfig]
+
+
+def deselected(
+    configs: Sequence[NodeConfig], nodes: Mapping[str, Mapping[str, str]]
+) -> Tuple[str, ...]:
+    """Return the nodes, sorted, that no configuration selects; `nodes` maps each to its labels."""
+    return tuple(sorted(n for n, labels in nodes.items() if not choose(configs, labels).config))
 
 
 def choose(configs: Iterable[NodeConfig], labels: Mapping[str, str]) -> SelectedConfig:
