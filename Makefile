@@ -30,7 +30,7 @@ PROFILE := gate
 # What only computes is not run again with the same files.
 KNOWN := --only-computes
 # How many seeds of the simulation.
-GATE_SEEDS := 1000
+GATE_SEEDS := 500
 # Folders of tests that only compute.
 MODELS := rule simulation
 UNIT := --quiet -m '$(SELECT)' --hypothesis-profile=$(PROFILE)
