@@ -41,12 +41,20 @@ class Given:
         # By UID: the addresses of each Service that is to have some, by the version of IP.
         self._had: dict[str, dict[int, Address]] = {}
         self._version = cluster.api.objects.version
-        watch = Watch(KINDS["services"], "", field_selector(""), self._changed)
-        cluster.api.follow(watch)
+        every = field_selector("")
+        cluster.api.follow(Watch(KINDS["services"], "", every, self._changed, self._ended))
         self._look()
 
     def _changed(self, line: bytes) -> None:
-        version = int(json.loads(line)["object"]["metadata"]["resourceVersion"])
+        self._see(int(json.loads(line)["object"]["metadata"]["resourceVersion"]))
+
+    def _ended(self) -> None:
+        # A Service that a backup does not have is gone without a change.
+        version = self._cluster.api.objects.version
+        if version < self._version:
+            self._see(version)
+
+    def _see(self, version: int) -> None:
         if version <= self._version:
             # The store was restored, so what it says is older than what was seen.
             self._had.clear()

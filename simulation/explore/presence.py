@@ -57,8 +57,9 @@ class Presence:
         self._cluster, self._history, self._troubles = cluster, history, troubles
         self._free, self._faults = free, faults
         self._began = cluster.timeline.now
-        # When no host got an answer of a node, and when some host did not, by the node.
-        self._apart: dict[str, list[Span]] = defaultdict(list)
+        # When no host of a segment, by its number, or of any (None) reached a node, and when some
+        # host did not, by the node.
+        self._apart: dict[tuple[str, int | None], list[Span]] = defaultdict(list)
         self._missed: dict[str, list[Span]] = defaultdict(list)
         for segment in cluster.segments:
             segment.paths.changed.append(self._look)
@@ -72,14 +73,16 @@ class Presence:
 
     def _look(self) -> None:
         for name, node in self._cluster.nodes.items():
-            connects = [
-                segment.paths.connects(name, host.name)
-                for segment in self._cluster.segments
+            connects = {
+                number: [segment.paths.connects(name, host.name) for host in segment.hosts]
+                for number, segment in enumerate(self._cluster.segments)
                 if segment.link_of(node.kernel)
-                for host in segment.hosts
-            ]
-            note(self._apart[name], self._now, is_so=not any(connects))
-            note(self._missed[name], self._now, is_so=not all(connects))
+            }
+            for number, found in connects.items():
+                note(self._apart[name, number], self._now, is_so=not any(found))
+            everywhere = [each for found in connects.values() for each in found]
+            note(self._apart[name, None], self._now, is_so=not any(everywhere))
+            note(self._missed[name], self._now, is_so=not all(everywhere))
 
     def unheld(self, addresses: Iterable[Address]) -> Iterator[str]:
         """Yield addresses that were on no node for longer than the faults may cost.
@@ -137,8 +140,9 @@ class Presence:
             held = [(span, on) for span, on in self._dated(self._history.spans(address)) if on]
             heard = self._dated(self._history.heard(address))
             silent = [span for span, by in heard if not by]
+            number = self._cluster.number_of(address)
             for span, on in held:
-                apart = [s for name in on for s in self._apart[name]]
+                apart = [s for name in on for s in self._apart[name, number]]
                 found = common([span], silent)
                 self._use("no host reaches the holder", seconds(common(found, apart)))
                 late = longest(without(found, apart))

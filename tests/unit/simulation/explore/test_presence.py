@@ -17,6 +17,7 @@ from simulation.explore.faults import KINDS
 from simulation.explore.judge import Judge
 from simulation.explore.presence import TAKEOVER, before_outage
 from simulation.explore.spans import FOR_EVER, common, longest, note, seconds, without
+from simulation.explore.trial import at_work
 from simulation.member import ETH0
 from simulation.users import change_type
 
@@ -185,6 +186,18 @@ class TestServices:
 
         in_a_copy(work)
 
+    def test_a_service_that_a_restored_store_does_not_have_is_gone(self, cluster, in_a_copy):
+        def work():
+            backup = cluster.api.backup()
+            judge = Judge(cluster)
+            cluster.add_service("late")
+            cluster.run(3)
+            cluster.api.restore(backup)
+            cluster.run(60)
+            assert not broken(judge, "unheld")
+
+        in_a_copy(work)
+
     @pytest.mark.parametrize("joins", ["before", "meanwhile"])
     def test_who_joins_in_an_outage_makes_the_others_no_majority(self, cluster, in_a_copy, joins):
         def work():
@@ -272,6 +285,19 @@ class TestHosts:
             cluster.run(5)
             assert not broken(judge, "unanswered")
             assert judge.presence.excused["no host reaches the holder"] == pytest.approx(5)
+
+        in_a_copy(work)
+
+    def test_a_host_of_another_segment_does_not_reach_it(self, in_a_copy):
+        def work():
+            # Of these, `n2` is in a second segment, too.
+            with at_work(6, ("n1", "n2")) as cluster:
+                judge = Judge(cluster)
+                fault = Fault("split", 0, 5, ("n2",))
+                judge.troubles.later(0, 5, partial(KINDS["split"].begin, judge.troubles, fault))
+                cluster.run(10)
+                assert any(cluster.number_of(a) == 1 for a in judge.given.addresses)
+                assert not broken(judge, "unanswered")
 
         in_a_copy(work)
 
