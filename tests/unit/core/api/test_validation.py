@@ -6,8 +6,15 @@ from __future__ import annotations
 
 import pytest
 
-from purelb.core.api.validation import agent_warnings, check_agent, check_group, group_warnings
+from purelb.core.api.validation import (
+    agent_warnings,
+    check_agent,
+    check_group,
+    deselected_warnings,
+    group_warnings,
+)
 from purelb.core.errors import ObjectError
+from purelb.core.node.configuration import NodeConfig, Requirement
 
 V4 = {"pool": "10.0.0.10-10.0.0.20", "subnet": "10.0.0.0/24"}
 V6 = {"pool": "fd00::10-fd00::20", "subnet": "fd00::/64"}
@@ -329,3 +336,23 @@ def test_no_interface_at_all_is_a_warning():
     (text,) = doubts(agent(localInterface="none"))
     assert "announce none of them" in text
     assert doubts(agent(localInterface="none", interfaces=["eth1"])) == []
+
+
+RACK_A = NodeConfig(name="rack-a", selector=(Requirement("rack", "In", ("a",)),))
+
+
+@pytest.mark.parametrize(
+    ("configs", "names"),
+    [
+        ((), None),
+        ((NodeConfig(name="all"),), None),
+        ((RACK_A, NodeConfig(name="all")), None),
+        ((NodeConfig(name="all", has_local=False),), None),
+        ((RACK_A,), "n1, n2, n3, n4, n5 and 2 more"),
+    ],
+    ids=["none", "one for all", "one for the others", "one that is skipped", "one for a rack"],
+)
+def test_nodes_that_no_object_selects_are_a_warning(configs, names):
+    nodes = {"n0": {"rack": "a"}, **{f"n{number}": {"rack": "b"} for number in range(1, 8)}}
+    texts = [text.partition(", so")[0] for text in deselected_warnings(configs, nodes)]
+    assert texts == ([f"no LBNodeAgent selects {names}"] if names else [])
