@@ -112,7 +112,7 @@ def test_what_keeps_a_node_a_group_and_services_from_working_is_found(
     texts = {(f["code"], f["object"]): f["message"] for f in result["findings"]}
     pending = sorted(text for (code, _about), text in texts.items() if code == "servicePending")
     assert [text.partition("ServiceGroup ")[2].split(":")[0] for text in pending] == [
-        "nowhere does not exist",
+        "nowhere does not exist (unknown pool)",
         "overlapping is not used, because its pool overlaps another one",
     ]
     assert "PoolOverlaps: " in texts["groupNotReady", f"ServiceGroup {overlapping}"]
