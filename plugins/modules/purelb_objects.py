@@ -36,6 +36,18 @@ options:
     type: list
     elements: dict
     default: []
+  only_labelled:
+    description:
+      - With O(state=absent), labels that an object must have to be deleted. Others stay, with the reason in
+        RV(results[].kept).
+    type: dict
+    default: {}
+  only_empty:
+    description:
+      - With O(state=absent), delete a Namespace only if it contains nothing but what Kubernetes puts into each. To know that,
+        the module lists every kind in it.
+    type: bool
+    default: false
   namespace:
     description:
       - Namespace of the namespaced objects without C(metadata.namespace).
@@ -144,6 +156,11 @@ results:
       type: str
       returned: success
       sample: created
+    kept:
+      description: Why it was not deleted, or an empty string.
+      type: str
+      returned: success
+      sample: it contains ConfigMap notes
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -165,6 +182,8 @@ def main() -> None:
                 {
                     "objects": {"type": "list", "elements": "dict", "required": True},
                     "initial": {"type": "list", "elements": "dict", "default": []},
+                    "only_labelled": {"type": "dict", "default": {}},
+                    "only_empty": {"type": "bool", "default": False},
                     "namespace": {"type": "str"},
                     "wait": {"type": "bool", "default": False},
                     "wait_timeout": {"type": "int", "default": 120},

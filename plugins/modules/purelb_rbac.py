@@ -17,7 +17,7 @@ description:
     a Role and a RoleBinding of each in the namespace of PureLB.
   - The role P(purelb.purelb.purelb_install#role) does this, too. Use the module to grant permissions in a separate
     step, by another user.
-  - The names of ClusterRoles contain the namespace, so two installations share no permissions.
+  - The names of ClusterRoles contain the namespace.
 extends_documentation_fragment:
   - purelb.purelb.connection
   - purelb.purelb.namespace
@@ -43,6 +43,7 @@ notes:
   - The user needs the verbs get, patch and create (get and delete to remove) on serviceaccounts, roles,
     rolebindings, clusterroles and clusterrolebindings, and either all granted permissions or the verbs bind
     and escalate on the roles.
+  - O(state=absent) leaves objects alone that do not have the labels of this collection.
   - The module does not create the namespace. A program whose ServiceAccount is removed fails within an hour, or at its
     next start.
 """

@@ -58,11 +58,35 @@ class FakeCluster:
         self.forced = False
         # Plural names of kinds that may not be read.
         self.forbidden: set[str] = set()
+        # What the server says to what is created.
+        self.refusal: ApiError | None = None
+
+    def put(self, kind: str, name: str, namespace: str | None = None, **body: Any) -> None:
+        """Stores an object of a kind, given by its plural; `labels` are those of its metadata."""
+        metadata = {"name": name, "namespace": namespace, "labels": body.pop("labels", {})}
+        metadata.update(body.pop("metadata", {}))
+        self.stored[kind, namespace, name] = {"metadata": metadata, **body}
 
     def kind(self, api_version: str, kind: str) -> Kind | None:
         return self.kinds.get((api_version, kind))
 
+    def namespaced_kinds(self) -> dict[str, Kind]:
+        return {
+            f"{name}.{kind.group}".rstrip("."): kind
+            for (_, name), kind in self.kinds.items()
+            if kind.namespaced
+        }
+
+    def create(self, kind: Kind, body: dict[str, Any], *, dry_run: bool) -> dict[str, Any]:
+        if self.refusal is not None:
+            raise self.refusal
+        if not dry_run:
+            self.writes.append(f"create {kind.plural}")
+        return body
+
     def get(self, kind: Kind, *, namespace: str | None, name: str) -> dict[str, Any] | None:
+        if kind.plural in self.forbidden:
+            raise ApiError(f"not allowed to get {kind.plural}", status=403)
         return deepcopy(self.stored.get((kind.plural, namespace, name)))
 
     def items(self, kind: Kind, **_query: Any) -> list[dict[str, Any]]:

@@ -11,11 +11,14 @@ from typing import Any, Dict, List, Optional, Sequence, Set
 
 from ..core.api.workloads import pod_problems
 from ..core.names import API_GROUP
+from ..core.texts import few
 from ..module.errors import NOT_FOUND, ApiError, ClusterError
 from ..module.kube import Cluster, Kind, Object
 from ..module.manifests import action, check, clean, difference, reference, without_managed_fields
 from ..module.polling import POLL_INTERVAL, poll
+from .contents import contents
 from .readiness import conditions, progress
+from .refused_pods import refused_pods
 
 # Pod problems in an error message.
 MAX_POD_PROBLEMS = 5
@@ -23,11 +26,15 @@ MAX_POD_PROBLEMS = 5
 
 @dataclass(frozen=True)
 class ObjectResult:
-    """Result for one object: its state before and after (None: it does not exist)."""
+    """Result for one object: its state before and after (None: it does not exist).
+
+    `kept`: why it is not deleted.
+    """
 
     before: Optional[Object]
     after: Optional[Object]
     wanted: Object
+    kept: str = ""
 
     @property
     def action(self) -> str:
@@ -48,6 +55,7 @@ class ObjectResult:
             "name": metadata["name"],
             "namespace": metadata.get("namespace"),
             "action": self.action,
+            "kept": self.kept,
         }
 
 
@@ -103,6 +111,8 @@ class ObjectApplier:
     def __init__(self, cluster: Cluster, params: Dict[str, Any], *, check_mode: bool) -> None:
         self._cluster = cluster
         self._namespace: Optional[str] = params["namespace"]
+        self._marks: Dict[str, str] = params.get("only_labelled") or {}
+        self._only_empty: bool = params.get("only_empty", False)
         self._force: bool = params["force_conflicts"]
         self.check_mode = check_mode
         self._waits: bool = params["wait"] and not check_mode
@@ -125,7 +135,8 @@ class ObjectApplier:
         outcomes = [self._delete(obj) for obj in reversed(objects)]
         if self._waits:
             for outcome in outcomes:
-                self._await_gone(outcome)
+                if not outcome.kept:
+                    self._await_gone(outcome)
         return outcomes
 
     def _apply_each(self, objects: List[Object]) -> List[ObjectResult]:
@@ -168,6 +179,9 @@ class ObjectApplier:
             return ObjectResult(None, None, obj)
         body = self._placed(obj, kind)
         before = self._find(body, kind)
+        kept = self._reason_to_keep(before, obj)
+        if kept:
+            return ObjectResult(before, before, obj, kept)
         if before is not None:
             namespace, name = body["metadata"].get("namespace"), body["metadata"]["name"]
             self._cluster.delete(
@@ -180,6 +194,17 @@ class ObjectApplier:
                 with_owned=kind.group != API_GROUP,
             )
         return ObjectResult(before, None, obj)
+
+    def _reason_to_keep(self, before: Optional[Object], obj: Object) -> str:
+        if before is None:
+            return ""
+        if not self._marks.items() <= (before["metadata"].get("labels") or {}).items():
+            marks = ", ".join(f"{key}={value}" for key, value in self._marks.items())
+            return f"it has not the labels {marks}, so others made it"
+        if obj["kind"] == "Namespace" and self._only_empty:
+            found = contents(self._cluster, before["metadata"]["name"])
+            return f"it contains {few(found)}" if found else ""
+        return ""
 
     def _kind(self, obj: Object) -> Optional[Kind]:
         return self._cluster.kind(obj["apiVersion"], obj["kind"])
@@ -266,4 +291,5 @@ class ObjectApplier:
                 )
                 for text in pod_problems(pod)
             ][:MAX_POD_PROBLEMS]
+            parts += refused_pods(self._cluster, found)
         return "".join(f"; {part}" for part in parts)

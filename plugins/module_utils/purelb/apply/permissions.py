@@ -83,7 +83,7 @@ def permissions(namespace: str, *, draining: bool) -> List[Object]:
     in_namespace = {"lbnodeagent": AGENT_IN_NAMESPACE, "allocator": ALLOCATOR_IN_NAMESPACE}
     # Without the feature the role stays, empty: so the right ends where it was granted before.
     of_events = ALLOCATOR_DRAINING_EVENTS if draining else []
-    # What lies outside of the namespace has it in its name, so two installations share nothing.
+    # What lies outside of the namespace has it in its name, so nothing of others is changed.
     wide = f"purelb:{namespace}:{{}}".format
     granted = [
         *(_role(wide(p), p, rules, namespace, scope=None) for p, rules in in_cluster.items()),

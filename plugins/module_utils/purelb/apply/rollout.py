@@ -21,6 +21,7 @@ from ..core.audit.report import LeaseReport
 from ..module.errors import ClusterError
 from ..module.kube import Cluster, Kind, Object
 from .readiness import progress
+from .refused_pods import refused_pods
 
 REVISIONS = Kind("apps", "v1", "controllerrevisions", namespaced=True)
 REVISION_LABEL = "controller-revision-hash"
@@ -53,16 +54,20 @@ class Rollout:
         """Nodes that run the current agent, with a valid Lease."""
         return [state.node for state in self.nodes if state.done]
 
-    def timeout_message(self, seconds: int) -> str:
-        """Returns the error text for a rollout without progress: nodes, reasons, remediations."""
+    def timeout_message(self, seconds: int, refused: Sequence[str] = ()) -> str:
+        """Returns the error text for a rollout without progress: nodes, reasons, remediations.
+
+        `refused`: what the API server says to Pods that its controller cannot make.
+        """
         waiting = [state for state in self.nodes if not state.done]
         stuck = [state for state in waiting if state.begun] or waiting
         causes = " ".join(f"{state.node}: {state.reason}. {state.remediation}" for state in stuck)
         others = [state.node for state in waiting if state not in stuck]
         rest = f"Still with the previous agent: {', '.join(others)}. " if others else ""
+        unmade = "".join(f"{text}. " for text in refused)
         return (
             f"the rollout has made no progress for {seconds} s: {causes or self.reason + '.'} "
-            f"{rest}Run again when that is fixed"
+            f"{unmade}{rest}Run again when that is fixed"
         )
 
 
@@ -142,7 +147,8 @@ def rollout_info(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> 
         if rollout.complete or not params["wait"] or not known.issuperset(rollout.done):
             return _answer(rollout)
         if time.monotonic() >= deadline:
-            raise ClusterError(rollout.timeout_message(seconds))
+            found = _daemon_set(cluster, namespace=params["namespace"])
+            raise ClusterError(rollout.timeout_message(seconds, refused_pods(cluster, found)))
         # A node that restarts once more counts as progress again when it is done.
         known &= set(rollout.done)
         time.sleep(POLL_INTERVAL)
@@ -160,13 +166,7 @@ def _answer(rollout: Rollout) -> Dict[str, Any]:
 
 def look(cluster: Cluster, *, namespace: str) -> Rollout:
     """Returns the present state of the node agents of an installation."""
-    found = cluster.get(cluster_reader.DAEMON_SETS, namespace=namespace, name=cluster_reader.AGENTS)
-    if found is None:
-        raise ClusterError(
-            f"there is no DaemonSet {namespace}/{cluster_reader.AGENTS}: set namespace to that of "
-            "PureLB, or install PureLB with the role purelb_install"
-        )
-    daemon_set = {**found, "kind": "DaemonSet"}
+    daemon_set = _daemon_set(cluster, namespace=namespace)
     leases = cluster_reader.read_leases(cluster, namespace=namespace)
     reports = audit(leases, (), wall_time=time.time()).leases
     return node_state(
@@ -175,6 +175,16 @@ def look(cluster: Cluster, *, namespace: str) -> Rollout:
         {report.lease.node: report for report in reports},
         revision=_newest_revision(_owned(cluster, REVISIONS, daemon_set)),
     )
+
+
+def _daemon_set(cluster: Cluster, *, namespace: str) -> Object:
+    found = cluster.get(cluster_reader.DAEMON_SETS, namespace=namespace, name=cluster_reader.AGENTS)
+    if found is None:
+        raise ClusterError(
+            f"there is no DaemonSet {namespace}/{cluster_reader.AGENTS}: set namespace to that of "
+            "PureLB, or install PureLB with the role purelb_install"
+        )
+    return {**found, "kind": "DaemonSet"}
 
 
 def _owned(cluster: Cluster, kind: Kind, daemon_set: Object) -> List[Object]:

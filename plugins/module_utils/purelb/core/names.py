@@ -86,6 +86,9 @@ MIGRATION_ANNOTATION = "purelb.io/migration"
 # By IP version.
 ANNOUNCING_ANNOTATIONS = {4: "purelb.io/announcing-IPv4", 6: "purelb.io/announcing-IPv6"}
 
+# The labels of every object that the collection makes, and by which it knows them.
+MARK = {"app.kubernetes.io/name": "purelb", "app.kubernetes.io/managed-by": "purelb.purelb"}
+
 # The default interface for remote addresses; an LBNodeAgent may name another one.
 DUMMY_INTERFACE = "kube-lb0"
 # The ifalias of a link that an agent created, and may therefore remove.

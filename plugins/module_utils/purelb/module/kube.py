@@ -15,7 +15,7 @@ import json
 import os
 import traceback
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, TypeVar
+from typing import Any, Callable, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, TypeVar
 from urllib.parse import urlencode
 
 from .errors import GONE, NOT_FOUND, ApiError, ClusterError, Request, refusal, unreachable
@@ -42,6 +42,8 @@ PAGE = 500
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 JSON = "application/json"
+# Verbs of the kinds whose objects are something in a namespace, not a view of something.
+_CONTAINED = frozenset({"list", "delete"})
 
 Object = Dict[str, Any]
 T = TypeVar("T")
@@ -97,6 +99,20 @@ class Cluster:
         if kind not in self._kinds.get(api_version, {}):
             self._kinds[api_version] = self._discover(api_version)
         return self._kinds[api_version].get(kind)
+
+    def namespaced_kinds(self) -> Dict[str, Kind]:
+        """Returns every kind whose objects a namespace can contain and a user can delete.
+
+        By the name of the kind, with its group unless that is the core's; each in one version.
+        """
+        groups = self._send(Request("get", "", "/apis"), "GET", "/apis").get("groups", ())
+        versions = ["v1", *(group["preferredVersion"]["groupVersion"] for group in groups)]
+        return {
+            f"{name}.{kind.group}".rstrip("."): kind
+            for version in versions
+            for name, kind in self._discover(version, with_verbs=_CONTAINED).items()
+            if kind.namespaced
+        }
 
     def get(self, kind: Kind, *, namespace: Optional[str], name: str) -> Optional[Object]:
         """Returns an object, or None if it does not exist."""
@@ -196,7 +212,9 @@ class Cluster:
             if error.status != NOT_FOUND:
                 raise
 
-    def _discover(self, api_version: str) -> Dict[str, Kind]:
+    def _discover(
+        self, api_version: str, with_verbs: FrozenSet[str] = frozenset()
+    ) -> Dict[str, Kind]:
         group, _slash, version = api_version.rpartition("/")
         path = f"/apis/{api_version}" if group else f"/api/{version}"
         try:
@@ -208,7 +226,7 @@ class Cluster:
         return {
             entry["kind"]: Kind(group, version, entry["name"], entry["namespaced"])
             for entry in found.get("resources", ())
-            if "/" not in entry["name"]
+            if "/" not in entry["name"] and with_verbs <= set(entry.get("verbs") or ())
         }
 
     def _send(
