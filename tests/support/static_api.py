@@ -13,6 +13,8 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 Object = dict[str, Any]
+# Kinds that every API server has.
+_IN_EACH = {"pods", "nodes", "services", "daemonsets"}
 
 
 class StaticApi(HTTPServer):
@@ -24,7 +26,8 @@ class StaticApi(HTTPServer):
 
     def __init__(self, kinds: dict[str, list[Object]], lists: dict[str, list[Object]]) -> None:
         self.kinds, self.lists = kinds, lists
-        self.plurals = {kind["name"] for of_group in kinds.values() for kind in of_group}
+        named = {kind["name"] for of_group in kinds.values() for kind in of_group}
+        self.plurals = named | _IN_EACH
         self.forbidden: set[str] = set()
         self.written: list[str] = []
         super().__init__(("127.0.0.1", 0), _Handler)

@@ -25,6 +25,7 @@ ELSEWHERE = {
     "context": "test_connection",
     "remove_crds": "molecule default",
     "force_conflicts": "test_modules",
+    "accept": "test_preflight",
     "wait": "test_upgrade",
     "wait_timeout": "test_upgrade",
     "v1_api": "test_versions",
