@@ -23,6 +23,7 @@ ELSEWHERE = {
     "kubeconfig": "test_connection",
     "check_image": "test_inspection",
     "context": "test_connection",
+    "connection": "test_connections",
     "remove_crds": "molecule default",
     "force_conflicts": "test_modules",
     "accept": "test_preflight",

@@ -9,7 +9,7 @@ Each part is documented in plugins/doc_fragments under the same name.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 from ansible.module_utils.basic import env_fallback
 
@@ -59,11 +59,26 @@ def connection() -> ArgumentSpec:
             "context": _option("str", "K8S_AUTH_CONTEXT"),
             "host": _option("str", "K8S_AUTH_HOST"),
             "api_key": {**_option("str", "K8S_AUTH_API_KEY"), "no_log": True},
-            "ca_cert": _option("path", "K8S_AUTH_SSL_CA_CERT"),
-            "validate_certs": _option("bool", "K8S_AUTH_VERIFY_SSL"),
-            "client_cert": _option("path", "K8S_AUTH_CERT_FILE"),
+            "username": _option("str", "K8S_AUTH_USERNAME"),
+            "password": {**_option("str", "K8S_AUTH_PASSWORD"), "no_log": True},
+            "ca_cert": _option("path", "K8S_AUTH_SSL_CA_CERT", aliases=["ssl_ca_cert"]),
+            "validate_certs": _option("bool", "K8S_AUTH_VERIFY_SSL", aliases=["verify_ssl"]),
+            "client_cert": _option("path", "K8S_AUTH_CERT_FILE", aliases=["cert_file"]),
             # The path is no secret, and the content of the file is never logged.
-            "client_key": {**_option("path", "K8S_AUTH_KEY_FILE"), "no_log": False},
+            "client_key": {
+                **_option("path", "K8S_AUTH_KEY_FILE", aliases=["key_file"]),
+                "no_log": False,
+            },
+            # It may have a password.
+            "proxy": {**_option("str", "K8S_AUTH_PROXY"), "no_log": True},
+            "no_proxy": _option("str", "K8S_AUTH_NO_PROXY"),
+            "proxy_headers": {"type": "dict", "options": _proxy_headers(), "apply_defaults": True},
+            "persist_config": _option("bool", "K8S_AUTH_PERSIST_CONFIG"),
+            "impersonate_user": _option("str", "K8S_AUTH_IMPERSONATE_USER"),
+            "impersonate_groups": {
+                **_option("list", "K8S_AUTH_IMPERSONATE_GROUPS"),
+                "elements": "str",
+            },
         },
         required_together=(("client_cert", "client_key"),),
     )
@@ -118,8 +133,20 @@ def metadata() -> ArgumentSpec:
     )
 
 
-def _option(kind: str, *variables: str) -> Dict[str, Any]:
-    return {"type": kind, "fallback": (env_fallback, list(variables))}
+def _proxy_headers() -> Dict[str, Dict[str, Any]]:
+    return {
+        "proxy_basic_auth": {
+            **_option("str", "K8S_AUTH_PROXY_HEADERS_PROXY_BASIC_AUTH"),
+            "no_log": True,
+        },
+        "basic_auth": {**_option("str", "K8S_AUTH_PROXY_HEADERS_BASIC_AUTH"), "no_log": True},
+        "user_agent": _option("str", "K8S_AUTH_PROXY_HEADERS_USER_AGENT"),
+    }
+
+
+def _option(kind: str, *variables: str, aliases: Sequence[str] = ()) -> Dict[str, Any]:
+    option: Dict[str, Any] = {"type": kind, "fallback": (env_fallback, list(variables))}
+    return {**option, "aliases": list(aliases)} if aliases else option
 
 
 def _lists(rules: Tuple[Tuple[Any, ...], ...]) -> List[List[Any]]:

@@ -1,36 +1,39 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The client of the API server; the only file that imports the Python package kubernetes.
+"""The client of the API server.
 
-The package handles kubeconfigs, certificates and login plugins, and provides a connection pool.
-Requests go through the pool as plain JSON, without its models and discovery: thousands of Services
-are read in little time and memory, and any release of the package works.
+Requests go as plain JSON through the connection pool of the Python package kubernetes, without its
+models and discovery: thousands of Services are read in little time and memory, and any release of
+the package works.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
-import os
-import traceback
-from pathlib import Path
-from typing import Any, Callable, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, TypeVar
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    FrozenSet,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    TypeVar,
+)
 from urllib.parse import urlencode
 
-from .errors import GONE, NOT_FOUND, ApiError, ClusterError, Request, refusal, unreachable
+from .errors import GONE, NOT_FOUND, ApiError, Request, refusal, unreachable
 
-try:
-    import kubernetes
+# It comes with the package kubernetes, whose absence `run` reports.
+with contextlib.suppress(ImportError):
     import urllib3
 
-    IMPORT_ERROR = None
-    # Untyped in the package.
-    kube_config: Any = kubernetes.config
-except ImportError:
-    IMPORT_ERROR = traceback.format_exc()
-
-DEFAULT_KUBECONFIG = "~/.kube/config"
 FIELD_MANAGER = "purelb.purelb"
 # Seconds. The first detects a dead API server; the second suffices for a page of a busy one.
 CONNECT_TIMEOUT = 5
@@ -74,17 +77,22 @@ class Kind(NamedTuple):
 class Cluster:
     """A client of one API server; methods raise ApiError, or ClusterError if it is unreachable."""
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: Any, headers: Sequence[Tuple[str, str]] = ()) -> None:
         self._pool = client.rest_client.pool_manager
         self._configuration = client.configuration
         self._kinds: Dict[str, Dict[str, Kind]] = {}
-        self._headers = {"Accept": "application/json", "User-Agent": FIELD_MANAGER}
+        # A name may occur several times.
+        given = {name for name, _value in headers}
+        ours = [("Accept", JSON), ("User-Agent", FIELD_MANAGER)]
+        self._headers = [pair for pair in ours if pair[0] not in given] + list(headers)
         self.host: str = client.configuration.host
 
     def impersonate(self, user: str) -> Cluster:
         """Returns a client with the same connections that acts as another user."""
         other = copy.copy(self)
-        other._headers = {**self._headers, "Impersonate-User": user}  # noqa: SLF001 - its own class
+        # Instead of the one that this client acts as.
+        own = [pair for pair in self._headers if not pair[0].startswith("Impersonate-")]
+        other._headers = [*own, ("Impersonate-User", user)]  # noqa: SLF001 - its own class
         return other
 
     def user(self) -> str:
@@ -238,11 +246,13 @@ class Cluster:
         payload: Optional[Payload] = None,
     ) -> Object:
         url = self.host.rstrip("/") + path + ("?" + urlencode(query) if query else "")
-        headers = dict(self._headers)
+        headers = urllib3.HTTPHeaderDict()
+        for name, value in self._headers:
+            headers.add(name, value)
         if payload is not None:
             headers["Content-Type"] = payload.media_type
         for setting in self._configuration.auth_settings().values():
-            headers[setting["key"]] = setting["value"]
+            headers.setdefault(setting["key"], setting["value"])
         try:
             answer = self._pool.request(
                 method,
@@ -259,110 +269,6 @@ class Cluster:
             raise refusal(request, host=self.host, status=answer.status, body=answer.data)
         parsed: Object = json.loads(answer.data)
         return parsed
-
-
-def connect(params: Dict[str, Any]) -> Cluster:
-    """Returns a client for the options of `argspec.connection`."""
-    client = _by_host(params) if params.get("host") else _by_kubeconfig(params)
-    return Cluster(client)
-
-
-def _by_host(params: Dict[str, Any]) -> Any:
-    configuration = kubernetes.client.Configuration()
-    configuration.host = params["host"]
-    _apply_options(configuration, params)
-    return kubernetes.client.ApiClient(configuration)
-
-
-def _by_kubeconfig(params: Dict[str, Any]) -> Any:
-    configuration = kubernetes.client.Configuration()
-    given, context = params.get("kubeconfig"), params.get("context")
-    if isinstance(given, dict):
-        _load_content(given, context, configuration)
-    else:
-        _load_files(given, context, configuration)
-    _apply_options(configuration, params)
-    return kubernetes.client.ApiClient(configuration)
-
-
-def _load_content(content: Object, context: Optional[str], configuration: Any) -> None:
-    try:
-        kube_config.load_kube_config_from_dict(
-            content, context=context, client_configuration=configuration, persist_config=False
-        )
-    except (kube_config.ConfigException, AttributeError, TypeError) as error:
-        contexts = content.get("contexts")
-        known = [c["name"] for c in contexts if "name" in c] if isinstance(contexts, list) else []
-        raise ClusterError(_bad_kubeconfig("", known, context, error)) from error
-
-
-def _load_files(given: object, context: Optional[str], configuration: Any) -> None:
-    text = given or DEFAULT_KUBECONFIG
-    if not isinstance(text, str) or "\n" in text:
-        raise ClusterError(
-            "kubeconfig is neither a path nor a dictionary: give the path of the file, or its "
-            "content as a dictionary (filter from_yaml)"
-        )
-    paths = [Path(os.path.expandvars(part)).expanduser() for part in text.split(os.pathsep) if part]
-    files = [str(path.absolute()) for path in paths]
-    try:
-        if any(Path(file).exists() for file in files):
-            kube_config.load_kube_config(
-                os.pathsep.join(files),
-                context=context,
-                client_configuration=configuration,
-                persist_config=False,
-            )
-        elif not given and "KUBERNETES_SERVICE_HOST" in os.environ:
-            kube_config.load_incluster_config(client_configuration=configuration)
-        else:
-            is_relative = not all(path.is_absolute() for path in paths)
-            raise ClusterError(_no_kubeconfig(files, is_relative=is_relative))
-    except kube_config.ConfigException as error:
-        where = os.pathsep.join(files)
-        raise ClusterError(_bad_kubeconfig(where, _contexts(where), context, error)) from error
-
-
-def _apply_options(configuration: Any, params: Dict[str, Any]) -> None:
-    """Apply the options that take precedence over the kubeconfig."""
-    if params.get("api_key"):
-        configuration.api_key = {"authorization": f"Bearer {params['api_key']}"}
-    if params.get("validate_certs") is not None:
-        configuration.verify_ssl = params["validate_certs"]
-    for option, attribute in (
-        ("ca_cert", "ssl_ca_cert"),
-        ("client_cert", "cert_file"),
-        ("client_key", "key_file"),
-    ):
-        if params.get(option):
-            setattr(configuration, attribute, params[option])
-
-
-def _no_kubeconfig(files: List[str], *, is_relative: bool) -> str:
-    missing = f"no kubeconfig: {' and '.join(files)} does not exist. "
-    if is_relative:
-        return f"{missing}Modules run in the playbook's folder: give an absolute path"
-    return (
-        f"{missing}Set the option kubeconfig or the variable KUBECONFIG, or create "
-        f"{DEFAULT_KUBECONFIG}"
-    )
-
-
-def _contexts(files: str) -> List[str]:
-    try:
-        contexts, _active = kube_config.list_kube_config_contexts(files)
-    except kube_config.ConfigException:
-        return []
-    return [entry["name"] for entry in contexts]
-
-
-def _bad_kubeconfig(
-    where: str, contexts: List[str], context: Optional[str], error: Exception
-) -> str:
-    what = f"the kubeconfig {where}".rstrip()
-    if context and contexts and context not in contexts:
-        return f"{what} has no context {context}; it has: {', '.join(sorted(contexts))}"
-    return f"{what} cannot be used: {error}"
 
 
 def _dry(*, dry_run: bool) -> Dict[str, str]:

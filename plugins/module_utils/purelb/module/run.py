@@ -10,8 +10,9 @@ from typing import Any, Callable, Dict
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 
+from .connection import IMPORT_ERROR, connect
 from .finish import finish
-from .kube import IMPORT_ERROR, Cluster, connect
+from .kube import Cluster
 
 Work = Callable[[Cluster, Dict[str, Any], bool], Dict[str, Any]]
 

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from typing import Any, FrozenSet, Iterator
 
-# Of a user's `exec`; the rest of a user is secret.
+# Of a user: whom to act as. A login program is looked at by its parts, and the rest is secret.
+PUBLIC_OF_A_USER = ("as", "as-groups", "as-uid", "as-user-extra", "exec")
+# Of a user's `exec`.
 PUBLIC_OF_A_LOGIN = ("apiVersion", "command", "installHint", "interactiveMode")
 # Shorter arguments of a login program are words such as `get`.
 SHORTEST_ARGUMENT = 8
@@ -48,7 +50,7 @@ def _of_kubeconfig(kubeconfig: Any) -> Iterator[str]:
 
 
 def _of_user(user: Any) -> Iterator[str]:
-    yield from _texts({key: value for key, value in user.items() if key != "exec"})
+    yield from _texts({key: value for key, value in user.items() if key not in PUBLIC_OF_A_USER})
     login = user.get("exec") or {}
     for key, value in login.items():
         if key not in PUBLIC_OF_A_LOGIN:

@@ -18,7 +18,7 @@ pytest.importorskip("kubernetes")
 from purelb.audit import verify_run
 from purelb.core.errors import PureLBError
 from purelb.core.times import format_time
-from purelb.module import kube
+from purelb.module import connection
 
 MAC, OTHER = "02:00:00:00:00:01", "02:00:00:00:00:02"
 PARAMS = {
@@ -148,7 +148,7 @@ class FakePool:
 
 
 def verified(params, *, leases=(), **lists):
-    cluster = kube.connect({"host": "https://api:6443/"})
+    cluster = connection.connect({"host": "https://api:6443/"})
     cluster._pool = FakePool({**PROGRAMS, "leases": [LOCK, *leases], **lists})  # noqa: SLF001 - the wire is the only thing to replace
     return verify_run.verification(cluster, {**PARAMS, **params}, check_mode=False)
 

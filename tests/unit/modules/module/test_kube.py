@@ -4,17 +4,14 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-import yaml
 
 pytest.importorskip("kubernetes")
 from purelb.audit import cluster_reader
-from purelb.module import kube
-from purelb.module.errors import ClusterError
+from purelb.module import connection, kube
 
 SERVICES = kube.Kind("", "v1", "services", namespaced=True)
 
@@ -39,91 +36,10 @@ class FakePool:
 
 
 def cluster_with(*answers: tuple[int, Any]) -> tuple[kube.Cluster, FakePool]:
-    cluster = kube.connect({"host": "https://api:6443/"})
+    cluster = connection.connect({"host": "https://api:6443/"})
     pool = FakePool(*answers)
     cluster._pool = pool  # noqa: SLF001 - the wire is the only thing to replace
     return cluster, pool
-
-
-@pytest.fixture
-def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    path = tmp_path / "config"
-    content = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [
-            {"name": "one", "cluster": {"server": "https://one:6443"}},
-            {"name": "two", "cluster": {"server": "https://two:6443"}},
-        ],
-        "users": [{"name": "me", "user": {"token": "t"}}],
-        "contexts": [
-            {"name": "one", "context": {"cluster": "one", "user": "me"}},
-            {"name": "two", "context": {"cluster": "two", "user": "me"}},
-        ],
-        "current-context": "one",
-    }
-    path.write_text(yaml.safe_dump(content))
-    return path
-
-
-@pytest.mark.parametrize(
-    ("context", "host"), [(None, "https://one:6443"), ("two", "https://two:6443")]
-)
-def test_the_context_selects_the_cluster(kubeconfig: Path, context: str | None, host: str):
-    assert kube.connect({"kubeconfig": str(kubeconfig), "context": context}).host == host
-
-
-def test_an_unknown_context_is_an_error_that_names_the_others(kubeconfig: Path):
-    with pytest.raises(ClusterError, match="no context three; it has: one, two"):
-        kube.connect({"kubeconfig": str(kubeconfig), "context": "three"})
-
-
-def test_a_missing_kubeconfig_is_an_error_with_its_path(tmp_path: Path, kubeconfig: Path):
-    with pytest.raises(ClusterError, match=r"no kubeconfig: .*/nowhere does not exist"):
-        kube.connect({"kubeconfig": str(tmp_path / "nowhere")})
-
-
-def test_a_missing_kubeconfig_that_is_relative_says_where_it_was_looked_for(kubeconfig: Path):
-    with pytest.raises(ClusterError, match=r"no kubeconfig: /.*/nowhere .*: give an absolute path"):
-        kube.connect({"kubeconfig": "nowhere"})
-
-
-@pytest.mark.parametrize(
-    ("context", "host"), [(None, "https://one:6443"), ("two", "https://two:6443")]
-)
-def test_a_kubeconfig_may_be_a_dictionary(kubeconfig: Path, context: str | None, host: str):
-    content = yaml.safe_load(kubeconfig.read_text())
-    assert kube.connect({"kubeconfig": content, "context": context}).host == host
-
-
-def test_an_unknown_context_of_a_dictionary_is_an_error_that_names_the_others(kubeconfig: Path):
-    content = yaml.safe_load(kubeconfig.read_text())
-    with pytest.raises(ClusterError, match="no context three; it has: one, two"):
-        kube.connect({"kubeconfig": content, "context": "three"})
-
-
-@pytest.mark.parametrize("content", [{"a": "b"}, {"contexts": "x"}, {"current-context": "y"}])
-def test_a_dictionary_that_is_no_kubeconfig_is_an_error(content: dict[str, str]):
-    with pytest.raises(ClusterError, match="the kubeconfig cannot be used"):
-        kube.connect({"kubeconfig": content})
-
-
-def test_a_kubeconfig_as_text_is_an_error_that_does_not_quote_it(kubeconfig: Path):
-    with pytest.raises(ClusterError, match=r"^kubeconfig is neither .* dictionary \(.*\)$"):
-        kube.connect({"kubeconfig": kubeconfig.read_text()})
-
-
-def test_an_invalid_kubeconfig_is_named(tmp_path: Path, kubeconfig: Path):
-    (tmp_path / "empty").write_text("{}")
-    with pytest.raises(ClusterError, match="empty cannot be used"):
-        kube.connect({"kubeconfig": str(tmp_path / "empty")})
-
-
-def test_a_host_needs_no_kubeconfig():
-    assert kube.connect({"host": "https://api:6443"}).host == "https://api:6443"
 
 
 def test_pages_are_followed_to_the_end():
