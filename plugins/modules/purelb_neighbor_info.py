@@ -25,6 +25,11 @@ options:
     type: list
     elements: str
     required: true
+  skip_routed:
+    description:
+      - Whether to return addresses that are on no segment of this host in RV(skipped), instead of failing.
+    type: bool
+    default: false
   interface:
     description:
       - Interface to send requests on; by default the one to which the host routes the address.
@@ -107,6 +112,12 @@ answers:
       type: bool
       returned: success
       sample: false
+skipped:
+  description: Addresses that are on no segment of this host, with O(skip_routed).
+  returned: success
+  type: list
+  elements: str
+  sample: [10.0.2.240]
 """
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
@@ -119,6 +130,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "vips": {"type": "list", "elements": "str", "required": True},
+            "skip_routed": {"type": "bool", "default": False},
             "interface": {"type": "str"},
             "timeout": {"type": "float", "default": 1.5},
             "count": {"type": "int", "default": 3},

@@ -46,6 +46,11 @@ options:
     type: list
     elements: dict
     default: []
+  unasked:
+    description:
+      - Reasons why M(purelb.purelb.purelb_neighbor_info) failed, by name of the host. Each is a finding.
+    type: dict
+    default: {}
   examine:
     description:
       - What must be examined in addition to the cluster. An entry of this list that was not examined is a finding with
@@ -184,6 +189,7 @@ def main() -> None:
                     "nodes": {"type": "dict", "default": {}},
                     "unread": {"type": "dict", "default": {}},
                     "answers": {"type": "list", "elements": "dict", "default": []},
+                    "unasked": {"type": "dict", "default": {}},
                     "examine": {
                         "type": "list",
                         "elements": "str",

@@ -79,7 +79,12 @@ def test_page_of_a_second_run_shows_a_dead_agent_with_its_remedy(
             # It expires after up to 10 s, and each audit takes seconds on a busy machine.
             seconds=60,
         )
-        playbook("purelb.purelb.audit", "-e", f"purelb_audit_folder={tmp_path}")
+        where = f"purelb_audit_folder={tmp_path}"
+        for severity, succeeds in (("error", True), ("warning", False)):
+            how = f"purelb_audit_fail_on={severity}"
+            done = playbook("purelb.purelb.audit", "-e", where, "-e", how, check=False)
+            assert (done.returncode == 0) == succeeds, done.stdout
+            assert "warning leaseExpired: " in done.stdout
     finally:
         cluster.kill("n1", "lbnodeagent", "CONT")
     show(page, tmp_path / "purelb-audit.html")

@@ -105,8 +105,12 @@ def test_the_audit_reports_a_service_that_waits_and_a_namespace_without_purelb(
 ):
     make_service(annotations={"purelb.io/service-group": "nowhere"})
     options = ["-e", "purelb_audit_kubeconfig=admin.conf", "-e", "purelb_audit_folder=waiting"]
-    said = newcomer.run("ansible-playbook", "purelb.purelb.audit", *options)
+    said = newcomer.run("ansible-playbook", "purelb.purelb.audit", *options, check=False)
     assert "nothing is wrong" not in said
+    assert "error servicePending: Service default/" in said
+    # It fails after it has written the page.
+    never = [*options, "-e", "purelb_audit_fail_on=never"]
+    newcomer.run("ansible-playbook", "purelb.purelb.audit", *never)
     facts = json.loads((newcomer.here / "waiting" / "purelb-audit.json").read_text())
     (found,) = (f["message"] for f in facts["findings"] if f["code"] == "servicePending")
     assert found.startswith("has no address: unknown_pool: ServiceGroup nowhere does not exist")

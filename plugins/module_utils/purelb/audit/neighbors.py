@@ -59,8 +59,18 @@ def neighbor_info(params: Mapping[str, Any]) -> Dict[str, Any]:
     vips = [_parse(text) for text in params["vips"]]
     here = {interface.name: interface for interface in interfaces()}
     by_interface: Dict[str, List[Address]] = defaultdict(list)
+    skipped = []
     for vip in vips:
-        by_interface[params["interface"] or _interface_to(vip)].append(vip)
+        name = params["interface"] or _interface_to(vip)
+        if name:
+            by_interface[name].append(vip)
+        elif params["skip_routed"]:
+            skipped.append(str(vip))
+        else:
+            raise PureLBError(
+                f"{vip} is not on a segment of this host: run purelb_neighbor_info on a host of "
+                "its segment, name the interface, or set skip_routed"
+            )
     used = {name: _query_interface(here, name) for name in by_interface}
     claims: Claims = {}
     for name, addresses in by_interface.items():
@@ -79,7 +89,7 @@ def neighbor_info(params: Mapping[str, Any]) -> Dict[str, Any]:
         for name, addresses in by_interface.items()
         for vip in addresses
     ]
-    return {"changed": False, "answers": answers}
+    return {"changed": False, "answers": answers, "skipped": skipped}
 
 
 def _parse(text: str) -> Address:
@@ -90,15 +100,11 @@ def _parse(text: str) -> Address:
 
 
 def _interface_to(vip: Address) -> str:
-    """Returns the interface of a directly connected address; PureLBError if there is none."""
+    """Returns the interface of a directly connected address; empty if there is none."""
     routes = conf.route if isinstance(vip, IPv4Address) else conf.route6
     name, _own, gateway = routes.route(str(vip))
-    if gateway not in _NOT_ROUTED or str(name) == str(conf.loopback_name):
-        raise PureLBError(
-            f"{vip} is not on a segment of this host: run purelb_neighbor_info on a host of its "
-            "segment, or name the interface"
-        )
-    return str(name)
+    is_routed = gateway not in _NOT_ROUTED or str(name) == str(conf.loopback_name)
+    return "" if is_routed else str(name)
 
 
 def _query_interface(here: Mapping[str, Interface], name: str) -> QueryInterface:

@@ -53,6 +53,7 @@ def verification(cluster: Cluster, params: Dict[str, Any], check_mode: bool) -> 
         known=own_addresses(seen.nodes, report.leases),
         unread=params["unread"],
         silent=silent_nodes(report, known, params),
+        unasked=params["unasked"],
         examined=frozenset(params["examine"]),
     )
     found = verify(report, evidence)

@@ -412,6 +412,15 @@ def test_what_was_to_be_examined_and_was_not_is_an_error():
     assert [code for _severity, code in cluster.found()] == []
 
 
+def test_a_segment_that_no_host_could_probe():
+    cluster = AuditedCluster(VIP4, VIP6)
+    cluster.answered(VIP4, b"\x02\0\0\0\0\1")
+    assert cluster.found() == [("warning", "notProbed")]
+    cluster.answered(VIP6, b"\x02\0\0\0\0\1")
+    cluster.evidence = replace(cluster.evidence, unasked={"gateway": "no scapy"})
+    assert ("warning", "segmentUnread") in cluster.found()
+
+
 def test_the_segment_need_not_be_asked_without_a_local_address():
     cluster = AuditedCluster()
     cluster.evidence = replace(cluster.evidence, examined=frozenset({"segment"}))

@@ -21,7 +21,13 @@ VIP4, VIP6 = ip_address("172.28.1.220"), ip_address("fd28::220")
 MAC, FIRST, SECOND = "02:00:00:00:00:03", "02:00:00:00:00:11", "02:00:00:00:00:12"
 OWN = tuple(map(ip_address, ("172.28.1.3", "fd28::3", "fe80::3")))
 INTERFACE = neighbors.QueryInterface("eth0", bytes.fromhex(MAC.replace(":", "")), OWN)
-PARAMS = {"vips": ["172.28.1.220"], "interface": None, "timeout": 0.1, "count": 1}
+PARAMS = {
+    "vips": ["172.28.1.220"],
+    "skip_routed": False,
+    "interface": None,
+    "timeout": 0.1,
+    "count": 1,
+}
 
 
 def request(vip, *own):
@@ -116,6 +122,8 @@ def test_an_unusable_interface_is_named_with_the_usable_ones(monkeypatch, is_up,
 def test_an_address_that_is_not_on_a_segment_is_refused(vip):
     with pytest.raises(PureLBError, match="is not on a segment of this host"):
         neighbors.neighbor_info({**PARAMS, "vips": [vip]})
+    found = neighbors.neighbor_info({**PARAMS, "vips": [vip], "skip_routed": True})
+    assert found == {"changed": False, "answers": [], "skipped": [vip]}
 
 
 @pytest.mark.parametrize(

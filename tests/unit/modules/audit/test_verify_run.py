@@ -26,6 +26,7 @@ PARAMS = {
     "nodes": {},
     "answers": [],
     "unread": {},
+    "unasked": {},
     "examine": [],
     "check_metrics": False,
     "metrics_port": 7472,

@@ -62,7 +62,8 @@ class Evidence:
     """All observations, and the objects that are needed to evaluate them.
 
     `known`: the Nodes' own addresses, by their status. `labels`: the labels of Nodes. `unread`
-    and `silent` map nodes to the reason why their interfaces or metrics could not be read.
+    and `silent` map nodes to the reason why their interfaces or metrics could not be read,
+    `unasked` hosts to the reason why they could not probe their segments.
     `examined`: what was to be looked at, of `nodes` and `segment`.
     """
 
@@ -74,6 +75,7 @@ class Evidence:
     known: FrozenSet[Address] = frozenset()
     unread: Mapping[str, str] = field(default_factory=dict)
     silent: Mapping[str, str] = field(default_factory=dict)
+    unasked: Mapping[str, str] = field(default_factory=dict)
     examined: FrozenSet[str] = frozenset()
 
 

@@ -48,6 +48,18 @@ def segment_findings(
             "no host asked the segment for the addresses",
             "add a host of the segment to the inventory, or leave segment out of examine",
         )
+    yield from _unread_findings(evidence)
+    asked = {answer.address for answer in evidence.answers}
+    for address, one in reports.items():
+        is_local = one.vip.pool_type is PoolType.LOCAL
+        if asked and address not in asked and is_local and one.decision.winner:
+            yield Finding(
+                Severity.WARNING,
+                "notProbed",
+                str(one),
+                "no host of its segment was asked for it",
+                "add a host of this segment to the inventory",
+            )
     for answer in evidence.answers:
         vip = reports.get(answer.address)
         if vip is None or vip.decision.winner is None:
@@ -56,6 +68,17 @@ def segment_findings(
         places = holdings.get(answer.address, ())
         own = {place.link.mac for place in places if place.node == winner}
         yield from _answer_findings(vip, answer, own, owners)
+
+
+def _unread_findings(evidence: Evidence) -> Iterator[Finding]:
+    for host, cause in evidence.unasked.items():
+        yield Finding(
+            Severity.WARNING,
+            "segmentUnread",
+            f"host {host}",
+            f"could not probe its segments: {cause}",
+            "check that Ansible reaches it as root, that it has scapy, and run this again",
+        )
 
 
 def _answer_findings(
