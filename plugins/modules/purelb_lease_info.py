@@ -53,9 +53,9 @@ seealso:
   - module: purelb.purelb.purelb_objects
 notes:
   - The user needs the verb list on C(leases), C(pods), C(daemonsets.apps), C(deployments.apps) and
-    C(servicegroups.purelb.io) in O(namespace), and on C(services) and C(nodes) in the whole cluster; on C(endpointslices)
-    too where a Service has node affinity, or is announced by all nodes and takes only local traffic; and on the kind of
-    each of O(leader_locks) in its namespace.
+    C(servicegroups.purelb.io) in O(namespace), and on C(services) and C(nodes) in the whole cluster; and on the kind
+    of each of O(leader_locks) in its namespace. It needs list on C(endpointslices) where a Service has node affinity, or is
+    announced by all nodes and takes only local traffic; elsewhere it does not report C(noEndpoint) without.
   - The module assumes that draining is enabled in the agents.
 """
 

@@ -171,7 +171,8 @@ seealso:
   - module: purelb.purelb.purelb_crd
 notes:
   - The user needs the verbs get, list, patch and create (get and delete to remove) on servicegroups.purelb.io in the
-    namespace.
+    namespace. With list on leases there and on nodes, it also warns of ranges in the subnet of no node, and of ranges
+    that contain addresses of nodes or of other hosts.
   - Services keep their addresses when the group is removed.
 """
 

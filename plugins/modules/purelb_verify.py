@@ -82,8 +82,7 @@ seealso:
 notes:
   - The user needs the verb list on C(leases), C(pods), C(daemonsets.apps), C(deployments.apps),
     C(servicegroups.purelb.io) and C(lbnodeagents.purelb.io) in O(namespace), and on C(services) and C(nodes) in the whole
-    cluster; on C(endpointslices) too where a Service has node affinity, or is announced by all nodes and takes only local
-    traffic.
+    cluster; on C(endpointslices) as for M(purelb.purelb.purelb_lease_info).
   - The inputs are read at slightly different times. While addresses move, repeat the check before acting on a finding.
 """
 

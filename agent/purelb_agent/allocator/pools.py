@@ -22,6 +22,7 @@ from purelb.core.allocation.group_status import (
     status_body,
     use_of,
     use_of_external,
+    use_of_unused,
 )
 from purelb.core.allocation.groups import Groups, Overlap
 from purelb.core.allocation.outcomes import Assignment
@@ -188,10 +189,10 @@ class Pools:
             if group.source is not None:
                 self._report_external(group, moment)
                 continue
-            use = use_of(group, allocations)
-            problem = self._overlap(overlaps.get(name))
+            overlap = overlaps.get(name)
+            use = use_of_unused(group, allocations) if overlap else use_of(group, allocations)
             conditions = (
-                ready(problem),
+                ready(self._overlap(overlap)),
                 exhausted(use),
                 outside_pool(self._out_of_pool_of(name)),
                 set_aside_of(group, allocations),

@@ -16,6 +16,7 @@ from ..core import names
 from ..core.api import custom_resources, validation
 from ..core.api.nodes import node_info_of
 from ..core.errors import ObjectError
+from ..core.model import Address
 from ..core.node.configuration import NodeConfig
 from ..module import specs
 from ..module.errors import FORBIDDEN, ApiError, ClusterError
@@ -39,7 +40,8 @@ def manage_service_group(cluster: Cluster, params: Params, check_mode: bool) -> 
     group = _checked(validation.check_group, body)
     # Another object that is invalid is not an error of this task.
     others = _others(cluster, body, cluster_reader.valid_group)
-    warnings = list(validation.group_warnings(group, others))
+    around = _surroundings(cluster, params["namespace"])
+    warnings = list(validation.group_warnings(group, others, around))
     outcome = _applier(cluster, params, check_mode=check_mode).apply([body])[0]
     if params["wait"] and not check_mode:
         outcome = _accepted(cluster, outcome, timeout=params["wait_timeout"])
@@ -63,6 +65,23 @@ def manage_node_agent(cluster: Cluster, params: Params, check_mode: bool) -> Dic
     ]
     outcome = _applier(cluster, params, check_mode=check_mode).apply([body])[0]
     return {**_result(outcome), "warnings": warnings}
+
+
+def _surroundings(cluster: Cluster, namespace: str) -> validation.Surroundings:
+    """Returns what Leases and Nodes say; nothing of what may not be read: it is for advice only."""
+    taken: Dict[Address, str] = {}
+    try:
+        leases = cluster_reader.read_leases(cluster, namespace=namespace)
+        for lease in leases:
+            taken.update(dict.fromkeys(lease.duplicates, "another host"))
+        for node in cluster.read_all(cluster_reader.NODES, convert=node_info_of):
+            taken.update(dict.fromkeys(node.addresses, f"node {node.name}"))
+    except ApiError as error:
+        if error.status != FORBIDDEN:
+            raise
+        return validation.Surroundings()
+    subnets = frozenset(subnet for lease in leases for subnet in lease.subnets)
+    return validation.Surroundings(subnets, taken)
 
 
 def _deselected(cluster: Cluster, configs: Sequence[NodeConfig]) -> List[str]:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence
+from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ..core import model, names
 from ..core.api import codec, custom_resources, nodes
@@ -23,12 +23,14 @@ from ..core.election import endpoints, vips
 from ..core.errors import ObjectError
 from ..core.leadership import locks
 from ..core.node import configuration
-from ..module.errors import NOT_FOUND, ApiError, ClusterError
+from ..module.errors import FORBIDDEN, NOT_FOUND, ApiError, ClusterError
 from ..module.kube import Cluster, Kind, Object
 from .parallel import parallel_map
 
 # Number of digests (Leases x Services) that takes a third of a second: worth more processes.
 _PARALLEL_DIGESTS = 1_000_000
+# With a ready endpoint.
+_Nodes = Mapping[model.ServiceKey, FrozenSet[str]]
 LEASES = Kind("coordination.k8s.io", "v1", "leases", namespaced=True)
 SERVICES = Kind("", "v1", "services", namespaced=True)
 NODES = Kind("", "v1", "nodes", namespaced=False)
@@ -82,15 +84,18 @@ def read_installation(cluster: Cluster, *, namespace: str) -> Installation:
     )
     known = cluster.read_all(NODES, convert=nodes.node_view_of)
     groups = _read_groups(cluster, namespace=namespace)
-    # EndpointSlices only if needed: they are the most numerous and need another permission.
-    ready = read_endpoints(cluster) if _needs_endpoints(services, groups.valid) else None
+    is_needed = _needs_endpoints(services, groups.valid)
+    has_addresses = any(service.addresses for service in services)
+    ready, served = read_endpoints(cluster, is_needed=is_needed) if has_addresses else (None, None)
     # Last, as they age while thousands of Services are read.
     lock = _read_lock(cluster, locks.LockName("Lease", namespace, names.LEADER_LEASE))
     leases = read_leases(cluster, namespace=namespace)
     # Also only if needed, as they need another permission.
     has_all = all(lease.subnets for lease in leases)
     configs = [] if has_all else read_configs(cluster, namespace=namespace)
-    return Installation(lock, agents, allocator, leases, services, known, groups, ready, configs)
+    return Installation(
+        lock, agents, allocator, leases, services, known, groups, ready, configs, served
+    )
 
 
 def _read_program(cluster: Cluster, kind: Kind, name: str, *, namespace: str) -> Program:
@@ -164,10 +169,27 @@ def read_configs(cluster: Cluster, *, namespace: str) -> List[configuration.Node
     return cluster.read_all(CONFIGS, namespace=namespace, convert=custom_resources.node_config_of)
 
 
-def read_endpoints(cluster: Cluster) -> Mapping[model.ServiceKey, FrozenSet[str]]:
-    """Returns the nodes with a ready endpoint, for each Service."""
+def read_endpoints(
+    cluster: Cluster, *, is_needed: bool
+) -> Tuple[
+    Optional[Mapping[model.ServiceKey, FrozenSet[str]]], Optional[FrozenSet[model.ServiceKey]]
+]:
+    """Returns the nodes with a ready endpoint, for each Service, and the Services with one.
+
+    None and None if that may not be read, unless an election needs it.
+    """
+
+    def convert(body: Object) -> Tuple[Optional[model.EndpointSlice], bool]:
+        return codec.endpoint_slice_of(body), codec.is_ready_slice(body)
+
+    try:
+        found = cluster.read_all(SLICES, convert=convert)
+    except ApiError as error:
+        if is_needed or error.status != FORBIDDEN:
+            raise
+        return None, None
     index = endpoints.EndpointIndex()
-    found = cluster.read_all(SLICES, convert=codec.endpoint_slice_of)
     # The index never has to find a slice again, so any unique key works.
-    index.change({model.ServiceKey("", str(i)): each for i, each in enumerate(found)})
-    return index.nodes
+    index.change({model.ServiceKey("", str(i)): each for i, (each, _) in enumerate(found)})
+    served = frozenset(each.service for each, is_ready in found if each and is_ready)
+    return (index.nodes if is_needed else None), served

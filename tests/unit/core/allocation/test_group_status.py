@@ -9,6 +9,7 @@ import pytest
 from purelb.core.addresses import parse_range
 from purelb.core.allocation.allocations import Allocations
 from purelb.core.allocation.group_status import (
+    Use,
     exhausted,
     merge_patch,
     outside_pool,
@@ -17,6 +18,7 @@ from purelb.core.allocation.group_status import (
     status_body,
     use_of,
     use_of_external,
+    use_of_unused,
 )
 from purelb.core.allocation.ipam import Stats
 from purelb.core.model import ExternalSource, NetBoxSource, ServiceGroup, ServiceKey
@@ -66,6 +68,15 @@ def test_a_family_with_nothing_left_is_named(version, first):
     use = use_of(GROUP, held(*(first + i for i in range(10))))
     assert f"All IPv{version} addresses are in use" in exhausted(use).message
     assert not exhausted(use_of(GROUP, Allocations())).is_true
+
+
+def test_of_a_group_that_is_not_used_only_its_own_addresses_count():
+    allocations = Allocations()
+    allocations.hold(service(), (VIP4,), group="other")
+    allocations.hold(service("own"), (VIP4 + 1, VIP6), group=GROUP.name)
+    use = use_of_unused(GROUP, allocations)
+    assert use == Use({4: 1, 6: 1}, {4: 0, 6: 0})
+    assert not exhausted(use).is_true
 
 
 def test_a_condition_keeps_its_time_until_its_status_changes():

@@ -4,9 +4,13 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_network
+
 import pytest
 
+from purelb.core.addresses import parse_address
 from purelb.core.api.validation import (
+    Surroundings,
     agent_warnings,
     check_agent,
     check_group,
@@ -144,8 +148,43 @@ def test_a_group_that_cannot_be_used_names_the_field_and_the_mend(spec, field, p
     assert error.value.where == "ServiceGroup purelb-system/one"
 
 
-def suspicions(body, *others):
-    return list(group_warnings(check_group(body), [check_group(other) for other in others]))
+def suspicions(body, *others, around=None):
+    known = [check_group(other) for other in others]
+    return list(group_warnings(check_group(body), known, around or Surroundings()))
+
+
+@pytest.mark.parametrize(
+    ("subnets", "expected"),
+    [
+        ((), 0),
+        (("10.0.0.0/24", "fd00::/64"), 0),
+        (("10.0.0.0/16", "fd00::/48"), 0),
+        (("10.0.1.0/24",), 2),
+    ],
+    ids=["no Lease", "the same", "larger", "others"],
+)
+def test_ranges_in_the_subnet_of_no_node(subnets, expected):
+    around = Surroundings(frozenset(map(ip_network, subnets)))
+    found = suspicions(group(local={"v4pool": V4, "v6pool": V6}), around=around)
+    assert len(found) == expected
+    assert not suspicions(group(remote={"v4pool": V4}), around=around)
+    if expected:
+        assert found[0].startswith("no node is in 10.0.0.0/24, so none would announce addresses of")
+        assert "the nodes are in 10.0.1.0/24" in found[0]
+
+
+def test_ranges_with_addresses_of_others():
+    taken = {
+        parse_address("10.0.0.12"): "node n1",
+        parse_address("10.0.0.11"): "another host",
+        parse_address("10.0.0.21"): "node n2",
+        parse_address("fd00::15"): "node n1",
+    }
+    first, second = suspicions(
+        group(local={"v4pool": V4, "v6pool": V6}), around=Surroundings(taken=taken)
+    )
+    assert "that others have: 10.0.0.11 (another host), 10.0.0.12 (node n1): leave" in first
+    assert "fd00::15 (node n1)" in second
 
 
 def test_a_plain_group_is_not_suspicious():

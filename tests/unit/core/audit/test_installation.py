@@ -10,9 +10,11 @@ from ipaddress import ip_address
 import pytest
 
 from purelb.core.api.workloads import Program, ProgramPod
+from purelb.core.audit.endpoints import endpoint_findings
 from purelb.core.audit.installation import group_records_of
 from purelb.core.audit.node_addresses import own_addresses
 from purelb.core.audit.report import NodeState
+from purelb.core.election.claims import ALL_CLASSES
 from purelb.core.election.draining import Taint
 from purelb.core.election.election import rank
 from purelb.core.election.members import PROXY_RULE
@@ -27,7 +29,7 @@ from tests.support.core.audited_cluster import (
     AuditedCluster,
     node_view,
 )
-from tests.support.core.snapshots import GROUP, NET4, VIP4, VIP6
+from tests.support.core.snapshots import GROUP, NET4, VIP4, VIP6, service
 
 HOUR = 3600.0
 
@@ -436,3 +438,12 @@ def test_a_range_of_a_subnet_that_the_network_replaces_is_found():
     assert "the network replaces the subnet of 172.28.1." in text
     cluster.leases["n1"] = replace(cluster.leases["n1"], deprecated=())
     assert cluster.audited() == []
+
+
+def test_a_service_without_a_ready_endpoint():
+    services = [service("web"), service("other", addresses=())]
+    found = list(endpoint_findings(services, ALL_CLASSES, frozenset()))
+    assert [(each.code, each.object) for each in found] == [("noEndpoint", "Service default/web")]
+    served = frozenset({services[0].key})
+    assert not list(endpoint_findings(services, ALL_CLASSES, served))
+    assert not list(endpoint_findings(services, ALL_CLASSES, None))

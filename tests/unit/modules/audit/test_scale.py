@@ -65,6 +65,7 @@ def api(objects):
         "deployments": [auditing.program("Deployment", "allocator")],
         "services": objects.services,
         "servicegroups": [objects.group],
+        "endpointslices": [slice_of(service) for service in objects.services],
     }
     with HTTPServer(("127.0.0.1", 0), Api) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
@@ -72,6 +73,19 @@ def api(objects):
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
         thread.join()
+
+
+def slice_of(service):
+    metadata = service["metadata"]
+    labels = {"kubernetes.io/service-name": metadata["name"]}
+    return {
+        "metadata": {
+            "namespace": metadata["namespace"],
+            "name": metadata["name"],
+            "labels": labels,
+        },
+        "endpoints": [{"addresses": ["10.0.0.1"], "nodeName": "node-1"}],
+    }
 
 
 def election_seconds():

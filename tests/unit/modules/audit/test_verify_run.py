@@ -102,6 +102,14 @@ def program(name):
 
 
 PROGRAMS = {"daemonsets": [program("lbnodeagent")], "deployments": [program("allocator")]}
+SLICE = {
+    "metadata": {
+        "namespace": "default",
+        "name": "web-1",
+        "labels": {"kubernetes.io/service-name": "web"},
+    },
+    "endpoints": [{"nodeName": "n1"}],
+}
 
 
 def held(address, prefix_length, lifetime):
@@ -143,7 +151,7 @@ class FakePool:
 
     def request(self, _method: str, url: str, **_options: Any) -> NeighborReply:
         path, _mark, query = url.partition("?")
-        items = self.lists.get(path.rpartition("/")[2], [])
+        items = {"endpointslices": [SLICE], **self.lists}.get(path.rpartition("/")[2], [])
         wanted = parse_qs(query).get("fieldSelector", [""])[0].partition("metadata.name=")[2]
         return NeighborReply([i for i in items if wanted in ("", i["metadata"]["name"])])
 

@@ -93,6 +93,11 @@ class Allocations:
         """
         return self._groups.get(key)
 
+    def given_by(self, group: str) -> FrozenSet[Address]:
+        """Return the addresses that Services have from a group; it looks at every Service."""
+        held = (self.of(key) for key, name in self._groups.items() if name == group)
+        return frozenset().union(*held)
+
     def exclude_nodes(self, addresses: Iterable[Address]) -> None:
         """Set the addresses that no Service may get, as a Node has them; they count as in use.
 

@@ -55,8 +55,18 @@ class Use:
     has_pool: FrozenSet[int] = frozenset()
 
 
+def use_of_unused(group: ServiceGroup, allocations: Allocations) -> Use:
+    """Return the use of a group that overlaps another one and allocates nothing.
+
+    What is in its ranges may be of the other one. It has no free address to give.
+    """
+    given = allocations.given_by(group.name)
+    in_use = {version: sum(a.version == version for a in given) for version in FAMILIES}
+    return Use(in_use, dict.fromkeys(FAMILIES, 0))
+
+
 def use_of(group: ServiceGroup, allocations: Allocations) -> Use:
-    """Return the use of a group's ranges."""
+    """Return the use of a group's ranges; what is set aside counts as in use."""
     in_use = dict.fromkeys(FAMILIES, 0)
     size = dict.fromkeys(FAMILIES, 0)
     for pool_range in group.ranges:
@@ -94,7 +104,8 @@ def exhausted(use: Use) -> Condition:
         "Exhausted",
         True,
         "NoAddressFree",
-        f"All {' and '.join(empty)} addresses are in use: enlarge the pool or delete a Service.",
+        f"All {' and '.join(empty)} addresses are in use or set aside: enlarge the pool or delete "
+        "a Service.",
     )
 
 

@@ -10,12 +10,14 @@ API server enforces are left to it.
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from typing import Any, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, FrozenSet, Iterable, Iterator, Mapping, Sequence
 
 from ..allocation.groups import Groups
 from ..errors import ObjectError
-from ..model import AddressRange, NetBoxSource, PoolType, ServiceGroup
+from ..model import Address, AddressRange, NetBoxSource, Network, PoolType, ServiceGroup
 from ..names import DEFAULT_GROUP
 from ..node.configuration import NodeConfig, also_matches, deselected
 from ..settings import AddressConfig
@@ -103,8 +105,24 @@ def _check_ranges(where: str, path: str, group: ServiceGroup) -> None:
         raise ObjectError(where, path, f"its ranges {both} overlap: shorten one of them")
 
 
-def group_warnings(group: ServiceGroup, others: Iterable[ServiceGroup]) -> Iterator[str]:
+@dataclass(frozen=True)
+class Surroundings:
+    """What is known of the network of the nodes.
+
+    `subnets`: those that Leases list. `taken`: addresses of Nodes and of other hosts, and whose
+    they are.
+    """
+
+    subnets: FrozenSet[Network] = frozenset()
+    taken: Mapping[Address, str] = dataclasses.field(default_factory=dict)
+
+
+def group_warnings(
+    group: ServiceGroup, others: Iterable[ServiceGroup], around: Surroundings
+) -> Iterator[str]:
     """Yield a warning for each probably unintended setting of a group, given all others."""
+    for pool_range in group.ranges:
+        yield from _misplaced(group, pool_range, around)
     known = (group, *others)
     for overlap in Groups(known).overlaps:
         if group.name in (overlap.earlier, overlap.later):
@@ -125,6 +143,26 @@ def group_warnings(group: ServiceGroup, others: Iterable[ServiceGroup]) -> Itera
     if group.pool_type is PoolType.LOCAL:
         for pool_range in group.ranges:
             yield from _reserved(pool_range)
+
+
+def _misplaced(
+    group: ServiceGroup, pool_range: AddressRange, around: Surroundings
+) -> Iterator[str]:
+    """Yield that no node could announce a range, or that others have addresses of it."""
+    is_local = group.pool_type is PoolType.LOCAL
+    ends = (pool_range.first, pool_range.last)
+    is_there = any(end in subnet for end in ends for subnet in around.subnets)
+    if is_local and around.subnets and not is_there:
+        known = few(sorted(map(str, around.subnets)))
+        yield (
+            f"no node is in {pool_range.subnet}, so none would announce addresses of "
+            f"{pool_range}: the nodes are in {known}; for addresses that routers send to the "
+            "nodes, use remote"
+        )
+    taken = sorted((a for a in around.taken if a in pool_range), key=int)
+    if taken:
+        named = few([f"{address} ({around.taken[address]})" for address in taken])
+        yield f"the range {pool_range} contains addresses that others have: {named}: leave them out"
 
 
 def _reserved(pool_range: AddressRange) -> Iterator[str]:

@@ -35,6 +35,7 @@ FindingCode = Literal[
     "metricsUnreachable",
     "noAnswer",
     "noEligibleNodes",
+    "noEndpoint",
     "noLease",
     "noLocalEndpoint",
     "noLocalInterface",

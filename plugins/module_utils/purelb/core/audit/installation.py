@@ -22,6 +22,7 @@ from ..settings import parse_switch
 from .arp import answering_findings
 from .audit import ParallelMap, audit
 from .disputed import disputed_findings
+from .endpoints import endpoint_findings
 from .node_addresses import mistaken_findings
 from .pending import AllocatorView, group_findings, pending_findings
 from .programs import (
@@ -51,8 +52,9 @@ class Installation:
     """The objects of a cluster that say how PureLB works in it.
 
     `endpoints` maps each Service to the nodes with a ready endpoint; None: no Service depends on
-    them. `lock`: that of the allocators. `configs`: the LBNodeAgents; only needed if a node that is
-    alive lists no subnet.
+    them. `served`: the Services with any ready endpoint; None if that could not be read. `lock`:
+    that of the allocators. `configs`: the LBNodeAgents; only needed if a node that is alive lists
+    no subnet.
     """
 
     lock: LockReport
@@ -64,6 +66,7 @@ class Installation:
     groups: GroupRecords = field(default_factory=GroupRecords)
     endpoints: Optional[Mapping[ServiceKey, FrozenSet[str]]] = None
     configs: Sequence[NodeConfig] = ()
+    served: Optional[FrozenSet[ServiceKey]] = None
 
 
 def group_records_of(bodies: Iterable[Json]) -> GroupRecords:
@@ -111,6 +114,7 @@ def audit_installation(
             *group_findings(view),
             *pending_findings(seen.services, view, wall_time=wall_time),
             *disputed_findings(seen.services, view),
+            *endpoint_findings(seen.services, view.classes, seen.served),
         ]
     )
 

@@ -61,7 +61,7 @@ def page_of(seen: Json, objects: Iterable[Json]) -> Page:
         subnets=subnets,
         matrix=_matrix(seen["leases"], subnets, marks),
         vips=tuple(_vip(vip, groups, findings) for vip in vips),
-        pools=tuple(row for group in groups for row in _pools(group, addresses, marks)),
+        pools=tuple(row for group in groups for row in _pools(group, groups, addresses, marks)),
         # Results of older versions have no locks.
         locks=tuple(_lock(lock, marks) for lock in seen.get("leader_locks") or ()),
     )
@@ -261,10 +261,21 @@ def _winner(vip: Json, *, is_local: bool) -> str:
     return f"all of {count} node{'' if count == 1 else 's'}" if count else "no node"
 
 
+def _is_unready(group: _Group, marks: Mapping[str, Mark]) -> bool:
+    return marks[group_title(group.title.rpartition("/")[2])] is not Mark.OK
+
+
 def _pools(
-    group: _Group, addresses: Sequence[Address], marks: Mapping[str, Mark]
+    group: _Group,
+    groups: Sequence[_Group],
+    addresses: Sequence[Address],
+    marks: Mapping[str, Mark],
 ) -> Iterable[PoolRow]:
-    is_unready = marks[group_title(group.title.rpartition("/")[2])] is not Mark.OK
+    is_unready = _is_unready(group, marks)
+    if is_unready:
+        # What it shares with a group that is used is that one's.
+        used_ones = [r for other in groups if not _is_unready(other, marks) for r in other.ranges]
+        addresses = [a for a in addresses if not any(a in r for r in used_ones)]
     if not group.ranges:
         problem = group.problem or "it has no ranges of its own"
         mark = Mark.WARNING if group.problem else Mark.OK
