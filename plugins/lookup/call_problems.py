@@ -11,7 +11,7 @@ name: call_problems
 short_description: Find tags and limits with which a playbook of the collection would do nothing
 version_added: 0.1.0
 author:
-  - PureLB for Ansible authors (@purelb)
+  - PureLB for Ansible authors (!UNKNOWN)
 description:
   - Ansible ignores a tag that no task has, and skips a play whose hosts a limit leaves out, both
     without an error.

@@ -11,7 +11,7 @@ name: unknown_variables
 short_description: Find mistyped variables of the collection
 version_added: 0.1.0
 author:
-  - PureLB for Ansible authors (@purelb)
+  - PureLB for Ansible authors (!UNKNOWN)
 description:
   - Returns a line for each variable that looks like one of the collection and that no role and no
     playbook knows, with the nearest one that exists.

@@ -11,7 +11,7 @@ module: purelb_convert
 short_description: Convert objects of purelb.io/v1 to v2, and list the open questions
 version_added: 0.1.0
 author:
-  - PureLB for Ansible authors (@purelb)
+  - PureLB for Ansible authors (!UNKNOWN)
 description:
   - Reads ServiceGroups and LBNodeAgents of C(purelb.io/v1), from the cluster or from O(definitions), and returns the
     objects of C(purelb.io/v2) that replace them. Nothing is written.
@@ -32,6 +32,7 @@ options:
 seealso:
   - module: purelb.purelb.purelb_objects
 notes:
+  - It changes nothing. It is not named C(_info), because it computes objects to write, also from O(definitions) alone.
   - The user needs the verb list on C(servicegroups) and C(lbnodeagents) in O(namespace) unless O(definitions) is given,
     and on C(leases) in O(target_namespace) and C(nodes) unless O(node_subnets) is given.
 """

@@ -11,7 +11,7 @@ module: purelb_crd
 short_description: Install, upgrade or remove PureLB's CustomResourceDefinitions
 version_added: 0.1.0
 author:
-  - PureLB for Ansible authors (@purelb)
+  - PureLB for Ansible authors (!UNKNOWN)
 description:
   - Applies the definitions of ServiceGroup and LBNodeAgent in this collection, and waits until the API server serves
     them.

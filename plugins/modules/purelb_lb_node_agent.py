@@ -11,7 +11,7 @@ module: purelb_lb_node_agent
 short_description: Set which interfaces nodes announce addresses on, and how
 version_added: 0.1.0
 author:
-  - PureLB for Ansible authors (@purelb)
+  - PureLB for Ansible authors (!UNKNOWN)
 description:
   - Creates, changes or removes an LBNodeAgent, with an option for each field of its C(spec). Running node
     agents apply it immediately.

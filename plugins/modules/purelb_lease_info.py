@@ -11,7 +11,7 @@ module: purelb_lease_info
 short_description: Show the expected node of each address, and all errors
 version_added: 0.1.0
 author:
-  - PureLB for Ansible authors (@purelb)
+  - PureLB for Ansible authors (!UNKNOWN)
 description:
   - Reads the Leases of the node agents and the Services of type LoadBalancer, and computes the election in the same way
     as the agents. Returns for each address the candidates, the winner, and the nodes that report to announce it.

@@ -11,7 +11,7 @@ module: purelb_manifests
 short_description: Write several manifests to a folder in one task
 version_added: 0.1.0
 author:
-  - PureLB for Ansible authors (@purelb)
+  - PureLB for Ansible authors (!UNKNOWN)
 description:
   - Writes the files in O(files) to a folder and removes those in O(absent). Other files stay unchanged.
   - For example for a folder that a GitOps controller reads. One task for each file would take half a second each.

@@ -11,7 +11,7 @@ module: purelb_migrate
 short_description: Run one step of a migration from purelb.io/v1 to v2, or back
 version_added: 0.1.0
 author:
-  - PureLB for Ansible authors (@purelb)
+  - PureLB for Ansible authors (!UNKNOWN)
 description:
   - The role P(purelb.purelb.purelb_migrate#role) runs the steps one after the other and installs v2 between them. Each
     step can be repeated, also after an interruption.

@@ -11,7 +11,7 @@ module: purelb_neighbor_info
 short_description: Show which hosts answer for an address on a segment
 version_added: 0.1.0
 author:
-  - PureLB for Ansible authors (@purelb)
+  - PureLB for Ansible authors (!UNKNOWN)
 description:
   - Runs on a host of the segment, sends ARP requests (IPv4) or neighbor solicitations (IPv6) for each address, and
     returns the MAC addresses of all hosts that reply. For a duplicate address these are two.

@@ -11,7 +11,7 @@ module: purelb_objects
 short_description: Apply or delete a list of Kubernetes objects, and wait for the effect
 version_added: 0.1.0
 author:
-  - PureLB for Ansible authors (@purelb)
+  - PureLB for Ansible authors (!UNKNOWN)
 description:
   - Applies objects by server-side apply, so that fields of other managers stay unchanged.
   - Can wait until CustomResourceDefinitions are served, rollouts are complete, and deleted objects are gone

@@ -11,7 +11,7 @@ module: purelb_objects_info
 short_description: Read the Kubernetes objects of one kind
 version_added: 0.1.0
 author:
-  - PureLB for Ansible authors (@purelb)
+  - PureLB for Ansible authors (!UNKNOWN)
 description:
   - Reads all objects of a kind, or those in a namespace or with certain labels.
   - For a kind that the cluster does not serve, returns an empty list.

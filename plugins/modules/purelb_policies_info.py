@@ -11,7 +11,7 @@ module: purelb_policies_info
 short_description: Check whether the admission policies are enforced, or wait until they are
 version_added: 0.1.0
 author:
-  - PureLB for Ansible authors (@purelb)
+  - PureLB for Ansible authors (!UNKNOWN)
 description:
   - An API server enforces a ValidatingAdmissionPolicy some time after it was created, and its status does not
     show it. This module sends a write to each policy of an installation that the policy must refuse.

@@ -11,7 +11,7 @@ module: purelb_preflight_info
 short_description: Look for what an installation of PureLB would harm, or what would prevent it
 version_added: 0.1.0
 author:
-  - PureLB for Ansible authors (@purelb)
+  - PureLB for Ansible authors (!UNKNOWN)
 description:
   - Looks for other programs that give addresses to Services of type LoadBalancer (MetalLB, kube-vip, servicelb of k3s,
     Cilium, Calico, OpenELB, kube-router, the controllers of clouds, another PureLB), for Pods that have the host port of the

@@ -11,7 +11,7 @@ module: purelb_rbac
 short_description: Grant or revoke the permissions of PureLB's programs
 version_added: 0.1.0
 author:
-  - PureLB for Ansible authors (@purelb)
+  - PureLB for Ansible authors (!UNKNOWN)
 description:
   - Applies a ServiceAccount, a ClusterRole and a ClusterRoleBinding for C(lbnodeagent) and for C(allocator), and
     a Role and a RoleBinding of each in the namespace of PureLB.

@@ -11,7 +11,7 @@ module: purelb_rollout_info
 short_description: Show the progress of a rollout of the node agents, or wait for its end
 version_added: 0.1.0
 author:
-  - PureLB for Ansible authors (@purelb)
+  - PureLB for Ansible authors (!UNKNOWN)
 description:
   - Returns for each node whether it runs the current node agent, whether this agent is ready (the addresses that the node
     wins are usable), and whether it renews the node's Lease.

@@ -11,7 +11,7 @@ module: purelb_rotate_peer_key
 short_description: Replace the key for the queries between the node agents
 version_added: 0.1.0
 author:
-  - PureLB for Ansible authors (@purelb)
+  - PureLB for Ansible authors (!UNKNOWN)
 description:
   - Replaces the key in the Secret C(purelb-peers) without an interruption of the queries between agents. First it adds
     the new key, which agents then accept. When all agents accept the new key, they sign with it, and still accept the

@@ -11,7 +11,7 @@ module: purelb_service_group
 short_description: Define a pool of addresses for Services of type LoadBalancer
 version_added: 0.1.0
 author:
-  - PureLB for Ansible authors (@purelb)
+  - PureLB for Ansible authors (!UNKNOWN)
 description:
   - Creates, changes or removes a ServiceGroup, with an option for each field of its C(spec).
   - A task describes the whole C(spec). Fields that an earlier task of this collection set and this one omits are

@@ -11,7 +11,7 @@ module: purelb_verify
 short_description: Compare the addresses on nodes and segments with the expected ones
 version_added: 0.1.0
 author:
-  - PureLB for Ansible authors (@purelb)
+  - PureLB for Ansible authors (!UNKNOWN)
 description:
   - Reads Leases, Services, ServiceGroups, LBNodeAgents and Nodes, computes the election in the same way as the agents, and
     compares the result with the output of M(purelb.purelb.purelb_vip_info) on the nodes and of
@@ -83,6 +83,7 @@ notes:
   - The user needs the verb list on C(leases), C(pods), C(daemonsets.apps), C(deployments.apps),
     C(servicegroups.purelb.io) and C(lbnodeagents.purelb.io) in O(namespace), and on C(services) and C(nodes) in the whole
     cluster; on C(endpointslices) as for M(purelb.purelb.purelb_lease_info).
+  - It changes nothing. It is not named C(_info), because it judges what others read, and fails as O(fail_on) says.
   - The inputs are read at slightly different times. While addresses move, repeat the check before acting on a finding.
 """
 

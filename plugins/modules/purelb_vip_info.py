@@ -11,7 +11,7 @@ module: purelb_vip_info
 short_description: Show the addresses of PureLB on the interfaces of a node
 version_added: 0.1.0
 author:
-  - PureLB for Ansible authors (@purelb)
+  - PureLB for Ansible authors (!UNKNOWN)
 description:
   - Runs on a node and returns the addresses in its kernel. It reads neither the cluster nor the agent, and needs no
     Python package, no command and no privileges, so it works even if these do not.

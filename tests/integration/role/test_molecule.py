@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from labkit.inventory import inventory
 from labkit.lab import Lab
 from tests.support import ROOT
 from tests.support.lab import commands
-from tests.support.lab.cluster_queries import IMAGE
+from tests.support.lab.cluster_queries import DAEMON_SET, IMAGE
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -24,6 +25,28 @@ SCENARIOS = [
 ]
 
 
+# First: the others run without PureLB.
+def test_a_cluster_with_purelb_is_left_alone(cluster: Lab, tmp_path: Path):
+    before = cluster.api.get(DAEMON_SET)["metadata"]
+    environ = {**environ_of(cluster), "MOLECULE_EPHEMERAL_DIRECTORY": str(tmp_path)}
+    done = molecule("default", environ)
+    assert done.returncode != 0
+    assert "The cluster of KUBECONFIG has PureLB already" in done.stdout + done.stderr
+    after = cluster.api.get(DAEMON_SET)["metadata"]
+    assert (after["uid"], after["generation"]) == (before["uid"], before["generation"])
+
+
+def environ_of(lab: Lab) -> dict[str, str]:
+    kubeconfig = str(lab.kubeconfig)
+    return {**os.environ, "ANSIBLE_NOCOLOR": "1", "KUBECONFIG": kubeconfig, "PURELB_IMAGE": IMAGE}
+
+
+def molecule(scenario: str, environ: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    program = str(Path(sys.executable).with_name("molecule"))
+    argv = [program, "test", "--scenario-name", scenario]
+    return commands.run(argv, cwd=ROOT / "extensions", env=environ)
+
+
 @pytest.fixture(scope="module")
 def molecule_environ(
     lab_without_purelb: Lab, tmp_path_factory: pytest.TempPathFactory
@@ -31,13 +54,7 @@ def molecule_environ(
     """Return a scenario's environment: the lab, and a state folder of the tests' own."""
     file = tmp_path_factory.mktemp("molecule") / "inventory.json"
     file.write_text(inventory(lab_without_purelb.at, lab_without_purelb.topology))
-    return {
-        **os.environ,
-        "ANSIBLE_NOCOLOR": "1",
-        "KUBECONFIG": str(lab_without_purelb.kubeconfig),
-        "PURELB_IMAGE": IMAGE,
-        "PURELB_INVENTORY": str(file),
-    }
+    return {**environ_of(lab_without_purelb), "PURELB_INVENTORY": str(file)}
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
@@ -46,7 +63,5 @@ def test_scenario_runs_from_creation_to_destruction(
 ):
     # The state of an interrupted run would make the next one skip steps.
     environ = {**molecule_environ, "MOLECULE_EPHEMERAL_DIRECTORY": str(tmp_path)}
-    molecule = str(Path(sys.executable).with_name("molecule"))
-    argv = [molecule, "test", "--scenario-name", scenario]
-    done = commands.run(argv, cwd=ROOT / "extensions", env=environ)
+    done = molecule(scenario, environ)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -56,6 +56,10 @@ SUBNETS = {"192.168.1.{}/24": 10, "fd00:1::{:x}/64": 16}
 IMAGE = "registry.example.com/purelb:0.1.0"
 # Programs that this machine does not have. Arguments that no page uses are refused.
 SHIMS = {
+    # The pages' addresses are in a subnet of the lab's hosts, of which the client is one.
+    "curl": """
+exec {lab} exec client -- curl "$@"
+""",
     # kubectl is part of the lab's Kubernetes binary; it reads KUBECONFIG as usual.
     "kubectl": """
 exec {kubernetes} kubectl "$@"

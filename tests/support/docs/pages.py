@@ -25,7 +25,7 @@ LANGUAGES = ("sh", "yaml", "text")
 # The programs in the pages; a line that begins with one of these names is a command.
 PROGRAMS = (
     "ansible", "ansible-doc", "ansible-galaxy", "ansible-playbook", "bench/bench", "curl", "git",
-    "kubectl", "lab/lab", "make", "pip", "podman", "promtool",
+    "kubectl", "lab/lab", "make", "pip", "podman", "promtool", "python3",
 )  # fmt: skip
 ANYTHING = "…"
 # Lines from the end of a fence to the next with one empty line between them.

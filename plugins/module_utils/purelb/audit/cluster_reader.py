@@ -11,6 +11,7 @@ from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequ
 from ..core import model, names
 from ..core.api import codec, custom_resources, nodes
 from ..core.api.workloads import Program, program_of, program_pod_of
+from ..core.audit.endpoints import is_ready_slice
 from ..core.audit.installation import (
     GroupRecords,
     Installation,
@@ -180,7 +181,7 @@ def read_endpoints(
     """
 
     def convert(body: Object) -> Tuple[Optional[model.EndpointSlice], bool]:
-        return codec.endpoint_slice_of(body), codec.is_ready_slice(body)
+        return codec.endpoint_slice_of(body), is_ready_slice(body)
 
     try:
         found = cluster.read_all(SLICES, convert=convert)

@@ -330,13 +330,6 @@ def test_a_node_counts_while_an_endpoint_on_it_is_ready(conditions, expected):
     assert (found.service, found.nodes) == (ServiceKey("default", "web"), expected)
 
 
-def test_any_endpoint_that_is_not_unready_makes_a_slice_ready():
-    assert not codec.is_ready_slice({})
-    unready = {"conditions": {"ready": False}}
-    assert not codec.is_ready_slice({"endpoints": [unready]})
-    assert codec.is_ready_slice({"endpoints": [unready, {"addresses": ["192.0.2.1"]}]})
-
-
 def test_endpoint_slice_of_no_service_is_skipped():
     assert codec.endpoint_slice_of({"metadata": {"namespace": "default", "name": "x"}}) is None
 

@@ -10,7 +10,7 @@ from ipaddress import ip_address
 import pytest
 
 from purelb.core.api.workloads import Program, ProgramPod
-from purelb.core.audit.endpoints import endpoint_findings
+from purelb.core.audit.endpoints import endpoint_findings, is_ready_slice
 from purelb.core.audit.installation import group_records_of
 from purelb.core.audit.node_addresses import own_addresses
 from purelb.core.audit.report import NodeState
@@ -447,3 +447,10 @@ def test_a_service_without_a_ready_endpoint():
     served = frozenset({services[0].key})
     assert not list(endpoint_findings(services, ALL_CLASSES, served))
     assert not list(endpoint_findings(services, ALL_CLASSES, None))
+
+
+def test_any_endpoint_that_is_not_unready_makes_a_slice_ready():
+    assert not is_ready_slice({})
+    unready = {"conditions": {"ready": False}}
+    assert not is_ready_slice({"endpoints": [unready]})
+    assert is_ready_slice({"endpoints": [unready, {"addresses": ["192.0.2.1"]}]})

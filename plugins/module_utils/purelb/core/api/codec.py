@@ -342,14 +342,6 @@ def endpoint_slice_of(body: Json) -> Optional[EndpointSlice]:
     )
 
 
-def is_ready_slice(body: Json) -> bool:
-    """Whether an EndpointSlice has a ready endpoint, also one without a node."""
-    return any(
-        (endpoint.get("conditions") or {}).get("ready") is not False
-        for endpoint in body.get("endpoints") or ()
-    )
-
-
 def assignment_annotations(assignment: Optional[Assignment]) -> Dict[str, Optional[str]]:
     """Return the allocator's annotations as a merge patch; None removes all of the programs'.
 

@@ -5,11 +5,21 @@
 
 from __future__ import annotations
 
-from typing import AbstractSet, Iterable, Iterator, Optional
+from typing import AbstractSet, Any, Iterable, Iterator, Mapping, Optional
 
 from ..election.claims import Classes, asks_us
 from ..model import Service, ServiceKey
 from .findings import Finding, Severity
+
+Json = Mapping[str, Any]
+
+
+def is_ready_slice(body: Json) -> bool:
+    """Whether an EndpointSlice has a ready endpoint, also one without a node."""
+    return any(
+        (endpoint.get("conditions") or {}).get("ready") is not False
+        for endpoint in body.get("endpoints") or ()
+    )
 
 
 def endpoint_findings(
