@@ -48,6 +48,7 @@ PLAY = """
         purelb_audit_folder: "{{ folder }}"
         purelb_audit_seen: "{{ read.content | b64decode | from_json }}"
         purelb_audit_groups: {objects: []}
+        purelb_audit_fail_on: never
 """
 
 
