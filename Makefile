@@ -51,7 +51,7 @@ view = $(PYTHON) -m tests.support.machine.view $(1) -- $(MAKE)
 .PHONY: help setup packages venv kubernetes containerd images test-packages machine demo bench test built \
 	checked explored on-labs newcomer demo-and-down integration-and-down summary checks explorations \
 	test-all test-fresh test-lab lint sanity molecule coverage shells models seeds unit simulate mutants \
-	integration netbox lab-up lab-down clean
+	integration netbox artefact lab-up lab-down clean
 
 help: ## show this help
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -179,6 +179,14 @@ mutants: venv test-packages ## small bugs, one at a time: which tests find each,
 integration: setup test-packages ## the gate's tests on labs alone; brings the labs up if need be
 	+@$(GATE) run integration --workers $(words $(LABS)) tests/integration \
 		--options="--verbose -m '$(SELECT)'"
+
+artefact: venv ## the collection for an index, with REPOSITORY=https://…, the URL of its repository
+	@test -n "$(REPOSITORY)" || { echo "set REPOSITORY to the URL of the repository: an index wants it"; exit 2; }
+	@rm -rf .cache/artefact && mkdir -p .cache/artefact/source
+	@git archive HEAD | tar --extract --directory .cache/artefact/source
+	@printf '%s: $(REPOSITORY)%s\n' repository "" homepage "" documentation "#documentation" issues /issues \
+		>> .cache/artefact/source/galaxy.yml
+	@$(BIN)/ansible-galaxy collection build .cache/artefact/source --output-path .cache/artefact
 
 netbox: setup ## tests against a real NetBox, which is built first (1 GB, some minutes)
 	@$(PYTHON) -m tests.support.netbox.server build

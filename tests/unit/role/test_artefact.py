@@ -5,10 +5,14 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.docs.doc_runner import copy_checkout
 from tests.support.newcomer import Newcomer
 
 pytestmark = pytest.mark.timeout(120)
@@ -60,3 +64,30 @@ def test_a_playbook_writes_where_it_was_called(newcomer: Newcomer):
     assert (newcomer.here / "made" / "kustomization.yaml").is_file()
     assert (newcomer.here / "made" / "monitoring" / "alerts.yaml").is_file()
     assert files(newcomer.content) == before
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(600)
+def test_the_importer_of_an_index_accepts_it(tmp_path: Path):
+    tree = tmp_path / "checkout"
+    copy_checkout(tree)
+    # It is made from what is committed.
+    git = ["git", "-c", "user.name=t", "-c", "user.email=t@example.com"]
+    for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message", "x"]):
+        subprocess.run([*git, *command], cwd=tree, check=True)
+    shutil.copytree(Path(sys.prefix) / "bin", tree / ".venv/bin", symlinks=True)
+    url = "REPOSITORY=https://git.example.com/purelb"
+    # The target alone: the environment is there.
+    subprocess.run(["make", "--old-file=venv", "artefact", url], cwd=tree, check=True)
+    (artefact,) = tree.glob(".cache/artefact/*.tar.gz")
+    importer = tmp_path / "importer"
+    subprocess.run([sys.executable, "-m", "venv", importer], check=True)
+    pip = [importer / "bin/pip", "install", "--quiet", "--retries", "5", "galaxy-importer"]
+    subprocess.run(pip, check=True)
+    done = subprocess.run(
+        [importer / "bin/python", "-m", "galaxy_importer.main", artefact],
+        cwd=tmp_path, env={"PATH": f"{importer}/bin:/usr/bin:/bin", "HOME": str(tmp_path)},
+        text=True, capture_output=True, check=False,
+    )  # fmt: skip
+    said = done.stdout + done.stderr
+    assert "Importer processing completed successfully" in said, said
