@@ -8,10 +8,12 @@ import json
 
 import pytest
 
+from tests.support.lab.accounts import objects_applied
 from tests.support.lab.cluster_queries import run_ansible
 from tests.support.lab.connect_proxy import proxying
 
 pytestmark = pytest.mark.timeout(180)
+RBAC = "rbac.authorization.k8s.io"
 LOGIN = "me:a-password-of-the-proxy"
 PODS = {"api_version": "v1", "kind": "Pod", "namespace": "purelb-system"}
 MASTERS = {"impersonate_user": "jane", "impersonate_groups": ["system:masters"]}
@@ -90,3 +92,26 @@ def test_who_may_not_act_as_others_is_told_so(cluster, play):
     assert done.results[0]["failed"]
     assert "not allowed to act as another user for list pods" in done.messages[0]
     assert "grant this user the verb impersonate" in done.messages[0]
+
+
+@pytest.mark.parametrize("checks_image", ["true", "false"])
+def test_who_may_only_read_is_told_what_is_missing(cluster, playbook, checks_image):
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "viewer"},
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "view"},
+        "subjects": [{"apiGroup": RBAC, "kind": "User", "name": "jane"}],
+    }
+    options = {
+        "purelb_install_connection": {"impersonate_user": "jane"},
+        "purelb_install_check_image": checks_image == "true",
+    }
+    with objects_applied(cluster, [binding]):
+        done = playbook("purelb.purelb.install", "-e", json.dumps(options), check=False)
+    said = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode != 0
+    assert "has no attribute" not in said
+    kind = "nodes" if checks_image == "true" else "validatingadmissionpolicies"
+    assert f"not allowed to list {kind}" in said
+    assert f'User "jane" cannot list resource "{kind}"' in said.replace("\\", "")
