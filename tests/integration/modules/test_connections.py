@@ -90,7 +90,7 @@ def test_who_may_not_act_as_others_is_told_so(cluster, play):
     config["users"][0]["user"] = {"token": token, "as": "jane"}
     done = play("purelb_objects_info", {**PODS, "kubeconfig": config})
     assert done.results[0]["failed"]
-    assert "not allowed to act as another user for list pods" in done.messages[0]
+    assert "not allowed to act as another user for get /api/v1" in done.messages[0]
     assert "grant this user the verb impersonate" in done.messages[0]
 
 

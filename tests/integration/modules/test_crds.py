@@ -377,6 +377,15 @@ def test_kubectl_get_shows_the_free_addresses_of_a_group(api, make):
         "availableIPv4": 13,
         "allocatedIPv6": 4,
         "availableIPv6": 12,
+        "conditions": [
+            {
+                "type": "Ready",
+                "status": "True",
+                "reason": "Accepted",
+                "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }
+        ],
     }
     api.merge_patch(f"{api.path_of(made)}/status", {"status": status})
     (row,) = rows(kubectl("get", "sg", "-n", NAMESPACE, "seen"))
@@ -385,6 +394,7 @@ def test_kubectl_get_shows_the_free_addresses_of_a_group(api, make):
         "NAME": "seen",
         "ANNOUNCE": "Local",
         "IPAM": "Cluster",
+        "READY": "True",
         "ALLOCATED-V4": "3",
         "AVAILABLE-V4": "13",
         "ALLOCATED-V6": "4",

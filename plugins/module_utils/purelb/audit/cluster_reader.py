@@ -191,6 +191,6 @@ def read_endpoints(
         return None, None
     index = endpoints.EndpointIndex()
     # The index never has to find a slice again, so any unique key works.
-    index.change({model.ServiceKey("", str(i)): each for i, (each, _) in enumerate(found)})
+    index.change({model.ServiceKey("", str(i)): each for i, (each, _ready) in enumerate(found)})
     served = frozenset(each.service for each, is_ready in found if each and is_ready)
     return (index.nodes if is_needed else None), served

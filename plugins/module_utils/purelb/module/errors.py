@@ -63,7 +63,7 @@ def refusal(request: Request, *, host: str, status: int, body: bytes) -> ApiErro
             f"the API server at {host} does not accept the credentials (401): renew the login of "
             f"the kubeconfig, or give another kubeconfig, context or api_key"
         )
-    elif status == FORBIDDEN and "cannot impersonate resource" in message:
+    elif status == FORBIDDEN and " cannot impersonate" in message:
         text = (
             f"not allowed to act as another user for {request} (403): grant this user the verb "
             f"impersonate, or leave out impersonate_user, impersonate_groups and the kubeconfig's "

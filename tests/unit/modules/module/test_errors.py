@@ -34,6 +34,21 @@ def test_a_missing_cluster_wide_permission_names_a_cluster_role():
     assert "ClusterRole of this user" in str(error)
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        'users "jane" is forbidden: User "ci" cannot impersonate resource "users" in API group ""',
+        'forbidden: User "ci" cannot impersonate-on:user-info:get path "/api/v1"',
+    ],
+    ids=["before 1.36", "constrained"],
+)
+def test_a_missing_right_to_act_as_another_user_is_no_missing_rule(message: str):
+    text = str(refusal(LEASES, host=HOST, status=403, body=status(message)))
+    assert text.startswith("not allowed to act as another user for list leases")
+    assert 'User "ci" cannot impersonate' in text
+    assert "add the rule" not in text
+
+
 def test_a_refusal_by_a_policy_is_no_missing_permission():
     message = 'pods "a" is forbidden: violates PodSecurity "restricted:latest"'
     error = refusal(Request("patch", "", "pods"), host=HOST, status=403, body=status(message))
