@@ -56,9 +56,9 @@ SUBNETS = {"192.168.1.{}/24": 10, "fd00:1::{:x}/64": 16}
 IMAGE = "registry.example.com/purelb:0.1.0"
 # Programs that this machine does not have. Arguments that no page uses are refused.
 SHIMS = {
-    # The pages' addresses are in a subnet of the lab's hosts, of which the client is one.
+    # The addresses of the pages are in a subnet of the lab, of which the client is a host.
     "curl": """
-exec {lab} exec client -- curl "$@"
+exec {lab} exec client -- /usr/bin/curl "$@"
 """,
     # kubectl is part of the lab's Kubernetes binary; it reads KUBECONFIG as usual.
     "kubectl": """
