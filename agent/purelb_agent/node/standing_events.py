@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from purelb.core.addresses import listed
 from purelb.core.election.members import Standing
-from purelb.core.model import Reason
+from purelb.core.model import Address, Reason
 from purelb.core.names import DRAINING_TAINTS, EXCLUDE_LABEL, SPOT_TAINT_KEY
 from purelb.core.node.decisions import Decisions, VipDecision
 from purelb_agent.kube.events import EventReason, Events, ObjectReference
@@ -17,6 +17,9 @@ from purelb_agent.runtime import log
 
 # Seconds in which the nodes that won the addresses ask for them.
 _PATIENCE = 5.0
+# Seconds without a change after which a list of what stays is whole: addresses come back one by one
+# when the last better node is marked too.
+_SETTLED = 1.0
 # The taints that count even for an address that no other node can have.
 _OBEYED = ", ".join(key for key in DRAINING_TAINTS if key != SPOT_TAINT_KEY)
 
@@ -32,6 +35,9 @@ class StandingEvents:
         self._reported: tuple[str, EventReason] = ("", "AddressesRestored")
         # When other nodes have had their time to ask for what they won; None if they have all.
         self._asked_by: float | None = None
+        # What stays as no better node can have it, and when that list is whole.
+        self._kept: Sequence[Address] = ()
+        self._kept_by = 0.0
         # When it is to be reported that they did not; None if it was, or need not be.
         self.next_at: float | None = None
 
@@ -50,15 +56,12 @@ class StandingEvents:
         here = tuple(announced)
         asked = [v.vip.address for v in here if v.reason is Reason.KEPT]
         kept = [v.vip.address for v in here if v.reason is not Reason.KEPT]
-        if not asked or standing is Standing.FIRST:
-            self._asked_by = None
-        elif self._asked_by is None:
-            self._asked_by = now + _PATIENCE
-        self.next_at = (
-            self._asked_by if self._asked_by is not None and now < self._asked_by else None
-        )
+        is_first = standing is Standing.FIRST
+        waits = self._until_left([] if is_first else asked, now), self._until_settled(kept, now)
+        pending = (until for until in waits if until and now < until)
+        self.next_at = None if is_first else next(pending, None)
         kind = "Normal" if standing is Standing.EXCLUDED else "Warning"
-        if standing is Standing.FIRST:
+        if is_first:
             self._record(
                 cause,
                 "AddressesRestored",
@@ -76,7 +79,7 @@ class StandingEvents:
             message = f"Not all addresses could be withdrawn ({cause}): see the agent's log"
             self._record(cause, "AddressesNotDrained", message, "Warning")
         elif self.next_at is not None:
-            # What stays is known when the rest has left.
+            # What stays is known when the rest has left, or has come back.
             return
         elif asked:
             message = f"No other node has asked for {listed(asked)} yet ({cause})"
@@ -90,6 +93,20 @@ class StandingEvents:
         else:
             message = f"All addresses of LoadBalancer Services left this node ({cause})"
             self._record(cause, "AddressesDrained", message)
+
+    def _until_left(self, asked: Sequence[Address], now: float) -> float | None:
+        """Return when other nodes have had their time to ask for what they won."""
+        if not asked:
+            self._asked_by = None
+        elif self._asked_by is None:
+            self._asked_by = now + _PATIENCE
+        return self._asked_by
+
+    def _until_settled(self, kept: Sequence[Address], now: float) -> float | None:
+        """Return when the list of what no better node can have is whole."""
+        if kept != self._kept:
+            self._kept, self._kept_by = kept, now + _SETTLED
+        return self._kept_by if kept else None
 
     def _record(self, cause: str, reason: EventReason, message: str, kind: str = "Normal") -> None:
         if (cause, reason) == self._reported:

@@ -25,6 +25,7 @@ HERE = decide_vips(snapshot(service())).here
 # Another node has won them, and has not asked yet.
 ASKED = tuple(replace(decision, reason=Reason.KEPT) for decision in HERE)
 PATIENCE = 5.0
+SETTLED = 1.0
 
 
 @pytest.fixture
@@ -85,7 +86,8 @@ def test_another_taint_is_reported(report, events):
     ],
 )
 def test_addresses_that_no_other_node_can_have_are_named(report, events, standing, cause, kind):
-    report(standing, HERE)
+    report(standing, HERE, now=10.0)
+    report(standing, HERE, now=10.0 + SETTLED)
     ((_about, reason, message, found),) = events.records
     assert (reason, found) == ("AddressesNotDrained", kind)
     assert message.startswith(f"No better node can have {VIP4}, {VIP6}, so this node keeps")
@@ -122,8 +124,27 @@ def test_what_stays_is_named_when_the_rest_has_left(report, events):
     report(EVICTED, (HERE[0], ASKED[1]), now=10.0)
     assert events.take() == []
     report(EVICTED, (HERE[0],), now=11.0)
+    report(EVICTED, (HERE[0],), now=11.0 + SETTLED)
     ((_reason, message),) = events.take()
     assert message.startswith(f"No better node can have {HERE[0].vip.address}, so")
+
+
+def test_addresses_that_come_back_one_by_one_are_named_together(report, standing_events, events):
+    report(EVICTED, (HERE[0],), now=10.0)
+    assert standing_events.next_at == 10.0 + SETTLED
+    report(EVICTED, HERE, now=10.9)
+    report(EVICTED, HERE, now=11.8)
+    assert events.take() == []
+    report(EVICTED, HERE, now=10.9 + SETTLED)
+    ((_reason, message),) = events.take()
+    assert message.startswith(f"No better node can have {VIP4}, {VIP6}, so")
+    assert standing_events.next_at is None
+
+
+def test_what_a_node_had_before_its_mark_is_named_at_once(report, events):
+    report(FIRST, HERE, now=10.0)
+    report(EVICTED, HERE, now=20.0)
+    assert events.reasons == ["AddressesNotDrained"]
 
 
 def test_a_dead_service_proxy_is_told_whatever_left(report, events):
