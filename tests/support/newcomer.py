@@ -9,19 +9,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support import ROOT
 from tests.support.docs.doc_runner import copy_checkout
-
-# What a newcomer installs by pip, at the versions of our own environment.
-PACKAGES = ("ansible-core", "kubernetes")
+from tests.support.environments import OURS, Environment
 
 
 class Newcomer:
     """Runs programs of Ansible in a folder, with the collection installed from its artefact."""
 
-    def __init__(self, folder: Path, *, programs: Path | None = None) -> None:
-        """Build and install the collection, with the programs of another environment than ours."""
-        self._programs = programs or Path(sys.executable).parent
+    def __init__(self, folder: Path, *, environment: Environment = OURS) -> None:
+        """Build and install the collection, with the programs of this environment."""
+        self.environment = environment
         self._folder = folder
         self.here = folder / "here"
         self.here.mkdir()
@@ -38,19 +35,9 @@ class Newcomer:
         own = ("ANSIBLE_", "K8S_AUTH_", "KUBECONFIG", "PYTHONPATH")
         kept = {name: text for name, text in os.environ.items() if not name.startswith(own)}
         done = subprocess.run(
-            [self._programs / program, *arguments],
+            self.environment.argv(program, *arguments),
             cwd=self.here, env={**kept, "ANSIBLE_NOCOLOR": "1", "HOME": str(self._folder)},
             text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, timeout=200,
         )  # fmt: skip
         assert (done.returncode == 0) is check, done.stdout
         return done.stdout
-
-
-def new_environment(folder: Path) -> Path:
-    """Make a virtual environment with what the installation page asks for; return its programs."""
-    pinned = (ROOT / "requirements-dev.txt").read_text().splitlines()
-    wanted = [line for line in pinned if line.split("==")[0] in PACKAGES]
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    pip = [folder / "bin/pip", "install", "--quiet", "--retries", "5", *wanted]
-    subprocess.run(pip, check=True, capture_output=True)
-    return folder / "bin"

@@ -95,13 +95,18 @@ OF_THIS_MACHINE = ("etc/hostname", "etc/resolv.conf")
 
 
 def bootstrap(
-    root: Path, log: Path, *, include: Sequence[str] = INCLUDE, cache: Path | None = None
+    root: Path,
+    log: Path,
+    *,
+    include: Sequence[str] = INCLUDE,
+    cache: Path | None = None,
+    suite: str = SUITE,
 ) -> None:
     """Fetch and unpack Debian with these packages; keep what was fetched in a cache, if given."""
     options = ["--variant=minbase", f"--include={','.join(include)}"]
     if cache:
         options.append(f"--cache-dir={cache}")
-    argv = ["debootstrap", *options, SUITE, str(root), mirror()]
+    argv = ["debootstrap", *options, suite, str(root), mirror()]
     # Its mounts end with it, also when it is killed.
     run_step("debootstrap", ["unshare", "--mount", "--", *argv], log=log)
 
