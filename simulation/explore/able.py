@@ -18,6 +18,7 @@ from simulation.manifests import KINDS
 from simulation.member import Node
 from simulation.node.wire import Segment
 from simulation.time.process import Process
+from simulation.time.timeline import MICROSECONDS
 
 CONFIG, SELECTED = "selected", {"selected": "True"}
 # From the start of an agent to its first plan, at most, if the API answers.
@@ -35,6 +36,7 @@ class Excuse(Enum):
     OUTAGE = "no node reaches the API"
     CUT_OFF = "of those near each other only nodes without the segment reach the API"
     SLOW = "only nodes with slow writes can renew, and they are no majority"
+    SLOW_START = "nodes that have started can renew, but only after the end of the right of it"
 
 
 class State(NamedTuple):
@@ -69,6 +71,8 @@ class Able:
         self._cluster = cluster
         # The agents whose watch of Nodes stands still, and whether their Node had a taint before.
         self._heard: dict[str, bool] = {}
+        # Since when writes of nodes are so slow, in microseconds.
+        self._slow_since: dict[str, int] = {}
 
     def stall(self, user: str, kinds: Sequence[str]) -> None:
         """Note of which kinds the watches of an agent stand still: all that do."""
@@ -87,6 +91,7 @@ class Able:
             self._state(segment, members, is_unnoticed=is_unnoticed)
             for segment in self._cluster.segments
         )
+        self._note_slow()
         allocates = any(map(self._allocates, self._cluster.allocators))
         return Moment(self._cluster.timeline.now, allocates, tuple(states))
 
@@ -111,6 +116,8 @@ class Able:
             excuse = Excuse.CUT_OFF if renews else Excuse.OUTAGE
         elif all(map(self._is_slow, able)) and 2 * len(able) <= len(near):
             excuse = Excuse.SLOW
+        elif all(map(self._has_no_right, able)):
+            excuse = Excuse.SLOW_START
         is_split = renews and len(able) < len(placed)
         return State(excuse, is_split, frozenset(near.keys() & members))
 
@@ -128,8 +135,22 @@ class Able:
         return self._cluster.way(user).reach is Reach.WHOLE and not self.refused[user]
 
     def _is_slow(self, node: Node) -> bool:
-        slow = self._cluster.way(f"agent/{node.name}").slow
-        return sum(slow("PUT", KINDS["leases"])) >= _TOO_SLOW
+        return self._seconds_of_a_write(node) >= _TOO_SLOW
+
+    def _seconds_of_a_write(self, node: Node) -> float:
+        return sum(self._cluster.way(f"agent/{node.name}").slow("PUT", KINDS["leases"]))
+
+    def _note_slow(self) -> None:
+        slow = {node.name for node in self._cluster.nodes.values() if self._is_slow(node)}
+        now = self._cluster.timeline.now
+        self._slow_since = {name: self._slow_since.get(name, now) for name in slow}
+
+    def _has_no_right(self, node: Node) -> bool:
+        """Whether all writes of a node's agent took as long as a right that they give lasts."""
+        if node.agent is None or self._seconds_of_a_write(node) < LeaseTiming().renew_deadline:
+            return False
+        began = self._cluster.timeline.now - node.agent.has_run_for() * MICROSECONDS
+        return self._slow_since[node.name] <= began
 
     def _has_place(self, node: Node, segment: Segment) -> bool:
         link = segment.link_of(node.kernel)

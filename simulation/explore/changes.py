@@ -4,16 +4,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from purelb.core.holding.peer_keys import SIGNING, RotationStep, after_step, parse_keys
-from purelb.core.names import DRAINING_TAINTS
+from purelb.core.names import DEFAULT_NAMESPACE, DRAINING_TAINTS, EXCLUDE_LABEL
+from purelb.core.node.service_proxy import Answer
 from purelb.core.settings import LeaseTiming
 from simulation import users
 from simulation.chance import stream
+from simulation.explore.able import CONFIG, SELECTED
 from simulation.explore.fault import Fault
 from simulation.explore.troubles import Troubles
-from simulation.member import KEYS
+from simulation.member import KEYS, Node
 from simulation.time.timeline import Action
 
 # As in the group that a cluster begins with.
@@ -25,14 +28,52 @@ _FAST = LeaseTiming(5, 3.5, 1)
 
 def taint(troubles: Troubles, fault: Fault) -> Action:
     """Give Nodes a draining taint."""
-    nodes = [troubles.cluster.nodes[name] for name in fault.nodes]
-    ends = [troubles.taint(node, DRAINING_TAINTS[0]) for node in nodes]
+    return _all(_taint, troubles, fault)
 
-    def end() -> None:
-        for each in ends:
-            each()
 
-    return end
+def _taint(troubles: Troubles, node: Node) -> Action:
+    cluster = troubles.cluster
+
+    def show(wrong: Sequence[bool]) -> None:
+        if cluster.find("nodes", "", node.name) is None:
+            return
+        if not wrong:
+            users.untaint(cluster, node, DRAINING_TAINTS[0])
+        elif not troubles.able.is_tainted(node):
+            users.taint(cluster, node, DRAINING_TAINTS[0])
+
+    return troubles.begin(("taint", node.name), True, show)
+
+
+def exclude(troubles: Troubles, fault: Fault) -> Action:
+    """Give Nodes the label by which load balancers leave them out."""
+    return _all(_exclude, troubles, fault)
+
+
+def _exclude(troubles: Troubles, node: Node) -> Action:
+    cluster = troubles.cluster
+
+    def show(wrong: Sequence[bool]) -> None:
+        if cluster.find("nodes", "", node.name) is None:
+            return
+        if wrong:
+            users.label(cluster, node, **{EXCLUDE_LABEL: ""})
+        else:
+            users.unlabel(cluster, node, EXCLUDE_LABEL)
+
+    return troubles.begin(("label", node.name), True, show)
+
+
+def end_proxy(troubles: Troubles, fault: Fault) -> Action:
+    """Let nodes be without their kube-proxy."""
+    return _all(_end_proxy, troubles, fault)
+
+
+def _end_proxy(troubles: Troubles, node: Node) -> Action:
+    def show(wrong: Sequence[bool]) -> None:
+        node.service_proxy = Answer.NONE if wrong else Answer.GOOD
+
+    return troubles.begin(("kube-proxy", node.name), True, show)
 
 
 def change_type(troubles: Troubles, _fault: Fault) -> Action:
@@ -92,8 +133,42 @@ def rotate_keys(troubles: Troubles, fault: Fault) -> Action:
 
 
 def unselect(troubles: Troubles, fault: Fault) -> Action:
-    """Let an LBNodeAgent select all nodes but these."""
-    return troubles.unselect(fault.nodes)
+    """Let an LBNodeAgent select those nodes of today that are not among these.
+
+    It takes the place of the one for all nodes, if there is one.
+    """
+    cluster = troubles.cluster
+    of_all = cluster.find("configs", DEFAULT_NAMESPACE, "default")
+    local = of_all["spec"]["local"] if of_all else {}
+
+    def show(wrong: Sequence[Sequence[str]]) -> None:
+        if not wrong:
+            # Unless an older store was put back, which did not have it.
+            if of_all is not None:
+                users.configure(cluster, "default", local=local)
+            if cluster.find("configs", DEFAULT_NAMESPACE, CONFIG) is not None:
+                users.unconfigure(cluster, CONFIG)
+            return
+        hit = {name for each in wrong for name in each}
+        for node in troubles.nodes:
+            if cluster.find("nodes", "", node.name) is not None:
+                users.label(cluster, node, selected=str(node.name not in hit))
+        users.configure(cluster, CONFIG, local=local, labels=SELECTED)
+        if of_all is not None and cluster.find("configs", DEFAULT_NAMESPACE, "default"):
+            users.unconfigure(cluster, "default")
+
+    return troubles.begin(("selected",), fault.nodes, show)
+
+
+def _all(begin: Callable[[Troubles, Node], Action], troubles: Troubles, fault: Fault) -> Action:
+    """Begin something at each node of a fault; return what ends it at all."""
+    ends = [begin(troubles, troubles.cluster.nodes[name]) for name in fault.nodes]
+
+    def end() -> None:
+        for each in ends:
+            each()
+
+    return end
 
 
 def _nothing() -> None:

@@ -14,7 +14,10 @@ def _each(names: str) -> tuple[str, ...]:
 # What is likely to matter together. The kinds of most schedules are drawn from one of these. In an
 # outage it takes the most at once to break something, so these are drawn more often.
 FAMILIES: Mapping[str, tuple[int, tuple[str, ...]]] = {
-    "one node, the API": (1, _each("refused dropped stopped taint leaves killed crashed joins")),
+    "one node, the API": (
+        1,
+        _each("refused dropped stopped taint leaves killed crashed joins label proxy"),
+    ),
     "all nodes, the API": (
         1,
         _each("outage silence staggered first-back frozen joins leaves killed two-dropped"),
@@ -25,7 +28,10 @@ FAMILIES: Mapping[str, tuple[int, tuple[str, ...]]] = {
     "lists": (1, _each("slow-lists stall-leases old-lists one-flapping joins")),
     "a server that is back": (3, _each("slow-return scale-up service-stays")),
     "new nodes": (1, _each("slow-return scale-up joins frozen")),
-    "watches": (1, _each("stall-all stall-nodes stall-services lagging taint joins node-deleted")),
+    "watches": (
+        1,
+        _each("stall-all stall-nodes stall-services lagging taint joins node-deleted label labels"),
+    ),
     "silent watches": (1, _each("silent-services service-stays pool type crashed taint")),
     "clocks": (1, _each("wall rate paused suspended joins joins-astray silence frozen")),
     "machines": (
@@ -39,11 +45,14 @@ FAMILIES: Mapping[str, tuple[int, tuple[str, ...]]] = {
         1,
         _each(
             "late-answer unreadable torn-dump lost-news leaves unplugged service crowd readdressed "
-            "mistaken off"
+            "mistaken off proxies"
         ),
     ),
     "servers": (1, _each("errors unauthorized too-many lagging restored node-deleted lost joins")),
-    "users": (1, _each("leader-killed type pool service service-stays endpoints unselected taint")),
+    "users": (
+        1,
+        _each("leader-killed type pool service service-stays endpoints unselected taint label"),
+    ),
     "operators": (
         1,
         _each("outage timings keys endpoints unselected taint joins leaves dropped frozen lost"),

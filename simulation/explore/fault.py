@@ -42,7 +42,8 @@ class Kind:
 
     `away`: for how many seconds it may leave an address on no node, in all: as the only fault, and
     among others. `is_slow`: whether writes take `value` seconds. `halts`: whether an agent
-    that has put an address may be kept from announcing it.
+    that has put an address may be kept from announcing it. `is_later`: whether it takes the place
+    of a kind that was drawn without it, so that all other schedules stay as they were.
     """
 
     story: str
@@ -53,6 +54,7 @@ class Kind:
     away: tuple[float, float] = (0.3, 0.3)
     is_slow: bool = False
     halts: bool = False
+    is_later: bool = False
 
     @property
     def least(self) -> int:

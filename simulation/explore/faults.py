@@ -362,6 +362,14 @@ KINDS: Mapping[str, Kind] = {
     "service-stays": Kind(
         "there is one Service more, for good", changes.new_service, hits=0, seconds=(), away=_NEW
     ),
+    "label": Kind("{nodes} is labelled as no target", changes.exclude, is_later=True),
+    "labels": Kind("{nodes} are labelled as no targets", changes.exclude, HALF, is_later=True),
+    "proxy": Kind(
+        "the kube-proxy of {nodes} is dead", changes.end_proxy, seconds=_LONG, is_later=True
+    ),
+    "proxies": Kind(
+        "the kube-proxies of {nodes} are dead", changes.end_proxy, 0, seconds=_LONG, is_later=True
+    ),
 }
 
 

@@ -74,15 +74,22 @@ def draw(seed: int, kinds: Sequence[str] = (), *, count: int = 0) -> Schedule:
     chance = stream(seed, "schedule")
     names = tuple(f"n{number + 1}" for number in range(size_of(seed % CLUSTERS)))
     count = count or chance.choice(_COUNTS)
-    fitting = [kind for kind in kinds or KINDS if KINDS[kind].least <= len(names)]
+    of_size = [kind for kind in kinds or KINDS if KINDS[kind].least <= len(names)]
+    later = [kind for kind in of_size if KINDS[kind].is_later and not kinds]
+    fitting = [kind for kind in of_size if kind not in later]
     if not kinds:
         weights, families = zip(*FAMILIES.values(), strict=True)
         (family,) = chance.choices(families, weights)
         of_all = chance.random() < _ALL
         fitting = [kind for kind in fitting if of_all or kind in family] or fitting
+        later = [kind for kind in later if of_all or kind in family]
     count = count if fitting else 0
     # Each kind once, as long as there are enough.
     drawn = chance.sample(fitting * -(-count // (len(fitting) or 1)), count)
+    for kind in later:
+        place = stream(seed, "later", kind)
+        if place.random() < count / len(fitting):
+            drawn[place.randrange(count)] = kind
     # Faults that hit the same node find more.
     focus = chance.choice(names)
     faults: tuple[Fault, ...] = ()

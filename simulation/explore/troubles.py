@@ -9,12 +9,10 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from functools import partial
 
-from purelb.core.names import DEFAULT_NAMESPACE
 from purelb.core.settings import LeaseTiming
-from simulation import users
 from simulation.api.way import Delay, Reach, Refusals, Slowness, Way
 from simulation.cluster import Cluster
-from simulation.explore.able import CONFIG, SELECTED, STARTS, Able, runs
+from simulation.explore.able import STARTS, Able, runs
 from simulation.explore.overlaps import Overlaps
 from simulation.history import History
 from simulation.member import KEYS, Node
@@ -344,46 +342,6 @@ class Troubles(Overlaps):
             node.kernel.add_link(node.eth0)
 
         return self.begin(("carrier", node.name), True, show)
-
-    def taint(self, node: Node, key: str) -> Action:
-        """Give a node a taint."""
-
-        def show(wrong: Sequence[str]) -> None:
-            if self.cluster.find("nodes", "", node.name) is None:
-                return
-            if not wrong:
-                users.untaint(self.cluster, node, key)
-            elif not self.able.is_tainted(node):
-                users.taint(self.cluster, node, key)
-
-        return self.begin(("taint", node.name), key, show)
-
-    def unselect(self, names: Sequence[str]) -> Action:
-        """Let an LBNodeAgent select those nodes of today that are not among these.
-
-        It takes the place of the one for all nodes, if there is one.
-        """
-        cluster = self.cluster
-        of_all = cluster.find("configs", DEFAULT_NAMESPACE, "default")
-        local = of_all["spec"]["local"] if of_all else {}
-
-        def show(wrong: Sequence[Sequence[str]]) -> None:
-            if not wrong:
-                # Unless an older store was put back, which did not have it.
-                if of_all is not None:
-                    users.configure(cluster, "default", local=local)
-                if cluster.find("configs", DEFAULT_NAMESPACE, CONFIG) is not None:
-                    users.unconfigure(cluster, CONFIG)
-                return
-            hit = {name for each in wrong for name in each}
-            for node in self.nodes:
-                if cluster.find("nodes", "", node.name) is not None:
-                    users.label(cluster, node, selected=str(node.name not in hit))
-            users.configure(cluster, CONFIG, local=local, labels=SELECTED)
-            if of_all is not None and cluster.find("configs", DEFAULT_NAMESPACE, "default"):
-                users.unconfigure(cluster, "default")
-
-        return self.begin(("selected",), tuple(names), show)
 
 
 def _nothing() -> None:

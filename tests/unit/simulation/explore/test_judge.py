@@ -11,14 +11,18 @@ import pytest
 
 from purelb.core.election.election import rank
 from purelb.core.model import InterfaceAddress
-from purelb.core.names import DEFAULT_NAMESPACE, DRAINING_TAINTS, lease_name
+from purelb.core.names import DEFAULT_NAMESPACE, lease_name
 from purelb.core.node import rtnetlink
 from purelb_agent.runtime.probes import BACKLOG
 from simulation.api.way import Reach
 from simulation.crowd import Crowd
+from simulation.explore import changes
+from simulation.explore.able import STARTS, Excuse
+from simulation.explore.fault import Fault
 from simulation.explore.judge import SETTLED, Judge
 from simulation.explore.presence import TAKEOVER
 from simulation.explore.troubles import BELIEF, LIFETIME
+from simulation.explore.ways import writes_act_late
 from simulation.manifests import KINDS
 from simulation.member import ETH0
 from simulation.time.timeline import MICROSECONDS
@@ -356,16 +360,39 @@ def test_until_a_silent_watch_must_be_noticed_no_node_has_to_hold_an_address(clu
     in_a_copy(work)
 
 
+@pytest.mark.parametrize(
+    ("seconds", "excuse"), [(3.0, None), (10.0, Excuse.SLOW_START)], ids=["in time", "too late"]
+)
+def test_nodes_need_hold_nothing_that_start_while_writes_take_as_long_as_a_right(
+    cluster, in_a_copy, seconds, excuse
+):
+    def excused(judge):
+        return judge.troubles.able.now(is_unnoticed=False).states[0].excuse
+
+    def work():
+        judge = Judge(cluster)
+        for user in judge.troubles.users:
+            judge.troubles.slow(user, writes_act_late(seconds))
+        cluster.run(5)
+        assert excused(judge) is None
+        for node in cluster.nodes.values():
+            end(cluster, node)
+            cluster.start_agent(node)
+        cluster.run(1 + STARTS)
+        assert excused(judge) is excuse
+
+    in_a_copy(work)
+
+
 def test_a_taint_counts_until_the_end_of_it_can_be_seen(cluster, in_a_copy):
     def work():
         judge = Judge(cluster)
         nodes = cluster.nodes.values()
-        ends = [judge.troubles.taint(node, DRAINING_TAINTS[0]) for node in nodes]
+        untaint = changes.taint(judge.troubles, Fault("taint", 0, 0, tuple(cluster.nodes)))
         judge.troubles.note()
         cluster.run(5)
         still = [judge.troubles.stall(f"agent/{node.name}", [KINDS["nodes"]]) for node in nodes]
-        for untaint in ends:
-            untaint()
+        untaint()
         judge.troubles.note()
         cluster.run(1 + TAKEOVER)
         assert "unheld" not in broken(judge)

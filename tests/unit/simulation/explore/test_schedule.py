@@ -34,6 +34,16 @@ def test_kinds_and_their_number_can_be_chosen():
     assert [fault.kind for fault in schedule.faults] == ["frozen", "frozen"]
 
 
+def test_kinds_that_came_later_change_only_the_schedules_that_have_them(monkeypatch):
+    later = {kind for kind in KINDS if KINDS[kind].is_later}
+    drawn = [draw(seed) for seed in range(500)]
+    for kind in later:
+        monkeypatch.delitem(KINDS, kind)
+    others = [schedule for schedule in drawn if not later & {f.kind for f in schedule.faults}]
+    assert 0.8 < len(others) / len(drawn) < 1
+    assert all(draw(schedule.seed) == schedule for schedule in others)
+
+
 def test_a_cluster_of_one_node_has_no_faults_of_several():
     alone = [draw(seed) for seed in range(2000) if len(draw(seed).names) == 1]
     kinds = {fault.kind for schedule in alone for fault in schedule.faults}
