@@ -73,8 +73,8 @@ options:
         suboptions: *range
       skip_ipv6_dad:
         description:
-          - Add IPv6 addresses without duplicate address detection. They are usable about a second sooner, but a
-            duplicate on another host is not detected.
+          - Add new IPv6 addresses without duplicate address detection. They are usable about a second sooner, but a
+            duplicate on another host is found only by later probes. An address that moves is never detected again.
         type: bool
       multi_pool:
         description:

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from purelb.core.api import codec
 from purelb.core.holding.counting import Counting
-from purelb.core.model import Lease, NodeAddress
+from purelb.core.model import Address, Lease, NodeAddress
 from purelb_agent.kube.client import Json
 from purelb_agent.runtime import clock
 from purelb_agent.runtime.wakeup import Wakeup
@@ -141,6 +141,11 @@ class LeaseTable:
         """Return what the Leases of live nodes say of addresses in the status of Nodes."""
         counted = self.counting.leases.items()
         return {node: each.lease.mistaken for node, each in counted if each.counts}
+
+    def duplicates(self) -> frozenset[Address]:
+        """Return what Leases list as the addresses of other hosts too, the own one included."""
+        others = (counted.lease for counted in self.counting.leases.values())
+        return frozenset(a for lease in (self.own, *others) if lease for a in lease.duplicates)
 
     def outside(self) -> frozenset[str]:
         """Return what Leases say of addresses in no pool, the own one from before a start, too."""

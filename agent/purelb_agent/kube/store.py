@@ -82,6 +82,8 @@ class NodeStore:
         self.mistaken: frozenset[NodeAddress] = frozenset()
         # The other nodes by their MAC addresses; another mapping whenever it changes.
         self.macs: Mapping[bytes, str] = {}
+        # Addresses that the nodes have found on other hosts.
+        self.duplicates: frozenset[Address] = frozenset()
         # What this agent says of its own Node; None: nothing yet.
         self._own_mistaken: frozenset[Address] | None = None
         # By node, also of those whose Node is gone while their Lease is not: they can still hold.
@@ -115,6 +117,7 @@ class NodeStore:
     def _leases_changed(self) -> None:
         self._vips.hear(self.leases.outside())
         self._find_own_addresses()
+        self.duplicates = self.leases.duplicates()
         macs = self.leases.macs()
         if macs != self.macs:
             self.macs = macs

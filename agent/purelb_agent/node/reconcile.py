@@ -29,6 +29,7 @@ from purelb.core.node.interfaces import (
 )
 from purelb.core.node.lost_segments import LostSegments
 from purelb.core.node.mistaken import RemovedVips, own_mistaken
+from purelb.core.node.moves import Moves
 from purelb.core.node.plan import Plan, plan
 from purelb.core.node.readiness import Readiness
 from purelb.core.node.snapshot import NodeSnapshot, membership_view_of, vips_on
@@ -93,6 +94,7 @@ class Reconciler:
         self._elected: Decisions | None = None
         self._lost = LostSegments()
         self._removed = RemovedVips()
+        self._moves = Moves()
         self._deprecated: frozenset[Network] = frozenset()
         self._leaving = False
         # When nothing is left of what an earlier agent put; the kernel may be a second late.
@@ -171,7 +173,7 @@ class Reconciler:
             # can say that it holds nothing, in case its Lease was written and it does not know it.
             return min(self._left_until, now + RESYNC)
         decisions = self._decide(snapshot, now)
-        planned = plan(decisions, snapshot, now=now)
+        planned = plan(decisions, snapshot, moved=self._moves.elsewhere, now=now)
         done = self._interfaces.apply(planned)
         removed = (remove.held.address for remove in planned.removes)
         self._removed = self._removed.after(removed, now=now)
@@ -227,6 +229,8 @@ class Reconciler:
 
     def _decide(self, snapshot: NodeSnapshot, now: float) -> Decisions:
         self._elected = decide_vips(snapshot, self._elected)
+        duplicates = self._store.duplicates
+        self._moves = self._moves.after(self._elected, snapshot.addresses, duplicates)
         if self._questions is None:
             return self._elected
         held = vips_on(snapshot.addresses, snapshot)

@@ -11,8 +11,21 @@ _DECISIONS = f"{_CORE}/decisions.py"
 _PLAN = f"{_CORE}/plan.py"
 _SNAPSHOT = f"{_CORE}/snapshot.py"
 _ANNOUNCING = f"{_CORE}/announcing.py"
+_MOVES = f"{_CORE}/moves.py"
 
 MUTANTS = (
+    Mutant(
+        "an address that another host has moves without detection",
+        _MOVES,
+        "        if not rejected.isdisjoint(elsewhere):\n",
+        "        if False:\n",
+    ),
+    Mutant(
+        "who cannot hold addresses does not see that another node wins them",
+        _MOVES,
+        "decision.election.winner is None or id(decision) not in seen",
+        "id(decision) not in seen",
+    ),
     Mutant(
         "a lifetime outlives the right by the second that the kernel may be late",
         _PLAN,

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+from purelb.core.election.election import rank
 from purelb.core.model import InterfaceAddress, PoolType
 from purelb.core.names import ADDRESS_PROTOCOL, DRAINING_TAINTS
 from purelb.core.node.configuration import SelectorState
@@ -234,6 +235,40 @@ class TestHolding:
         others = serving.metric("purelb_election_member_count")
         assert others == 6
         assert serving.held < ON_ETH0 or serving.held == set()
+
+
+class TestMoves:
+    async def leave_and_return(self, serving):
+        """Let another node win the IPv6 address, and end; return whether it is detected then."""
+        other = next(
+            name
+            for name in (f"n{number}" for number in range(2, 99))
+            if rank(("n1", name), VIP6)[0] == name
+        )
+        serving.store.leases.put(lease_object(other))
+        await settle()
+        assert (ETH0.index, VIP6) not in serving.held
+        serving.store.leases.drop(lease_object(other))
+        await settle()
+        return serving.kernel.held[ETH0.index, VIP6].tentative
+
+    async def test_an_address_is_detected_the_first_time_only(self, serving):
+        assert serving.kernel.held[ETH0.index, VIP6].tentative
+        assert not await self.leave_and_return(serving)
+        assert (ETH0.index, VIP6) in serving.announcer.fresh[-1]
+
+    async def test_one_that_another_host_has_is_detected_again(self, serving):
+        mine = lease_object("n1", version="99", duplicates=(VIP6,))
+        serving.store.leases.put(mine)
+        assert await self.leave_and_return(serving)
+
+    async def test_one_whose_detection_failed_is_detected_again(self, serving):
+        assert not await self.leave_and_return(serving)
+        place = (ETH0.index, VIP6)
+        serving.kernel.held[place] = replace(serving.kernel.held[place], dad_failed=True)
+        serving.store.changed.notify()
+        await settle()
+        assert serving.kernel.held[place].tentative
 
 
 class TestWakeUp:

@@ -15,6 +15,7 @@ from purelb.core.holding.right import HoldDeadline
 from purelb.core.model import ExternalSource, InterfaceAddress, PoolType, Reason
 from purelb.core.names import ADDRESS_PROTOCOL
 from purelb.core.node.decisions import decide_vips
+from purelb.core.node.plan import plan
 from purelb.core.node.snapshot import membership_view_of
 from purelb.core.settings import AddressConfig
 from tests.support.core.snapshots import (
@@ -182,6 +183,11 @@ class TestWinner:
         quick_group = replace(GROUP, skip_dad=True)
         (quick,) = planned(snapshot(service(addresses=[vip]), groups=(quick_group,))).puts
         assert (careful.no_dad, quick.no_dad) == (False, True)
+
+    def test_of_another_node_is_put_without_detection(self, vip):
+        made = snapshot(service(addresses=[vip]))
+        (put,) = plan(decide_vips(made), made, moved={vip}, now=NOW).puts
+        assert (put.no_dad, put.usable_at_once) == (True, True)
 
     @pytest.mark.parametrize("aggregation", [None, 4])
     def test_puts_each_address_on_its_own_whatever_mask_its_pool_has(self, vip, aggregation):

@@ -12,7 +12,7 @@ VIP outlive the node's hold deadline.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Dict, FrozenSet, List, Mapping, Optional, Tuple
+from typing import AbstractSet, Dict, FrozenSet, List, Mapping, Optional, Tuple
 
 from ..election.vips import Vip
 from ..model import Address, InterfaceAddress, PoolType, Reason
@@ -86,7 +86,9 @@ class Plan:
     refresh_at: Optional[float]
 
 
-def _wanted_address(decision: VipDecision, snapshot: NodeSnapshot, now: float) -> Optional[Put]:
+def _wanted_address(
+    decision: VipDecision, snapshot: NodeSnapshot, moved: AbstractSet[Address], now: float
+) -> Optional[Put]:
     """Return the address as it should be now; None if the node may not hold it."""
     is_local = decision.vip.pool_type is PoolType.LOCAL
     config = snapshot.config if is_local else snapshot.dummy_config
@@ -105,7 +107,7 @@ def _wanted_address(decision: VipDecision, snapshot: NodeSnapshot, now: float) -
         valid_lft=valid,
         preferred_lft=_preferred_lifetime(decision.vip.address, valid, config.preferred_lifetime),
         no_prefix_route=config.no_prefix_route,
-        no_dad=decision.vip.skip_dad,
+        no_dad=decision.vip.skip_dad or decision.vip.address in moved,
         is_new=True,
         ends_by=ends_by,
     )
@@ -183,11 +185,20 @@ def _is_fresh(held: InterfaceAddress, want: Put, snapshot: NodeSnapshot, now: fl
     return abs(lead - (want.valid_lft - (want.preferred_lft or 0))) <= 2 * _SLACK
 
 
-def plan(decisions: Decisions, snapshot: NodeSnapshot, *, now: float) -> Plan:
-    """Plan how the interfaces get from their actual state to the decided one."""
+def plan(
+    decisions: Decisions,
+    snapshot: NodeSnapshot,
+    *,
+    moved: AbstractSet[Address] = frozenset(),
+    now: float,
+) -> Plan:
+    """Plan how the interfaces get from their actual state to the decided one.
+
+    `moved`: addresses that are put without duplicate address detection, also if their group has it.
+    """
     wants: Dict[Place, Put] = {}
     for decision in decisions.here:
-        want = _wanted_address(decision, snapshot, now)
+        want = _wanted_address(decision, snapshot, moved, now)
         if want is not None:
             wants[want.link, want.address] = want
     removes, puts = _difference(decisions, snapshot, wants, now)
