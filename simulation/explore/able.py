@@ -71,8 +71,8 @@ class Able:
         self._cluster = cluster
         # The agents whose watch of Nodes stands still, and whether their Node had a taint before.
         self._heard: dict[str, bool] = {}
-        # Since when writes of nodes are so slow, in microseconds.
-        self._slow_since: dict[str, int] = {}
+        # Since when writes of nodes take as long as a right lasts, in microseconds.
+        self._late_since: dict[str, int] = {}
 
     def stall(self, user: str, kinds: Sequence[str]) -> None:
         """Note of which kinds the watches of an agent stand still: all that do."""
@@ -91,7 +91,7 @@ class Able:
             self._state(segment, members, is_unnoticed=is_unnoticed)
             for segment in self._cluster.segments
         )
-        self._note_slow()
+        self._note_late()
         allocates = any(map(self._allocates, self._cluster.allocators))
         return Moment(self._cluster.timeline.now, allocates, tuple(states))
 
@@ -140,17 +140,18 @@ class Able:
     def _seconds_of_a_write(self, node: Node) -> float:
         return sum(self._cluster.way(f"agent/{node.name}").slow("PUT", KINDS["leases"]))
 
-    def _note_slow(self) -> None:
-        slow = {node.name for node in self._cluster.nodes.values() if self._is_slow(node)}
-        now = self._cluster.timeline.now
-        self._slow_since = {name: self._slow_since.get(name, now) for name in slow}
+    def _note_late(self) -> None:
+        nodes, now = self._cluster.nodes.values(), self._cluster.timeline.now
+        lasts = LeaseTiming().renew_deadline
+        late = (node.name for node in nodes if self._seconds_of_a_write(node) >= lasts)
+        self._late_since = {name: self._late_since.get(name, now) for name in late}
 
     def _has_no_right(self, node: Node) -> bool:
         """Whether all writes of a node's agent took as long as a right that they give lasts."""
-        if node.agent is None or self._seconds_of_a_write(node) < LeaseTiming().renew_deadline:
+        since = self._late_since.get(node.name)
+        if since is None or node.agent is None:
             return False
-        began = self._cluster.timeline.now - node.agent.has_run_for() * MICROSECONDS
-        return self._slow_since[node.name] <= began
+        return since <= self._cluster.timeline.now - node.agent.has_run_for() * MICROSECONDS
 
     def _has_place(self, node: Node, segment: Segment) -> bool:
         link = segment.link_of(node.kernel)

@@ -97,15 +97,16 @@ def debian(suite: str, shared: Path) -> tuple[str, ...]:
     `shared`: a folder that both see, in addition to the checkout.
     """
     root = _FOLDER / suite
-    done = root / "etc/resolv.conf"
-    if not done.exists():
-        shutil.rmtree(root, ignore_errors=True)
-        debs = _FOLDER / "debs"
+    if not root.exists():
+        # Under another name until it is whole, as this may be interrupted.
+        part, debs = _FOLDER / f"{suite}.part", _FOLDER / "debs"
+        shutil.rmtree(part, ignore_errors=True)
         debs.mkdir(parents=True, exist_ok=True)
         include = ("python3", "python3-venv", "ca-certificates")
-        rootfs.bootstrap(root, _FOLDER / "log", include=include, cache=debs, suite=suite)
+        rootfs.bootstrap(part, _FOLDER / "log", include=include, cache=debs, suite=suite)
         for name in ("hosts", "resolv.conf"):
-            (root / "etc" / name).write_bytes(Path("/etc", name).read_bytes())
+            (part / "etc" / name).write_bytes(Path("/etc", name).read_bytes())
+        part.rename(root)
     wheels = shlex.split(os.environ.get("PIP_FIND_LINKS", ""))
     seen = ["/proc", "/sys", "/dev", "/etc/ssl/certs", str(ROOT), str(shared)]
     seen += [folder for folder in wheels if Path(folder).is_dir()]

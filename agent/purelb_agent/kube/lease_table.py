@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from purelb.core.allocation.duplicates import listed_duplicates
 from purelb.core.api import codec
 from purelb.core.holding.counting import Counting
 from purelb.core.model import Address, Lease, NodeAddress
@@ -27,6 +28,11 @@ def _content(lease: Lease) -> tuple[object, ...]:
         lease.mail,
         lease.outside,
     )
+
+
+def _of_own(lease: Lease) -> tuple[object, ...]:
+    """Return what the own Lease may change; its agent knows the rest."""
+    return lease.epoch, lease.duplicates
 
 
 class Counted(Protocol):
@@ -88,7 +94,7 @@ class LeaseTable:
         if lease is None:
             return
         if lease.node == self._node:
-            is_news = self.own is None or self.own.epoch != lease.epoch
+            is_news = self.own is None or _of_own(self.own) != _of_own(lease)
             self._see_own(lease)
         else:
             now, known = clock.now(), self.counting.leases.get(lease.node)
@@ -143,9 +149,9 @@ class LeaseTable:
         return {node: each.lease.mistaken for node, each in counted if each.counts}
 
     def duplicates(self) -> frozenset[Address]:
-        """Return what Leases list as the addresses of other hosts too, the own one included."""
+        """Return what Leases list as the addresses of other hosts, the own and ended ones, too."""
         others = (counted.lease for counted in self.counting.leases.values())
-        return frozenset(a for lease in (self.own, *others) if lease for a in lease.duplicates)
+        return frozenset(listed_duplicates(lease for lease in (self.own, *others) if lease))
 
     def outside(self) -> frozenset[str]:
         """Return what Leases say of addresses in no pool, the own one from before a start, too."""

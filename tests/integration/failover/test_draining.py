@@ -16,6 +16,7 @@ import yaml
 from tests.support.lab.address_recorder import record_holders
 from tests.support.lab.cluster_queries import AGENTS, GRACEFUL, eventually, leader
 from tests.support.lab.faults import (
+    OUT_OF_SERVICE,
     agents_with,
     events_of,
     is_ready,
@@ -36,13 +37,6 @@ MARK = "purelb.io/preempted-by"
 # Seconds in which a taint that must not come would have come.
 SETTLED = 2
 TAINT = {"key": SPOT, "value": "spot-eviction", "effect": "NoSchedule"}
-# As in the Kubernetes documentation: kubectl taint nodes n1
-# node.kubernetes.io/out-of-service=nodeshutdown:NoExecute
-OUT_OF_SERVICE = {
-    "key": "node.kubernetes.io/out-of-service",
-    "value": "nodeshutdown",
-    "effect": "NoExecute",
-}
 
 _numbers = itertools.count(1)
 
@@ -209,22 +203,6 @@ def test_without_the_feature_the_role_requests_no_permission(playbook, tmp_path)
         workload = yaml.safe_load((tmp_path / f"{name}.yaml").read_text())
         (container,) = workload["spec"]["template"]["spec"]["containers"]
         assert {"name": "PURELB_DRAINING", "value": "off"} in container["env"]
-
-
-@pytest.fixture
-def mark(cluster):
-    """Patches the spec of Nodes; restores them after the test."""
-    before = {}
-
-    def patch(node, **spec):
-        path = f"/api/v1/nodes/{node}"
-        now = cluster.api.get(path)["spec"]
-        before.setdefault(path, {key: now.get(key) for key in ("taints", "unschedulable")})
-        cluster.api.merge_patch(path, {"spec": spec})
-
-    yield patch
-    for path, spec in before.items():
-        cluster.api.merge_patch(path, {"spec": spec})
 
 
 def drained_and_restored(lab, node):

@@ -12,17 +12,10 @@ from tests.support.lab.cluster_queries import (
     addresses_of,
     holder,
 )
-from tests.support.lab.faults import wait_until_moved
+from tests.support.lab.faults import OUT_OF_SERVICE, wait_until_moved
 
 pytestmark = [pytest.mark.timeout(90), pytest.mark.safety]
 GROUP = "/apis/purelb.io/v2/namespaces/purelb-system/servicegroups/moves"
-# As in the Kubernetes documentation: kubectl taint nodes n1
-# node.kubernetes.io/out-of-service=nodeshutdown:NoExecute
-TAINT = {
-    "key": "node.kubernetes.io/out-of-service",
-    "value": "nodeshutdown",
-    "effect": "NoExecute",
-}
 
 
 @pytest.fixture(params=[False, True], ids=["detected", "skipped"])
@@ -42,22 +35,8 @@ def skips(cluster, request):
     cluster.api.delete(GROUP)
 
 
-@pytest.fixture
-def drain(cluster):
-    """Taints a node; removes the taint after the test."""
-    tainted = []
-
-    def taint(node):
-        tainted.append(f"/api/v1/nodes/{node}")
-        cluster.api.merge_patch(tainted[-1], {"spec": {"taints": [TAINT]}})
-
-    yield taint
-    for path in tainted:
-        cluster.api.merge_patch(path, {"spec": {"taints": None}})
-
-
 def test_an_address_is_detected_where_it_is_new_and_usable_at_once_where_it_moves(
-    cluster, make_service, skips, drain
+    cluster, make_service, skips, mark
 ):
     service = make_service(annotations={"purelb.io/service-group": "moves"})
     vips = addresses_of(cluster, service)
@@ -65,7 +44,7 @@ def test_an_address_is_detected_where_it_is_new_and_usable_at_once_where_it_move
     (v6,) = (vip for vip in vips if ":" in vip)
     assert bool(address_info(cluster, first[v6], v6).get("nodad")) is skips
     for node in set(first.values()):
-        drain(node)
+        mark(node, taints=[OUT_OF_SERVICE])
         own = [vip for vip in vips if first[vip] == node]
         wait_until_moved(cluster, node, own, seconds=GRACEFUL)
     found = address_info(cluster, holder(cluster, v6), v6)

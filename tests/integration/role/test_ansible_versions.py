@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from labkit.images import rootfs
 from labkit.lab import Lab
 from tests.support import ROOT
 from tests.support.environments import OF_TESTS, PACKAGES, SUITES, debian, new_environment
@@ -34,9 +35,8 @@ GIVEN = {
 def newcomer(request, lab: Lab, tmp_path_factory) -> Newcomer:
     """A newcomer with this ansible-core."""
     suite = SUITES[request.param]
-    # Our own Python is that of this Debian.
-    own = suite == "bookworm"
-    enter = () if own else debian(suite, Path(tempfile.gettempdir()))
+    # Our own Python is that of the Debian that the images are made of.
+    enter = () if suite == rootfs.SUITE else debian(suite, Path(tempfile.gettempdir()))
     folder = tmp_path_factory.mktemp("newcomer")
     environment = new_environment(
         folder / "environment",

@@ -34,6 +34,13 @@ from tests.support.lab.cluster_queries import (
 EVENTS = "/api/v1/namespaces/{}/events"
 ALLOCATOR = "/apis/apps/v1/namespaces/purelb-system/deployments/allocator"
 Json = dict[str, Any]
+# As in the Kubernetes documentation: kubectl taint nodes n1
+# node.kubernetes.io/out-of-service=nodeshutdown:NoExecute
+OUT_OF_SERVICE = {
+    "key": "node.kubernetes.io/out-of-service",
+    "value": "nodeshutdown",
+    "effect": "NoExecute",
+}
 
 
 def holders_of(lab: Lab, *vips: str) -> dict[str, set[str]]:

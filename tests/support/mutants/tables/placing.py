@@ -23,8 +23,8 @@ MUTANTS = (
     Mutant(
         "who cannot hold addresses does not see that another node wins them",
         _MOVES,
-        "decision.election.winner is None or id(decision) not in seen",
-        "id(decision) not in seen",
+        "            if not is_barred and id(decision) in seen:\n",
+        "            if id(decision) in seen:\n",
     ),
     Mutant(
         "a lifetime outlives the right by the second that the kernel may be late",

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from ipaddress import ip_address
 
 import pytest
@@ -224,6 +225,22 @@ async def test_other_nodes_are_known_by_their_macs(store):
     assert before == {mac: "n2"}
     store.leases.put(lease_object("n3"))
     assert store.macs is before
+
+
+class TestDuplicates:
+    @pytest.mark.parametrize("node", ["n1", "n2"], ids=["own", "other"])
+    async def test_are_what_a_lease_lists_also_after_its_end(self, store, node):
+        store.leases.put(lease_object(node, version="1", duplicates=()))
+        assert store.duplicates == set()
+        store.leases.put(lease_object(node, version="2", duplicates=(VIP6,)))
+        assert store.duplicates == {VIP6}
+        await asyncio.sleep(60)
+        store.leases.put(lease_object("n9"))
+        assert store.duplicates == {VIP6}
+
+    async def test_of_a_lease_are_in_its_own_subnets(self, store):
+        store.leases.put(lease_object("n2", subnets=(NET4,), duplicates=(VIP4, VIP6)))
+        assert store.duplicates == {VIP4}
 
 
 class TestMistakenAddresses:

@@ -258,8 +258,8 @@ class TestMoves:
         assert (ETH0.index, VIP6) in serving.announcer.fresh[-1]
 
     async def test_one_that_another_host_has_is_detected_again(self, serving):
-        mine = lease_object("n1", version="99", duplicates=(VIP6,))
-        serving.store.leases.put(mine)
+        serving.store.leases.put(lease_object("n1", version="98"))
+        serving.store.leases.put(lease_object("n1", version="99", duplicates=(VIP6,)))
         assert await self.leave_and_return(serving)
 
     async def test_one_whose_detection_failed_is_detected_again(self, serving):

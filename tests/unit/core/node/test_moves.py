@@ -119,7 +119,5 @@ def test_where_nothing_has_changed_nothing_is_looked_at():
     node.sees(service(), members=BOTH)
     before = node.moves
     assert before.after(before.seen, (), frozenset()) == before
-    assert (
-        replace(before, elsewhere=frozenset()).after(before.seen, (), frozenset()).elsewhere
-        == set()
-    )
+    empty = replace(before, elsewhere=frozenset())
+    assert empty.after(before.seen, (), frozenset()) == empty

@@ -25,13 +25,13 @@ NEW_FOR = 60.0
 _ONE_OF = 4
 
 
-def listed_duplicates(live: Iterable[Lease]) -> Dict[Address, str]:
-    """Return the addresses that live Leases list, each with the first of their nodes.
+def listed_duplicates(leases: Iterable[Lease]) -> Dict[Address, str]:
+    """Return the addresses that these Leases list, each with the first of their nodes.
 
     A node speaks of its own subnets only.
     """
     found: Dict[Address, str] = {}
-    for lease in live:
+    for lease in leases:
         for address in lease.duplicates:
             if any(address in subnet for subnet in lease.subnets):
                 found.setdefault(address, lease.node)

@@ -12,7 +12,7 @@ kernel detects nothing (see conflicts).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import AbstractSet, FrozenSet, Iterable, Iterator, Optional, Set
+from typing import AbstractSet, FrozenSet, Iterable, Iterator, Optional
 
 from ..model import Address, InterfaceAddress, PoolType
 from .decisions import Decisions, VipDecision
@@ -42,10 +42,13 @@ class Moves:
         """
         elsewhere = self.elsewhere
         if elected is not self.seen:
-            found = {d.vip.address for d in self._to_look_at(elected) if _moves(d, elected)}
-            if self.seen is None:
-                found |= _announced_elsewhere(elected)
+            is_first = self.seen is None
+            looked_at = self._to_look_at(elected)
+            found = {
+                d.vip.address for d in looked_at if _was_elsewhere(d, elected, is_first=is_first)
+            }
             elsewhere |= found
+            # Those of which no Service is left.
             elsewhere -= elsewhere.difference(elected.by_address)
         rejected = {h.address for h in held if h.dad_failed} | duplicates
         if not rejected.isdisjoint(elsewhere):
@@ -53,34 +56,28 @@ class Moves:
         return Moves(elsewhere, elected)
 
     def _to_look_at(self, elected: Decisions) -> Iterator[VipDecision]:
-        """Yield the decisions about IPv6 addresses that are not as they were.
+        """Yield the decisions about local IPv6 addresses that are not as they were.
 
         Without a valid Lease of this node, they stay the same while the others elect.
         """
         # By identity: to look each address up would cost more than all the rest.
         seen = {id(decision) for decision in self.seen.by_address.values()} if self.seen else ()
         for decision in elected.by_address.values():
-            is_new = decision.election.winner is None or id(decision) not in seen
-            if is_new and decision.vip.address.version == 6:  # noqa: PLR2004 - the IP version
+            vip, is_barred = decision.vip, decision.election.winner is None
+            if not is_barred and id(decision) in seen:
+                continue
+            if vip.address.version == 6 and vip.pool_type is PoolType.LOCAL:  # noqa: PLR2004 - the IP version
                 yield decision
 
 
-def _announced_elsewhere(elected: Decisions) -> Set[Address]:
-    """Return the addresses that another node announces by their Services."""
-    local = (d.vip for d in elected.by_address.values() if d.vip.pool_type is PoolType.LOCAL)
-    node = elected.snapshot.node
-    return {
-        vip.address
-        for vip in local
-        if vip.address.version == 6 and any(entry.node != node for entry in vip.announcing)  # noqa: PLR2004 - the IP version
-    }
+def _was_elsewhere(decision: VipDecision, elected: Decisions, *, is_first: bool) -> bool:
+    """Whether another node has an address, also by an election that this node has no part in.
 
-
-def _moves(decision: VipDecision, elected: Decisions) -> bool:
-    """Whether another node has an address, also by an election that this node has no part in."""
-    if decision.vip.pool_type is not PoolType.LOCAL:
-        return False
-    winner = decision.election.winner
+    `is_first`: this node has seen no election before, so it goes by what the Services say.
+    """
+    node, winner = elected.snapshot.node, decision.election.winner
     if winner is None:
         winner = elected.elections.decision_of(decision.vip.address).winner
-    return winner not in (None, elected.snapshot.node)
+    if winner not in (None, node):
+        return True
+    return is_first and any(entry.node != node for entry in decision.vip.announcing)
