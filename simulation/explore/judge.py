@@ -19,7 +19,7 @@ from purelb.core.model import Address
 from purelb.core.node.rtnetlink import IFA_F_DEPRECATED
 from purelb.core.settings import LeaseTiming
 from purelb_agent.leader.elector import LeadershipLostError
-from purelb_agent.node.netlink import NetlinkError
+from purelb_agent.runtime.netlink import NetlinkError
 from simulation.api.objects import field_selector
 from simulation.api.server import Watch
 from simulation.api.way import Reach

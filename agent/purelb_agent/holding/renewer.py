@@ -18,6 +18,7 @@ from purelb.core.holding.outage import FRESHNESS, PATIENCE
 from purelb.core.holding.right import Renewal, Right, RightState
 from purelb.core.model import Address, Lease, Network, NodeAddress, Outage
 from purelb.core.node.conflicts import FoundDuplicates
+from purelb_agent.fence.control import Control
 from purelb_agent.holding.metrics import LeaseMetrics
 from purelb_agent.holding.own_lease import Identity, OwnLease
 from purelb_agent.kube.client import ApiError, Kube
@@ -50,7 +51,7 @@ class Renewer:
     """The own Lease, from its first write to its deletion.
 
     `key_ids` returns the ids of the keys for questions between peers: with them in the Lease, a
-    rotation knows which keys each agent has read.
+    rotation knows which keys each agent has read. `control` opens the fence while there is a right.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Renewer:
         *,
         metrics: LeaseMetrics,
         key_ids: Callable[[], tuple[str, ...]],
+        control: Control,
     ) -> None:
         self._timing = store.holder.right.timing
         self._lease = OwnLease(kube, identity, seconds=self._timing.renew_deadline)
@@ -68,6 +70,7 @@ class Renewer:
         self._identity = identity
         self._metrics = metrics
         self._key_ids = key_ids
+        self._control = control
         self._published = RightState.ABSENT
         self._subnets: tuple[Network, ...] | None = None
         # What the last renewal said that was sent, and those that have no answer yet.
@@ -331,6 +334,8 @@ class Renewer:
         """Publish until when this node may hold addresses."""
         now = clock.now()
         state, deadline = self._right.state(now), self._right.deadline(now)
+        # First of all, as nothing can stop it: who has lost its right falls silent.
+        self._control.open_until(None if deadline is None else deadline.silent_at)
         self._store.set_hold_deadline(deadline, self._right.subnets)
         if state is not self._published:
             log.info("leaseState", node=self.node, state=state.value)

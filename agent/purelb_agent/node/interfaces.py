@@ -16,8 +16,9 @@ from purelb.core.node.carriers import Carriers
 from purelb.core.node.plan import Plan, Put, Remove
 from purelb.core.node.snapshot import Place, shows_marks
 from purelb_agent.node.metrics import AddressMetrics
-from purelb_agent.node.netlink import Kernel, NetlinkError, News, NoAnswerError
+from purelb_agent.node.netlink import Kernel, News
 from purelb_agent.runtime import clock, log
+from purelb_agent.runtime.netlink import NetlinkError, NoAnswerError
 
 _NEVER = float("-inf")
 

@@ -22,6 +22,8 @@ from purelb.core.names import API_GROUP, API_VERSION, DEFAULT_NAMESPACE, LEADER_
 from purelb.core.node.conflicts import DuplicateAddress
 from purelb.core.settings import LeaseTiming, parse_port, parse_switch, required
 from purelb_agent import __version__
+from purelb_agent.fence.fence import AddressFence
+from purelb_agent.fence.kernel import FenceKernel
 from purelb_agent.holding.ends import Ends
 from purelb_agent.holding.outage import OutageKeeper
 from purelb_agent.holding.own_lease import Identity
@@ -71,6 +73,7 @@ _ENVIRONMENT = """\
   PURELB_EXCLUDE_LABELLED_NODES
                          and off nodes that take no traffic of load balancers by their label: on or
                          off (off)
+  PURELB_FENCE           silence addresses exactly at the end of the right: on or off (on)
   PURELB_SERVICE_PROXY_PORT
                          health port of kube-proxy; 0: do not ask it (10256)
 """
@@ -91,6 +94,7 @@ class AgentSettings:
     keys: Callable[[], PeerKeys] | None = None
     port: int = METRICS_PORT
     service_proxy_port: int = SERVICE_PROXY_PORT
+    fences: bool = True
 
     @classmethod
     def read(
@@ -108,6 +112,7 @@ class AgentSettings:
             None if files is None else files.current,
             port,
             parse_port(environ, "PURELB_SERVICE_PROXY_PORT", default=SERVICE_PROXY_PORT),
+            parse_switch(environ, "PURELB_FENCE", default=True),
         )
 
     def key_ids(self) -> tuple[str, ...]:
@@ -133,6 +138,7 @@ class AgentOutside:
 
     kube: Callable[[], Kube]
     kernel: Callable[[], Kernel] = Kernel
+    fence: Callable[[], FenceKernel] = FenceKernel
     sender: Callable[[], FrameSender] = FrameSender
     listener: Callable[..., ConflictListener] = ConflictListener
     peers: Callable[[int], PeerHttp] = PeerHttp
@@ -160,6 +166,10 @@ def _watchers(
     }
 
 
+def _no_fence() -> FenceKernel:
+    raise PermissionError("switched off by PURELB_FENCE")
+
+
 class _Agent:
     """The parts of the program."""
 
@@ -178,12 +188,14 @@ class _Agent:
         )
         self.kernel = outside.kernel()
         self.watchers = _watchers(kube, store, identity, outside.chance)
+        self.fence = AddressFence(outside.fence if settings.fences else _no_fence, metrics.fence)
         self.renewer = Renewer(
             kube,
             store,
             identity,
             metrics=metrics.lease,
             key_ids=settings.key_ids,
+            control=self.fence.control,
         )
         store.leases.watch_anew = self.watchers["leases"].refresh
         self.events = Events(kube, component="lbnodeagent", instance=identity.node)
@@ -192,6 +204,7 @@ class _Agent:
         self.conflict_listener = outside.listener(self._on_conflict, sender=self.sender)
         effects = Effects(
             Interfaces(self.kernel, metrics.addresses),
+            self.fence,
             Announcer(metrics.announcements, sender=self.sender),
             self.conflict_listener,
             DecisionRecorder(identity.node, metrics.election),
@@ -266,6 +279,7 @@ class _Agent:
         self.conflict_listener.close()
         self.sender.close()
         self.kernel.close()
+        self.fence.close()
 
 
 async def run_agent(settings: AgentSettings, outside: AgentOutside, stop: asyncio.Event) -> None:

@@ -12,6 +12,7 @@ from prometheus_client.context_managers import Timer
 from purelb.core.election.members import Standing
 from purelb.core.model import Address, ServiceKey
 from purelb.core.node.configuration import SelectorState
+from purelb_agent.fence.metrics import FenceMetrics
 from purelb_agent.holding.metrics import LeaseMetrics
 from purelb_agent.runtime.metrics import LabelSets, MetricFactory
 
@@ -201,6 +202,7 @@ class NodeMetrics:
         self.election = ElectionMetrics(make)
         self.addresses = AddressMetrics(make)
         self.announcements = AnnouncementMetrics(make)
+        self.fence = FenceMetrics(make)
         self._config_loaded = make.gauge(
             "purelb_k8s_client_config_loaded_bool", "1 once everything has been listed."
         )

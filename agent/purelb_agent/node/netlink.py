@@ -2,16 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads and changes the kernel's interfaces and addresses, and reports changes to them.
 
-The kernel answers a request at once, so requests are made without waiting, on a socket of their
-own. Notifications arrive on a second socket that the event loop watches. core/node/rtnetlink
-encodes and decodes the messages.
+Requests have a socket of their own. Notifications arrive on a second one that the event loop
+watches. core/node/rtnetlink encodes and decodes the messages.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
-import os
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -20,9 +18,10 @@ from purelb.core.model import InterfaceAddress, Link
 from purelb.core.names import LINK_ALIAS
 from purelb.core.node import routes, rtnetlink
 from purelb.core.node.plan import Put
-from purelb.core.node.rtnetlink import LinkMessage, Message, Reply
+from purelb.core.node.rtnetlink import LinkMessage, Message
 from purelb_agent.node.resumes import Resumes
 from purelb_agent.runtime import clock
+from purelb_agent.runtime.netlink import BUFFER, NetlinkError, Requests, open_socket
 
 _GROUPS = (
     rtnetlink.RTMGRP_LINK
@@ -31,21 +30,9 @@ _GROUPS = (
     | rtnetlink.RTMGRP_IPV4_ROUTE
     | rtnetlink.RTMGRP_IPV6_ROUTE
 )
-_BUFFER = 1 << 20
-_SECONDS = 2.0
-# How often a dump is asked for while changes of interfaces or addresses interrupt it.
-_DUMPS = 5
 # A removal that fails like this has succeeded: the address or the interface is already gone.
 _ALREADY_GONE = {errno.EADDRNOTAVAIL, errno.ENODEV}
 _V6 = 6
-
-
-class NetlinkError(OSError):
-    """The kernel refused a request, or its answer cannot be used."""
-
-
-class NoAnswerError(NetlinkError):
-    """No answer came in time or whole: the request may have been carried out all the same."""
 
 
 @dataclass(frozen=True)
@@ -61,14 +48,6 @@ class News:
     is_resume: bool = False
 
 
-def open_socket(groups: int) -> socket.socket:
-    """Return a netlink socket that also receives the notifications of these groups."""
-    opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
-    opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
-    opened.bind((0, groups))
-    return opened
-
-
 class Kernel:
     """The network interfaces of the network namespace that `open_socket` leads to."""
 
@@ -78,13 +57,11 @@ class Kernel:
         open_socket: Callable[[int], socket.socket] = open_socket,
         open_resumes: Callable[[], Resumes] = Resumes,
     ) -> None:
-        self._requests = open_socket(0)
-        self._requests.settimeout(_SECONDS)
+        self._requests = Requests(open_socket)
         self._news = open_socket(_GROUPS)
         self._news.setblocking(False)
         self._open_resumes = open_resumes
         self._resumes: Resumes | None = None
-        self._sequence = 0
 
     def close(self) -> None:
         """Close all that is open."""
@@ -114,7 +91,7 @@ class Kernel:
     def _read_news(self, callback: Callable[[News], None]) -> None:
         while True:
             try:
-                data = self._news.recv(_BUFFER)
+                data = self._news.recv(BUFFER)
             except BlockingIOError:
                 return
             except OSError:  # ENOBUFS: notifications were lost, so anything may have changed
@@ -133,28 +110,8 @@ class Kernel:
         address = rtnetlink.interface_address(message, clock.now())
         return News(address, is_gone=message.kind == rtnetlink.RTM_DELADDR)
 
-    def _request(self, build: Callable[[int], bytes]) -> Reply:
-        """Send a request and return its reply; NetlinkError if it was refused."""
-        self._sequence += 1
-        try:
-            self._requests.send(build(self._sequence))
-            reply = rtnetlink.read_reply(lambda: self._requests.recv(_BUFFER), self._sequence)
-        except OSError as error:
-            raise NoAnswerError(error.errno or errno.ETIMEDOUT, str(error)) from error
-        if reply.error:
-            raise NetlinkError(reply.error, os.strerror(reply.error))
-        return reply
-
     def _dump(self, kind: int) -> list[Message]:
-        """Return all links, addresses or routes; NetlinkError if none of the dumps was whole.
-
-        What an interrupted dump lacks may well be there, so it must not be taken for gone.
-        """
-        for _attempt in range(_DUMPS):
-            reply = self._request(lambda sequence: rtnetlink.build_dump(kind, sequence))
-            if not reply.was_interrupted:
-                return reply.messages
-        raise NetlinkError(errno.EINTR, "each dump was interrupted by a change")
+        return self._requests.dump(lambda sequence: rtnetlink.build_dump(kind, sequence))
 
     def addresses(self) -> tuple[InterfaceAddress, ...]:
         """Return all addresses of all interfaces."""
@@ -184,7 +141,7 @@ class Kernel:
 
         EEXIST if a new one is already on that interface, by whomever.
         """
-        self._request(lambda sequence: rtnetlink.build_put(put, sequence))
+        self._requests.send(lambda sequence: rtnetlink.build_put(put, sequence))
 
     def remove(self, held: InterfaceAddress) -> None:
         """Remove an address from its interface, unless it is gone already, and no other.
@@ -196,19 +153,19 @@ class Kernel:
             self._remove(held)
             return
         try:
-            messages = self._request(lambda n: rtnetlink.build_get_link(held.link, n)).messages
+            reply = self._requests.send(lambda n: rtnetlink.build_get_link(held.link, n))
         except NetlinkError as error:
             if error.errno in _ALREADY_GONE:
                 return
             raise
-        if any(map(rtnetlink.parse_promotes, messages)):
+        if any(map(rtnetlink.parse_promotes, reply.messages)):
             self._remove(held)
             return
-        self._request(lambda n: rtnetlink.build_promote(held.link, n, on=True))
+        self._requests.send(lambda n: rtnetlink.build_promote(held.link, n, on=True))
         try:
             self._remove(held)
         finally:
-            self._request(lambda n: rtnetlink.build_promote(held.link, n, on=False))
+            self._requests.send(lambda n: rtnetlink.build_promote(held.link, n, on=False))
 
     def _remove(self, held: InterfaceAddress) -> None:
         self._request_removal(lambda sequence: rtnetlink.build_remove(held, sequence))
@@ -216,14 +173,14 @@ class Kernel:
     def add_dummy(self, name: str) -> None:
         """Create a dummy interface, up and with our alias; an existing link stays as it is."""
         try:
-            self._request(lambda sequence: rtnetlink.build_dummy(name, sequence))
+            self._requests.send(lambda sequence: rtnetlink.build_dummy(name, sequence))
         except NetlinkError as error:
             if error.errno != errno.EEXIST:
                 raise
         else:
             # The kernel ignores an alias in the request that creates a link. An agent killed
             # between the two requests leaves a link that every agent uses and no agent removes.
-            self._request(lambda sequence: rtnetlink.build_alias(name, LINK_ALIAS, sequence))
+            self._requests.send(lambda sequence: rtnetlink.build_alias(name, LINK_ALIAS, sequence))
 
     def remove_link(self, link: Link) -> None:
         """Remove an interface, unless it is gone already."""
@@ -231,7 +188,7 @@ class Kernel:
 
     def _request_removal(self, build: Callable[[int], bytes]) -> None:
         try:
-            self._request(build)
+            self._requests.send(build)
         except NetlinkError as error:
             if error.errno not in _ALREADY_GONE:
                 raise
@@ -246,6 +203,8 @@ def _link(found: LinkMessage) -> Link:
         is_up=found.is_up,
         has_carrier=rtnetlink.has_carrier(found.state),
         alias=found.alias,
+        kind=found.kind,
+        master=found.master,
     )
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from purelb.core.fence.plan import plan_fence
 from purelb.core.model import Network, NodeAddress, Reason
 from purelb.core.node.configuration import (
     NOWHERE,
@@ -33,6 +34,7 @@ from purelb.core.node.moves import Moves
 from purelb.core.node.plan import Plan, plan
 from purelb.core.node.readiness import Readiness
 from purelb.core.node.snapshot import NodeSnapshot, membership_view_of, vips_on
+from purelb_agent.fence.fence import AddressFence
 from purelb_agent.holding.questions import Questions
 from purelb_agent.holding.renewer import Renewer, Said
 from purelb_agent.kube.store import NodeStore
@@ -41,9 +43,9 @@ from purelb_agent.node.conflicts import ConflictListener
 from purelb_agent.node.decisions import DecisionRecorder
 from purelb_agent.node.interfaces import Interfaces
 from purelb_agent.node.metrics import NodeMetrics
-from purelb_agent.node.netlink import NetlinkError
 from purelb_agent.node.reporter import Reporter
 from purelb_agent.runtime import clock, log
+from purelb_agent.runtime.netlink import NetlinkError
 
 # Watchdog: the interfaces are compared with the plan at least this often, even without news.
 RESYNC = 30.0
@@ -59,6 +61,7 @@ class Effects:
     """What the loop acts on: kernel, network, log and metrics, API."""
 
     interfaces: Interfaces
+    fence: AddressFence
     announcer: Announcer
     conflict_listener: ConflictListener
     recorder: DecisionRecorder
@@ -80,6 +83,7 @@ class Reconciler:
         """Without `questions`, no peer is asked."""
         self._readiness = Readiness()
         self._interfaces = effects.interfaces
+        self._fence = effects.fence
         self._announcer = effects.announcer
         self._conflict_listener = effects.conflict_listener
         self._recorder = effects.recorder
@@ -119,6 +123,7 @@ class Reconciler:
         """Reconcile until cancelled."""
         self._interfaces.subscribe(self._store.changed.notify, self._renewer.look_at_clock)
         self._conflict_listener.subscribe(self._store.changed.notify)
+        self._fence.subscribe(self._store.changed.notify)
         while True:
             await self._store.changed.wait(until=self._try_cycle())
 
@@ -174,6 +179,8 @@ class Reconciler:
             return min(self._left_until, now + RESYNC)
         decisions = self._decide(snapshot, now)
         planned = plan(decisions, snapshot, moved=self._moves.elsewhere, now=now)
+        fenced = plan_fence(snapshot, planned, now=now)
+        self._fence.guard(fenced, self._interfaces.links, now=now)
         done = self._interfaces.apply(planned)
         removed = (remove.held.address for remove in planned.removes)
         self._removed = self._removed.after(removed, now=now)
@@ -322,6 +329,7 @@ class Reconciler:
             self._questions.next_at(now) if self._questions else None,
             self._interfaces.changes_at(now),
             self._lost.next_at(),
+            self._fence.next_at(),
         ]
         # Ignores past ones: an expired hold deadline stays in the store until the renewer has run.
         return min(moment for moment in deadlines if moment is not None and moment > now)
@@ -335,6 +343,7 @@ class Reconciler:
         try:
             self._cycle()
             self._interfaces.remove_dummies()
+            self._fence.remove()
         except NetlinkError as error:
             log.error("interfacesNotRead", error=str(error))
             self._interfaces.withdraw_put(Reason.LEAVING)

@@ -21,8 +21,9 @@ from collections.abc import Callable
 from purelb.core.model import Address, InterfaceAddress, Link
 from purelb.core.names import ADDRESS_PROTOCOL, LINK_ALIAS
 from purelb.core.node.plan import Put
-from purelb_agent.node.netlink import NetlinkError, News
+from purelb_agent.node.netlink import News
 from purelb_agent.runtime import clock
+from purelb_agent.runtime.netlink import NetlinkError
 
 
 class FakeKernel:

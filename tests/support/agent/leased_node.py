@@ -15,8 +15,10 @@ from prometheus_client import CollectorRegistry
 
 from purelb.core.api import codec
 from purelb.core.election.claims import claimed
+from purelb.core.fence.programs import CONTROL_BYTES
 from purelb.core.holding.outage import extended_deadline
 from purelb.core.settings import LeaseTiming
+from purelb_agent.fence.control import Control
 from purelb_agent.holding.own_lease import Identity
 from purelb_agent.holding.renewer import Renewer
 from purelb_agent.kube.client import ApiError
@@ -36,6 +38,17 @@ DOWN = ApiError(0, "no route to host")
 _WRITES = (("POST", COLLECTION), ("PUT", PATH))
 
 
+class RecordedControl(Control):
+    """Until when the fence was opened last; None: not at all."""
+
+    def __init__(self):
+        super().__init__(bytearray(CONTROL_BYTES))
+        self.until = None
+
+    def open_until(self, moment):
+        self.until = moment
+
+
 class LeasedNode:
     """A renewer, the requests that it sends, and what it publishes to the store."""
 
@@ -50,6 +63,7 @@ class LeasedNode:
         self.registry = CollectorRegistry()
         self.metrics = NodeMetrics(self.registry).lease
         self.keys = ("key",)
+        self.control = RecordedControl()
         self.shows = True
         self.watched_anew = []
         self.store.leases.watch_anew = lambda: self.watched_anew.append(clock.now())
@@ -59,6 +73,7 @@ class LeasedNode:
             Identity("n1", "pod-n1", NAMESPACE),
             metrics=self.metrics,
             key_ids=lambda: self.keys,
+            control=self.control,
         )
         self.began = clock.now()
         self._version = 0

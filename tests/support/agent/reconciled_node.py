@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from purelb.core.election.claims import claimed
 from purelb.core.holding.right import HoldDeadline, Right
 from purelb.core.settings import LeaseTiming
+from purelb_agent.fence.fence import AddressFence
 from purelb_agent.holding.renewer import Said
 from purelb_agent.kube.store import NodeStore
 from purelb_agent.node.decisions import DecisionRecorder
@@ -26,6 +27,7 @@ from tests.support.agent.kubernetes_objects import (
     service_object,
 )
 from tests.support.core.snapshots import ETH0, NET4, NET6, OWN4, OWN6
+from tests.support.fence.fake_fence import FakeFenceKernel
 
 TABLES = ("services", "groups", "slices", "leases", "configs", "nodes")
 
@@ -155,11 +157,13 @@ class Node:
         self.registry = CollectorRegistry()
         metrics = NodeMetrics(self.registry)
         self.interfaces = Interfaces(self.kernel, metrics.addresses)
+        self.fence_kernel = FakeFenceKernel()
         self.reconciler = Reconciler(
             self.store,
             self.renewer,
             Effects(
                 self.interfaces,
+                AddressFence(lambda: self.fence_kernel, metrics.fence),
                 self.announcer,
                 self.listener,
                 DecisionRecorder("n1", metrics.election),

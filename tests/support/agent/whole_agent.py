@@ -20,6 +20,7 @@ from tests.support.agent.kubernetes_objects import (
     service_object,
 )
 from tests.support.core.snapshots import ETH0, OWN4, OWN6, VIP4, VIP6
+from tests.support.fence.fake_fence import FakeFenceKernel
 
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/purelb-node-n1"
 SERVICE = "/api/v1/namespaces/default/services/web"
@@ -35,6 +36,7 @@ class Cluster(FakeApi):
         self.put("/apis/purelb.io/v2/servicegroups", group_object())
         self.put("/api/v1/services", service_object())
         self.kernel, self.listener, self.probes = Kernel(), Listener(), Server()
+        self.fence = FakeFenceKernel()
         self.wire, self.service_proxy = Wire(), ServiceProxy()
         self.stop = asyncio.Event()
 
@@ -180,6 +182,7 @@ async def run_for(cluster, seconds):
     outside = program.AgentOutside(
         kube=lambda: cluster,
         kernel=lambda: cluster.kernel,
+        fence=lambda: cluster.fence,
         sender=Sender,
         listener=cluster.listener.make,
         server=cluster.probes.make,

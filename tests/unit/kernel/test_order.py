@@ -12,7 +12,7 @@ import pytest
 
 from labkit.net.namespaces import ip_batch, netns
 from purelb.core.node import rtnetlink
-from purelb_agent.node.netlink import open_socket
+from purelb_agent.runtime.netlink import open_socket
 from simulation.chance import stream
 from simulation.node.addresses import ordered
 from simulation.node.kernel import Kernel

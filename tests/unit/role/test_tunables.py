@@ -80,6 +80,21 @@ ROWS: list[tuple[str, Any, str, tuple[Any, ...], Any]] = [
         (*PROGRAM, "env", "PURELB_EXCLUDE_LABELLED_NODES"),
         "off",
     ),
+    ("fence", False, AGENT, (*PROGRAM, "env", "PURELB_FENCE"), "off"),
+    (
+        "fence",
+        False,
+        AGENT,
+        (*PROGRAM, "securityContext", "capabilities", "add"),
+        ["NET_ADMIN", "NET_RAW"],
+    ),
+    (
+        "selinux_type",
+        "spc_t",
+        AGENT,
+        (*PROGRAM, "securityContext", "seLinuxOptions"),
+        {"type": "spc_t"},
+    ),
     (
         "service_proxy_port",
         0,

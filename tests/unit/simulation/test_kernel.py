@@ -16,8 +16,9 @@ from purelb.core.names import ADDRESS_PROTOCOL, LINK_ALIAS
 from purelb.core.node import rtnetlink
 from purelb.core.node.plan import Put
 from purelb_agent.node.netlink import Kernel as KernelClient
-from purelb_agent.node.netlink import NetlinkError, News
+from purelb_agent.node.netlink import News
 from purelb_agent.runtime import clock
+from purelb_agent.runtime.netlink import NetlinkError
 from simulation.chance import stream
 from simulation.node.kernel import Kernel
 from simulation.node.messages import LinkState, Route

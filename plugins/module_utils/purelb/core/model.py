@@ -366,6 +366,10 @@ class Link:
     gateways: FrozenSet[Address] = frozenset()
     # Subnets whose hosts are neighbors on it, by its routes.
     on_link: FrozenSet[Network] = frozenset()
+    # What the kernel calls it (veth, bridge, vlan ...); empty for hardware.
+    kind: str = ""
+    # Index of the bridge or bond that it belongs to; 0: none.
+    master: int = 0
 
     @property
     def is_ethernet(self) -> bool:

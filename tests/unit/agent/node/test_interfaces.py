@@ -15,8 +15,9 @@ from purelb.core.names import ADDRESS_PROTOCOL, LINK_ALIAS
 from purelb.core.node.plan import Plan, Put, Remove
 from purelb_agent.node.interfaces import Interfaces
 from purelb_agent.node.metrics import NodeMetrics
-from purelb_agent.node.netlink import NetlinkError, News, NoAnswerError
+from purelb_agent.node.netlink import News
 from purelb_agent.runtime import clock
+from purelb_agent.runtime.netlink import NetlinkError, NoAnswerError
 from purelb_agent.runtime.wakeup import Wakeup
 from tests.support.agent.fake_kernel import FakeKernel
 from tests.support.agent.logs import Logged

@@ -11,7 +11,7 @@ import pytest
 
 from purelb.core.names import ADDRESS_PROTOCOL
 from purelb.core.node.plan import Put
-from purelb_agent.node.netlink import NetlinkError
+from purelb_agent.runtime.netlink import NetlinkError
 from tests.support.agent.namespaces import cable, can_make_namespaces
 from tests.support.agent.node_in_namespace import Machine
 from tests.support.core.snapshots import VIP4, VIP6, service

@@ -16,8 +16,9 @@ import pytest
 from purelb.core.model import InterfaceAddress, Link
 from purelb.core.node import rtnetlink
 from purelb.core.node.plan import Put
-from purelb_agent.node.netlink import Kernel, NetlinkError, News, NoAnswerError
+from purelb_agent.node.netlink import Kernel, News
 from purelb_agent.runtime import clock
+from purelb_agent.runtime.netlink import NetlinkError, NoAnswerError
 from tests.support.core.snapshots import VIP4, VIP6
 
 BOTH = pytest.mark.parametrize("vip", [VIP4, VIP6], ids=["v4", "v6"])

@@ -15,8 +15,9 @@ import pytest
 from labkit.net.namespaces import ip_batch, netns
 from purelb.core.model import InterfaceAddress
 from purelb.core.node.plan import Put
-from purelb_agent.node.netlink import Kernel, NetlinkError
+from purelb_agent.node.netlink import Kernel
 from purelb_agent.runtime import clock
+from purelb_agent.runtime.netlink import NetlinkError
 from tests.support.agent.namespaces import cable, can_make_namespaces
 from tests.support.core.snapshots import VIP4, VIP6
 

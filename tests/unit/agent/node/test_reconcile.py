@@ -14,9 +14,10 @@ from purelb.core.election.election import rank
 from purelb.core.model import InterfaceAddress, PoolType
 from purelb.core.names import ADDRESS_PROTOCOL, DRAINING_TAINTS
 from purelb.core.node.configuration import SelectorState
-from purelb_agent.node.netlink import NetlinkError, News
+from purelb_agent.node.netlink import News
 from purelb_agent.node.reconcile import RESYNC
 from purelb_agent.runtime import clock
+from purelb_agent.runtime.netlink import NetlinkError
 from tests.support.agent.kubernetes_objects import (
     config_object,
     group_object,

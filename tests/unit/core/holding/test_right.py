@@ -43,6 +43,8 @@ class TestRight:
         right = renewed(Right(TIMING, "t"), sent_at=10.0, now=11.5)
         deadline = right.deadline(11.5)
         assert (deadline.announce_until, deadline.hold_until) == (17.0, pytest.approx(19.99))
+        # What it sent last is through before the others may take over.
+        assert deadline.silent_at == pytest.approx(19.97)
 
     def test_it_ends_before_the_lease_does_for_others_whose_clocks_are_faster(self, right):
         assert right.deadline(10.0).hold_until - 10.0 < TIMING.duration / 1.0005 * 0.9995

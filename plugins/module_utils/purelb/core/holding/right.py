@@ -23,6 +23,8 @@ from ..settings import LeaseTiming
 # The others count the Lease by their own clocks, so a right ends earlier by this part of its
 # duration: the rates of two clocks that are both kept by NTP differ by less (500 ppm each).
 _CLOCK_RATES = 0.001
+# How long a frame may be on its way that a node sent with its last right.
+_ON_ITS_WAY = 0.02
 # Seconds between two renewals at least, but for one that writes a change.
 _MIN_PAUSE = 0.5
 # Renewals that may wait for their answers at a time.
@@ -56,6 +58,14 @@ class HoldDeadline:
     announce_until: float
     hold_until: float
     is_agreed: bool = False
+
+    @property
+    def silent_at(self) -> float:
+        """From when on the fence lets nothing through any more; what it let through is on its way.
+
+        A frame may wait in the interface's queue, and clocks are compared in milliseconds.
+        """
+        return self.hold_until - _ON_ITS_WAY
 
     def extended_to(self, other: HoldDeadline, *, is_agreed: bool) -> HoldDeadline:
         """Return the later of two deadlines."""

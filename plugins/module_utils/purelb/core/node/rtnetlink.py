@@ -53,7 +53,8 @@ IFA_F_SECONDARY, IFA_F_NODAD, IFA_F_DADFAILED, IFA_F_DEPRECATED, IFA_F_TENTATIVE
 IFA_F_PERMANENT, IFA_F_NOPREFIXROUTE = 0x80, 0x200
 
 # linux/if_link.h, linux/if.h
-IFLA_ADDRESS, IFLA_IFNAME, IFLA_OPERSTATE, IFLA_LINKINFO, IFLA_IFALIAS = 1, 3, 16, 18, 20
+IFLA_ADDRESS, IFLA_IFNAME, IFLA_MASTER, IFLA_OPERSTATE = 1, 3, 10, 16
+IFLA_LINKINFO, IFLA_IFALIAS = 18, 20
 IFLA_AF_SPEC = 26
 IFLA_INFO_KIND = 1
 IFLA_INET_CONF = 1
@@ -152,7 +153,7 @@ class AddressMessage(NamedTuple):
 
 @dataclass(frozen=True)
 class LinkMessage:
-    """A network interface."""
+    """A network interface; see Link for `kind` and `master`."""
 
     index: int
     name: str
@@ -161,6 +162,8 @@ class LinkMessage:
     state: str
     alias: str
     is_ethernet: bool = True
+    kind: str = ""
+    master: int = 0
 
 
 class Reply(NamedTuple):
@@ -191,14 +194,14 @@ def build_put(put: Put, sequence: int) -> bytes:
     preferred = FOREVER if put.preferred_lft is None else put.preferred_lft
     body = (
         _IFADDRMSG.pack(_family(put.address), put.prefixlen, flags & 0xFF, 0, put.link)
-        + _attribute(IFA_LOCAL, packed)
-        + _attribute(IFA_ADDRESS, packed)
-        + _attribute(IFA_CACHEINFO, _IFA_CACHEINFO.pack(preferred, valid, 0, 0))
-        + _attribute(IFA_FLAGS, U32.pack(flags))
+        + attribute(IFA_LOCAL, packed)
+        + attribute(IFA_ADDRESS, packed)
+        + attribute(IFA_CACHEINFO, _IFA_CACHEINFO.pack(preferred, valid, 0, 0))
+        + attribute(IFA_FLAGS, U32.pack(flags))
         + MARK
     )
     mode = NLM_F_EXCL if put.is_new else NLM_F_REPLACE
-    return _request(RTM_NEWADDR, NLM_F_ACK | NLM_F_CREATE | mode, sequence, body)
+    return request(RTM_NEWADDR, NLM_F_ACK | NLM_F_CREATE | mode, sequence, body)
 
 
 def build_remove(held: InterfaceAddress, sequence: int) -> bytes:
@@ -206,42 +209,42 @@ def build_remove(held: InterfaceAddress, sequence: int) -> bytes:
     packed = held.address.packed
     body = (
         _IFADDRMSG.pack(_family(held.address), held.prefixlen, 0, 0, held.link)
-        + _attribute(IFA_LOCAL, packed)
-        + _attribute(IFA_ADDRESS, packed)
+        + attribute(IFA_LOCAL, packed)
+        + attribute(IFA_ADDRESS, packed)
     )
-    return _request(RTM_DELADDR, NLM_F_ACK, sequence, body)
+    return request(RTM_DELADDR, NLM_F_ACK, sequence, body)
 
 
 def build_dummy(name: str, sequence: int) -> bytes:
     """Return the RTM_NEWLINK that creates a dummy interface, up; EEXIST if the name is taken."""
     body = (
         _IFINFOMSG.pack(AF_UNSPEC, 0, 0, IFF_UP, IFF_UP)
-        + _attribute(IFLA_IFNAME, name.encode() + b"\0")
-        + _attribute(IFLA_LINKINFO, _attribute(IFLA_INFO_KIND, b"dummy"))
+        + attribute(IFLA_IFNAME, name.encode() + b"\0")
+        + attribute(IFLA_LINKINFO, attribute(IFLA_INFO_KIND, b"dummy"))
     )
-    return _request(RTM_NEWLINK, NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL, sequence, body)
+    return request(RTM_NEWLINK, NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL, sequence, body)
 
 
 def build_alias(name: str, alias: str, sequence: int) -> bytes:
     """Return the RTM_NEWLINK that sets the alias of the interface of that name."""
     body = (
         _IFINFOMSG.pack(AF_UNSPEC, 0, 0, 0, 0)
-        + _attribute(IFLA_IFNAME, name.encode() + b"\0")
-        + _attribute(IFLA_IFALIAS, alias.encode())
+        + attribute(IFLA_IFNAME, name.encode() + b"\0")
+        + attribute(IFLA_IFALIAS, alias.encode())
     )
-    return _request(RTM_NEWLINK, NLM_F_ACK, sequence, body)
+    return request(RTM_NEWLINK, NLM_F_ACK, sequence, body)
 
 
 def build_delete_link(index: int, sequence: int) -> bytes:
     """Return the RTM_DELLINK that removes an interface."""
     body = _IFINFOMSG.pack(AF_UNSPEC, 0, index, 0, 0)
-    return _request(RTM_DELLINK, NLM_F_ACK, sequence, body)
+    return request(RTM_DELLINK, NLM_F_ACK, sequence, body)
 
 
 def build_get_link(index: int, sequence: int) -> bytes:
     """Return the RTM_GETLINK that asks for an interface and its settings."""
     body = _IFINFOMSG.pack(AF_UNSPEC, 0, index, 0, 0)
-    return _request(RTM_GETLINK, NLM_F_ACK, sequence, body)
+    return request(RTM_GETLINK, NLM_F_ACK, sequence, body)
 
 
 def build_promote(index: int, sequence: int, *, on: bool) -> bytes:
@@ -249,28 +252,30 @@ def build_promote(index: int, sequence: int, *, on: bool) -> bytes:
 
     Without it the kernel removes, with an IPv4 address, the later ones of the same subnet.
     """
-    value = _attribute(IPV4_DEVCONF_PROMOTE_SECONDARIES, U32.pack(on))
-    settings = _attribute(AF_INET, _attribute(IFLA_INET_CONF, value))
-    body = _IFINFOMSG.pack(AF_UNSPEC, 0, index, 0, 0) + _attribute(IFLA_AF_SPEC, settings)
-    return _request(RTM_SETLINK, NLM_F_ACK, sequence, body)
+    value = attribute(IPV4_DEVCONF_PROMOTE_SECONDARIES, U32.pack(on))
+    settings = attribute(AF_INET, attribute(IFLA_INET_CONF, value))
+    body = _IFINFOMSG.pack(AF_UNSPEC, 0, index, 0, 0) + attribute(IFLA_AF_SPEC, settings)
+    return request(RTM_SETLINK, NLM_F_ACK, sequence, body)
 
 
 def build_dump(kind: int, sequence: int) -> bytes:
     """Return the request for all links, addresses or routes (RTM_GETLINK, _GETADDR, _GETROUTE)."""
-    return _request(kind, NLM_F_DUMP, sequence, bytes(_HEADERS_OF_DUMPS[kind].size))
+    return request(kind, NLM_F_DUMP, sequence, bytes(_HEADERS_OF_DUMPS[kind].size))
 
 
-def _request(kind: int, flags: int, sequence: int, body: bytes) -> bytes:
+def request(kind: int, flags: int, sequence: int, body: bytes) -> bytes:
+    """Return a request: its header and its body."""
     length = _NLMSGHDR.size + len(body)
     return _NLMSGHDR.pack(length, kind, NLM_F_REQUEST | flags, sequence, 0) + body
 
 
-def _attribute(kind: int, data: bytes) -> bytes:
+def attribute(kind: int, data: bytes) -> bytes:
+    """Return an attribute, padded."""
     return _RTATTR.pack(_RTATTR.size + len(data), kind) + data + bytes(-len(data) % 4)
 
 
 # By which an address that we put is recognised; an older kernel ignores it.
-MARK = _attribute(IFA_PROTO, bytes([ADDRESS_PROTOCOL]))
+MARK = attribute(IFA_PROTO, bytes([ADDRESS_PROTOCOL]))
 
 
 def _family(address: Address) -> int:
@@ -369,6 +374,7 @@ def parse_link(message: Message) -> LinkMessage:
     _family, kind, index, flags, _change = _IFINFOMSG.unpack_from(message.body)
     attributes = parse_attributes(message.body, _IFINFOMSG.size)
     (state,) = attributes.get(IFLA_OPERSTATE, b"\0")[:1]
+    info = parse_attributes(attributes.get(IFLA_LINKINFO, b""), 0)
     return LinkMessage(
         index=index,
         name=attributes[IFLA_IFNAME].rstrip(b"\0").decode(),
@@ -377,6 +383,8 @@ def parse_link(message: Message) -> LinkMessage:
         state=_OPERATIONAL_STATES[state] if state < len(_OPERATIONAL_STATES) else "unknown",
         alias=attributes.get(IFLA_IFALIAS, b"").rstrip(b"\0").decode(errors="replace"),
         is_ethernet=kind == ARPHRD_ETHER,
+        kind=info.get(IFLA_INFO_KIND, b"").rstrip(b"\0").decode(errors="replace"),
+        master=U32.unpack(attributes[IFLA_MASTER])[0] if IFLA_MASTER in attributes else 0,
     )
 
 

@@ -1,0 +1,52 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+"""The numbers that the fence's programs read for each frame, in memory that the kernel shares."""
+
+from __future__ import annotations
+
+from purelb.core.fence.programs import CONTROL_BYTES, DEADLINE, DROPS, UNTIL
+
+_WORD = 8
+_NANOSECONDS = 1_000_000_000
+_LAST = (1 << 64) - 1
+
+
+class Control:
+    """The value of the control map, or any memory of its size.
+
+    Each number is one store of 8 bytes: a program on another processor reads the old one or the new
+    one. `struct.pack_into` would not do: it clears the bytes first.
+    """
+
+    def __init__(self, memory: bytearray | memoryview) -> None:
+        self._words = memoryview(memory)[:CONTROL_BYTES].cast("Q")
+
+    def open_until(self, moment: float | None) -> None:
+        """Let everything through until this moment on the boot clock; None: nothing from now on.
+
+        A store that comes late, of a process that was stopped before it, opens nothing: the moment
+        has passed.
+        """
+        self._words[DEADLINE // _WORD] = 0 if moment is None else _nanoseconds(moment)
+
+    def stand_until(self, moment: float) -> None:
+        """Drop nothing any more from this moment on, however the agent ended."""
+        self._words[UNTIL // _WORD] = _nanoseconds(moment)
+
+    @property
+    def drops(self) -> int:
+        """How many frames were dropped."""
+        return self._words[DROPS // _WORD]
+
+    def close(self) -> None:
+        """Release the memory."""
+        self._words.release()
+
+
+def _nanoseconds(moment: float) -> int:
+    return _LAST if moment * _NANOSECONDS >= _LAST else max(0, int(moment * _NANOSECONDS))
+
+
+def without_fence() -> Control:
+    """Return numbers that no program reads."""
+    return Control(bytearray(CONTROL_BYTES))

@@ -1,0 +1,247 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The programs of the fence: what a node drops once its right to hold addresses has ended.
+
+The kernel runs them for each frame of an interface (tc, clsact). The right is a moment on the boot
+clock in a map that the agent writes: a frozen or dead agent writes nothing, so its addresses fall
+silent at that moment, to the microsecond. Until then a frame costs one reading of the clock.
+
+The addresses in a frame are read at their fixed places; nothing else about it is trusted.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+from ..model import Address
+from .instructions import (
+    BOOT_CLOCK,
+    BYTE_ORDER,
+    FRAME_POINTER,
+    LOAD_BYTES,
+    LOOK_UP,
+    MAP_FD,
+    MAP_VALUE,
+    Label,
+    Rows,
+    add,
+    add_atomically,
+    assemble,
+    call,
+    constant_64,
+    copy,
+    jump,
+    jump_if,
+    jump_if_register,
+    leave,
+    load,
+    move,
+    store,
+)
+
+# Offsets in the one value of the control map, each a number of 8 bytes. Nanoseconds on the boot
+# clock: the end of the right, and when nothing that the fence stands for can be left, so that it
+# lets everything through again. The third one counts what was dropped.
+DEADLINE, UNTIL, DROPS = 0, 8, 16
+CONTROL_BYTES = 24
+# The key of the map of addresses: IPv6, or IPv4 as ::ffff:a.b.c.d.
+KEY_BYTES = 16
+_MAPPED = b"\0\0\xff\xff"
+
+# Results, linux/pkt_cls.h: ask the next filter (never TC_ACT_OK, which asks none), or drop.
+_PASS, _DROP = -1, 2
+# struct __sk_buff, linux/bpf.h: the tag that the interface took out of the frame.
+_VLAN_PRESENT, _VLAN_TCI, _VLAN_ID = 20, 24, 0xFFF
+_ICMPV6, _ADVERTISEMENT = 58, 136
+# Places in an Ethernet frame without tags: ARP's sender; source, destination and protocol of IPv4
+# and IPv6; type and target of a neighbour advertisement.
+_ETHERTYPE, _ARP_SENDER = 12, 28
+_V4_SOURCE, _V4_DESTINATION = 26, 30
+_V6_PROTOCOL, _V6_SOURCE, _V6_DESTINATION = 20, 22, 38
+_ICMP_TYPE, _ICMP_TARGET = 54, 62
+_TAG_BYTES = 4
+# A frame has at most two tags that its interface left in it.
+_MOST_TAGS = 2
+
+# Places on the stack: the key, in it an IPv4 address, and a small number.
+_KEY, _KEY_MAPPED, _KEY_V4, _NUMBER = -16, -8, -4, -24
+# Registers: the frame, the clock and then the length of the tags, the control, the ethertype.
+_FRAME, _CLOCK, _TAGS, _CONTROL, _TYPE = 6, 7, 7, 8, 9
+
+
+class FenceProgram(str, Enum):
+    """Which frames a program looks at, by the name that it has in the kernel.
+
+    INGRESS and EGRESS: to and from an address of ours, and on egress all that says where it is, on
+    an interface that announces. ARP: answers on another one, where the kernel gives them as well
+    (arp_ignore 0).
+    """
+
+    INGRESS = "purelb_in"
+    EGRESS = "purelb_out"
+    ARP = "purelb_arp"
+
+
+class Maps(NamedTuple):
+    """File descriptors of the two maps."""
+
+    control: int
+    vips: int
+
+
+def key_of(address: Address) -> bytes:
+    """Return the key of an address in the map of addresses."""
+    packed = address.packed
+    if len(packed) == KEY_BYTES:
+        return packed
+    return bytes(KEY_BYTES - len(_MAPPED) - len(packed)) + _MAPPED + packed
+
+
+def code_of(program: FenceProgram, maps: Maps, *, byte_order: str = BYTE_ORDER) -> bytes:
+    """Return a program as the kernel loads it."""
+    return assemble(_Writer(maps, byte_order).rows(program), byte_order=byte_order)
+
+
+class _Writer:
+    """Writes the instructions of each program."""
+
+    def __init__(self, maps: Maps, byte_order: str) -> None:
+        self._maps = maps
+        self._byte_order = byte_order
+
+    def rows(self, program: FenceProgram) -> Rows:
+        looks = {
+            FenceProgram.INGRESS: self._ingress,
+            FenceProgram.EGRESS: self._egress,
+            FenceProgram.ARP: self._arp,
+        }
+        return [*self._head(), *looks[program](), *self._tail()]
+
+    def _network(self, number: int) -> int:
+        """Return a 16-bit number of a frame as the machine loads it."""
+        return self._loaded(number.to_bytes(2, "big"))
+
+    def _loaded(self, data: bytes, *, signed: bool = False) -> int:
+        is_little = self._byte_order == "little"
+        return int.from_bytes(data, "little" if is_little else "big", signed=signed)
+
+    @staticmethod
+    def _read(offset: int, place: int, size: int) -> Rows:
+        """Copy bytes of the frame, behind its tags, to the stack; what is too short passes."""
+        return [
+            copy(1, _FRAME),
+            copy(2, _TAGS),
+            add(2, offset),
+            copy(3, FRAME_POINTER),
+            add(3, place),
+            move(4, size),
+            call(LOAD_BYTES),
+            jump_if(0, "!=", 0, "pass"),
+        ]
+
+    def _read_type(self) -> Rows:
+        read = self._read(_ETHERTYPE, _NUMBER, 2)
+        return [*read, load(2, _TYPE, FRAME_POINTER, _NUMBER)]
+
+    def _find(self) -> Rows:
+        """Look the key up: r0 is not 0 if it is an address of ours."""
+        return [
+            *constant_64(1, MAP_FD, self._maps.vips),
+            copy(2, FRAME_POINTER),
+            add(2, _KEY),
+            call(LOOK_UP),
+        ]
+
+    def _head(self) -> Rows:
+        """Pass while there is a right, once the fence is over, and in another VLAN."""
+        rows: Rows = [
+            copy(_FRAME, 1),
+            call(BOOT_CLOCK),
+            copy(_CLOCK, 0),
+            *constant_64(_CONTROL, MAP_VALUE, self._maps.control),
+            load(8, 1, _CONTROL, DEADLINE),
+            jump_if_register(_CLOCK, "<", 1, "pass"),
+            load(8, 1, _CONTROL, UNTIL),
+            jump_if_register(_CLOCK, ">=", 1, "pass"),
+            load(4, 1, _FRAME, _VLAN_PRESENT),
+            jump_if(1, "==", 0, "untagged"),
+            load(4, 1, _FRAME, _VLAN_TCI),
+            jump_if(1, "&", _VLAN_ID, "pass"),
+            Label("untagged"),
+            move(_TAGS, 0),
+            *self._read_type(),
+        ]
+        for tag in range(_MOST_TAGS):
+            rows += [
+                jump_if(_TYPE, "==", self._network(0x8100), f"tag{tag}"),
+                jump_if(_TYPE, "!=", self._network(0x88A8), "payload"),
+                Label(f"tag{tag}"),
+                add(_TAGS, _TAG_BYTES),
+                *self._read_type(),
+            ]
+        return [*rows, Label("payload")]
+
+    def _ingress(self) -> Rows:
+        return [
+            jump_if(_TYPE, "==", self._network(0x0800), "ipv4"),
+            jump_if(_TYPE, "==", self._network(0x86DD), "ipv6"),
+            jump("pass"),
+            Label("ipv6"),
+            *self._read(_V6_DESTINATION, _KEY, KEY_BYTES),
+            jump("find"),
+            Label("ipv4"),
+            *self._read(_V4_DESTINATION, _KEY_V4, 4),
+        ]
+
+    def _egress(self) -> Rows:
+        return [
+            jump_if(_TYPE, "==", self._network(0x0800), "ipv4"),
+            jump_if(_TYPE, "==", self._network(0x86DD), "ipv6"),
+            jump_if(_TYPE, "!=", self._network(0x0806), "pass"),
+            *self._read(_ARP_SENDER, _KEY_V4, 4),
+            jump("mapped"),
+            Label("ipv6"),
+            *self._read(_V6_SOURCE, _KEY, KEY_BYTES),
+            *self._find(),
+            jump_if(0, "!=", 0, "drop"),
+            # An advertisement about an address of ours has any source.
+            *self._read(_V6_PROTOCOL, _NUMBER, 1),
+            load(1, 1, FRAME_POINTER, _NUMBER),
+            jump_if(1, "!=", _ICMPV6, "pass"),
+            *self._read(_ICMP_TYPE, _NUMBER, 1),
+            load(1, 1, FRAME_POINTER, _NUMBER),
+            jump_if(1, "!=", _ADVERTISEMENT, "pass"),
+            *self._read(_ICMP_TARGET, _KEY, KEY_BYTES),
+            jump("find"),
+            Label("ipv4"),
+            *self._read(_V4_SOURCE, _KEY_V4, 4),
+        ]
+
+    def _arp(self) -> Rows:
+        return [
+            jump_if(_TYPE, "!=", self._network(0x0806), "pass"),
+            *self._read(_ARP_SENDER, _KEY_V4, 4),
+        ]
+
+    def _tail(self) -> Rows:
+        """Drop what is of an address of ours, and count it."""
+        mapped = self._loaded(_MAPPED, signed=True)
+        return [
+            Label("mapped"),
+            # All of the key is written: the verifier refuses one that is not (without CAP_PERFMON).
+            store(8, FRAME_POINTER, _KEY, 0),
+            store(4, FRAME_POINTER, _KEY_MAPPED, mapped),
+            Label("find"),
+            *self._find(),
+            jump_if(0, "==", 0, "pass"),
+            Label("drop"),
+            move(1, 1),
+            add_atomically(_CONTROL, DROPS, 1),
+            move(0, _DROP),
+            leave(),
+            Label("pass"),
+            move(0, _PASS),
+            leave(),
+        ]

@@ -1,0 +1,181 @@
+# SPDX-FileCopyrightText: The PureLB for Ansible authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the programs do with frames of each kind, in a machine of Python."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import sys
+from ipaddress import ip_address
+
+import pytest
+
+from purelb.core.fence.programs import FenceProgram, Maps, code_of, key_of
+from tests.support.fence.bpf_machine import DROP, MAPS, PASS, Machine
+
+VIP4, VIP6 = ip_address("172.28.1.220"), ip_address("fd28::220")
+OTHER4, OTHER6 = ip_address("172.28.1.9"), ip_address("fd28::9")
+MACS = bytes(12)
+DEADLINE, UNTIL = 1000, 5000
+SHUT = 2000
+
+
+def arp(sender, target=OTHER4):
+    fields = struct.pack("!HHBBH", 1, 0x0800, 6, 4, 2)
+    return b"\x08\x06", fields + bytes(6) + sender.packed + bytes(6) + target.packed
+
+
+def ipv4(source, target):
+    return b"\x08\x00", bytes(12) + source.packed + target.packed + b"payload"
+
+
+def ipv6(source, target, protocol=6, payload=b"payload"):
+    head = bytes(6) + bytes([protocol, 64])
+    return b"\x86\xdd", head + source.packed + target.packed + payload
+
+
+def advertisement(source, target, kind=136):
+    return ipv6(source, OTHER6, 58, bytes([kind]) + bytes(7) + target.packed)
+
+
+OUT = {
+    "arp": arp(VIP4),
+    "ipv4": ipv4(VIP4, OTHER4),
+    "ipv6": ipv6(VIP6, OTHER6),
+    "own advertisement": advertisement(VIP6, VIP6),
+    "advertisement from another source": advertisement(OTHER6, VIP6),
+}
+OUT_PASSES = {
+    "arp of another": arp(OTHER4, VIP4),
+    "ipv4 to": ipv4(OTHER4, VIP4),
+    "ipv6 to": ipv6(OTHER6, VIP6),
+    "solicitation": advertisement(OTHER6, VIP6, kind=135),
+    "advertisement of another": advertisement(OTHER6, OTHER6),
+    "another protocol": (b"\x88\xcc", bytes(80)),
+    "cut arp": (b"\x08\x06", bytes(8)),
+    "cut ipv6": (b"\x86\xdd", bytes(8)),
+}
+IN = {"ipv4": ipv4(OTHER4, VIP4), "ipv6": ipv6(OTHER6, VIP6)}
+IN_PASSES = {
+    "ipv4 from": ipv4(VIP4, OTHER4),
+    "ipv6 from": ipv6(VIP6, OTHER6),
+    "arp": arp(OTHER4, VIP4),
+    "cut ipv4": (b"\x08\x00", bytes(8)),
+}
+ARP = {"arp": arp(VIP4)}
+ARP_PASSES = {"arp of another": arp(OTHER4, VIP4), "ipv4": ipv4(VIP4, OTHER4)}
+DROPPED = {FenceProgram.INGRESS: IN, FenceProgram.EGRESS: OUT, FenceProgram.ARP: ARP}
+PASSED = {
+    FenceProgram.INGRESS: IN_PASSES,
+    FenceProgram.EGRESS: OUT_PASSES,
+    FenceProgram.ARP: ARP_PASSES,
+}
+TAGS = {
+    "untagged": b"",
+    "802.1Q": b"\x81\0\0\7",
+    "QinQ": b"\x88\xa8\0\7\x81\0\0\7",
+}
+
+
+def cases(table):
+    return [
+        pytest.param(program, frame, id=f"{program.value}: {name}")
+        for program, frames in table.items()
+        for name, frame in frames.items()
+    ]
+
+
+def verdict(program, frame, *, now=SHUT, tag=b"", vlan=None):
+    """What a program of a node with both VIPs says, and how many drops it counted."""
+    kind, payload = frame
+    vips = {key_of(VIP4), key_of(VIP6)}
+    machine = Machine(vips, deadline=DEADLINE, until=UNTIL)
+    data = MACS + tag + kind + payload
+    code = code_of(program, MAPS, byte_order="little")
+    return machine.run(code, data, now=now, vlan=vlan), machine.drops
+
+
+@pytest.mark.parametrize("tag", TAGS.values(), ids=TAGS)
+@pytest.mark.parametrize(("program", "frame"), cases(DROPPED))
+def test_what_is_of_a_vip_is_dropped_while_shut(program, frame, tag):
+    assert verdict(program, frame, tag=tag) == (DROP, 1)
+
+
+@pytest.mark.parametrize("tag", TAGS.values(), ids=TAGS)
+@pytest.mark.parametrize(("program", "frame"), cases(PASSED))
+def test_all_else_passes_while_shut(program, frame, tag):
+    assert verdict(program, frame, tag=tag) == (PASS, 0)
+
+
+@pytest.mark.parametrize(("program", "frame"), cases(DROPPED))
+def test_the_end_is_exact(program, frame):
+    assert verdict(program, frame, now=DEADLINE - 1) == (PASS, 0)
+    assert verdict(program, frame, now=DEADLINE) == (DROP, 1)
+    assert verdict(program, frame, now=UNTIL - 1) == (DROP, 1)
+    assert verdict(program, frame, now=UNTIL) == (PASS, 0)
+
+
+@pytest.mark.parametrize(("program", "frame"), cases(DROPPED))
+def test_another_vlan_passes_and_a_mere_priority_does_not(program, frame):
+    """The tag that the interface took out of the frame; its upper bits are the priority."""
+    assert verdict(program, frame, vlan=0x2007) == (PASS, 0)
+    assert verdict(program, frame, vlan=0x2000) == (DROP, 1)
+
+
+def test_a_third_tag_passes():
+    tag = TAGS["QinQ"] + TAGS["802.1Q"]
+    assert verdict(FenceProgram.EGRESS, OUT["ipv4"], tag=tag) == (PASS, 0)
+
+
+def test_frames_of_all_lengths_do_no_harm():
+    for program in FenceProgram:
+        for kind, payload in (*OUT.values(), *IN.values()):
+            for length in range(len(payload)):
+                assert verdict(program, (kind, payload[:length]))[0] in (PASS, DROP)
+
+
+def test_keys():
+    assert key_of(VIP4) == bytes(10) + b"\xff\xff" + VIP4.packed
+    assert key_of(VIP6) == VIP6.packed
+
+
+@pytest.mark.skipif(sys.byteorder != "little", reason="the vectors are of such a machine")
+@pytest.mark.parametrize(
+    ("program", "instructions", "tag"),
+    [
+        (FenceProgram.INGRESS, 81, "c94f4b46ab522e93"),
+        (FenceProgram.EGRESS, 124, "c24134fc31a67f2e"),
+        (FenceProgram.ARP, 70, "26a3f1df09e1fe6b"),
+    ],
+    ids=[program.value for program in FenceProgram],
+)
+def test_the_programs_are_those_that_were_measured(program, instructions, tag):
+    """The tag that the kernel shows (from 6.18 on) when the programs are loaded."""
+    code = code_of(program, Maps(0, 0))
+    assert len(code) == 8 * instructions
+    assert hashlib.sha256(code).hexdigest()[:16] == tag
+
+
+def test_a_machine_of_the_other_byte_order():
+    """The same instructions: registers swapped in their byte, numbers and constants turned."""
+    little = code_of(FenceProgram.EGRESS, MAPS, byte_order="little")
+    big = code_of(FenceProgram.EGRESS, MAPS, byte_order="big")
+    turned = []
+    for at in range(0, len(little), 8):
+        code, registers, offset, constant = struct.unpack_from("<BBhi", little, at)
+        turned.append((code, (registers & 15) << 4 | registers >> 4, offset, constant))
+    found = [struct.unpack_from(">BBhi", big, at) for at in range(0, len(big), 8)]
+    compared = list(zip(found, turned, strict=True))
+    different = [(b[3] & 0xFFFFFFFF, t[3] & 0xFFFFFFFF) for b, t in compared if b != t]
+    assert all(b[:3] == t[:3] for b, t in compared)
+    # Ethertypes as the machine loads them, and the middle of a mapped address.
+    assert set(different) == {
+        (0x0800, 0x0008),
+        (0x86DD, 0xDD86),
+        (0x0806, 0x0608),
+        (0x8100, 0x0081),
+        (0x88A8, 0xA888),
+        (0x0000FFFF, 0xFFFF0000),
+    }
