@@ -11,7 +11,14 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterable, Mapping
 
-from purelb.core.fence.gaps import Gap, handle_for, is_first_alone
+from purelb.core.fence.gaps import (
+    EXACT,
+    Gap,
+    fence_text,
+    gap_of,
+    handle_for,
+    is_first_alone,
+)
 from purelb.core.fence.hooks import Hook
 from purelb.core.fence.plan import FencePlan
 from purelb.core.fence.programs import FenceProgram
@@ -32,36 +39,42 @@ _NEVER = float("-inf")
 class AddressFence:
     """What is guarded where; without a kernel that can do it, nothing is.
 
-    `problem`: why the kernel has no fence at all; empty if it has. `gaps`: why some interfaces that
-    need it have none, by name.
+    `problem`: why the node has none; None if it has. `gaps`: why some interfaces that need it have
+    none, by name.
     """
 
-    def __init__(self, open_kernel: Callable[[], FenceKernel], metrics: FenceMetrics) -> None:
-        self.problem = ""
+    def __init__(
+        self, open_kernel: Callable[[], FenceKernel] | None, metrics: FenceMetrics
+    ) -> None:
+        """Without `open_kernel` no fence is wanted."""
+        self.problem: Gap | None = None
         self.gaps: dict[str, Gap] = {}
         self._metrics = metrics
         self._kernel: FenceKernel | None = None
         self._vips: frozenset[Address] = frozenset()
-        self._guards_all = True
         # By hook: what was to be there when it was last compared, and the ids of ours then.
         self._wanted: Mapping[Hook, FenceProgram] = {}
         self._ids: dict[Hook, int] = {}
         self._checked_at = _NEVER
         self._is_stale = False
         self.control: Control = without_fence()
+        if open_kernel is None:
+            self.problem = Gap.OFF
+            return
         try:
             self._kernel = open_kernel()
         except OSError as error:
-            self.problem = str(error)
-            log.warning("fenceNotUsed", error=error)
+            self.problem = gap_of(error.errno or 0)
+            log.warning("fenceNotUsed", reason=self.problem.value, error=error)
         else:
             self.control = self._kernel.control
 
     @property
-    def stands(self) -> bool:
-        """Whether all interfaces that need the fence have it."""
-        is_compared = self._kernel is not None and self._checked_at != _NEVER
-        return is_compared and self._guards_all and not self.gaps
+    def said(self) -> str:
+        """What the Lease says of it; empty until it is known."""
+        if self._kernel is not None and self._checked_at == _NEVER:
+            return ""
+        return fence_text(self.problem, self.gaps)
 
     def subscribe(self, wake: Callable[[], None]) -> None:
         """Wake the reconciler when others changed filters."""
@@ -86,7 +99,7 @@ class AddressFence:
         is_due = now >= self._checked_at + (_PAUSE if self._is_stale else RECHECK)
         if plan.programs != self._wanted or is_due:
             self._compare(self._kernel, plan, {k.index: k.name for k in links}, now)
-        self._metrics.show(is_active=self.stands, drops=self.control.drops)
+        self._metrics.show(is_active=self.said == EXACT, drops=self.control.drops)
 
     def _guard_vips(self, kernel: FenceKernel, vips: frozenset[Address]) -> None:
         try:
@@ -95,11 +108,11 @@ class AddressFence:
             for address in self._vips - vips:
                 kernel.discard(address)
         except OSError as error:
-            if self._guards_all:
+            if self.problem is None:
                 log.error("fenceFailed", error=error)
-            self._guards_all = False
+            self.problem = Gap.FULL
         else:
-            self._vips, self._guards_all = vips, True
+            self._vips, self.problem = vips, None
 
     def _compare(
         self, kernel: FenceKernel, plan: FencePlan, names: Mapping[int, str], now: float

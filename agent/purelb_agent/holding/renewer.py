@@ -45,6 +45,7 @@ class Said:
     mistaken: tuple[NodeAddress, ...] = ()
     deprecated: tuple[Network, ...] = ()
     service_proxy: ServiceProxy = ServiceProxy.UNKNOWN
+    fence: str = ""
 
 
 class Renewer:
@@ -240,6 +241,7 @@ class Renewer:
             deprecated=self._said.deprecated,
             rules=self._store.rules,
             service_proxy=self._said.service_proxy.value,
+            fence=self._said.fence,
             outside=self._store.outside,
         )
 

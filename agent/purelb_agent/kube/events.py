@@ -56,6 +56,7 @@ EventReason = Literal[
     "OutageHeld",
     "PoolOverlaps",
     "ServiceDisputed",
+    "FenceIncomplete",
     "ServiceProxyDown",
     "SubnetDeprecated",
     "Unreachable",

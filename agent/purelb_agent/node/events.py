@@ -14,6 +14,7 @@ from collections.abc import Iterable
 
 from purelb.core.addresses import listed
 from purelb.core.election.draining import NodeMarks
+from purelb.core.fence.gaps import Gap, parse_gaps, remedy_of, without_fence
 from purelb.core.model import Address, PoolType, Reason, ServiceKey
 from purelb.core.node.conflicts import DuplicateAddress
 from purelb.core.node.decisions import Decisions, VipDecision
@@ -59,6 +60,8 @@ class NodeEvents:
         self._answered_at: dict[Address, float] = {}
         # The VIPs in the status of the own Node that were reported.
         self._mistaken: frozenset[Address] = frozenset()
+        # What was said of the fence last.
+        self._fence = ""
 
     def report_announced(self, announced: Iterable[VipDecision], decisions: Decisions) -> None:
         """Report to each Service the addresses that this node gained and lost."""
@@ -185,6 +188,15 @@ class NodeEvents:
             about = ObjectReference("Node", self._node, uid=self._store.node_uid)
             self._events.record(about, "NodeAddressMistaken", message, kind="Warning")
         self._mistaken = addresses
+
+    def report_fence(self, said: str) -> None:
+        """Report once what the node's fence lacks, unless none is wanted."""
+        gaps = parse_gaps(said) if said != self._fence else ()
+        self._fence = said
+        if gaps and gaps != (("", Gap.OFF),):
+            about = ObjectReference("Node", self._node, uid=self._store.node_uid)
+            message = f"{without_fence(gaps)}. {remedy_of(gaps)}"
+            self._events.record(about, "FenceIncomplete", message, kind="Warning")
 
     def report_conflict(
         self, decision: VipDecision, conflict: DuplicateAddress, *, now: float

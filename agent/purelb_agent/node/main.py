@@ -166,10 +166,6 @@ def _watchers(
     }
 
 
-def _no_fence() -> FenceKernel:
-    raise PermissionError("switched off by PURELB_FENCE")
-
-
 class _Agent:
     """The parts of the program."""
 
@@ -188,7 +184,7 @@ class _Agent:
         )
         self.kernel = outside.kernel()
         self.watchers = _watchers(kube, store, identity, outside.chance)
-        self.fence = AddressFence(outside.fence if settings.fences else _no_fence, metrics.fence)
+        self.fence = AddressFence(outside.fence if settings.fences else None, metrics.fence)
         self.renewer = Renewer(
             kube,
             store,

@@ -231,8 +231,10 @@ class Reconciler:
                 mistaken,
                 tuple(n for n in lease_subnets(snapshot.segments) if n in self._deprecated),
                 self._store.service_proxy,
+                self._fence.said,
             )
         )
+        self._reporter.report_fence(self._fence.said)
 
     def _decide(self, snapshot: NodeSnapshot, now: float) -> Decisions:
         self._elected = decide_vips(snapshot, self._elected)

@@ -105,6 +105,10 @@ class Reporter:
         """Record an event for each VIP that the status of the own Node lists."""
         self._node_events.report_mistaken(addresses)
 
+    def report_fence(self, said: str) -> None:
+        """Record an event if the node's addresses do not fall silent exactly."""
+        self._node_events.report_fence(said)
+
     async def run(self) -> None:
         """Write events and annotations for each result until cancelled."""
         while True:

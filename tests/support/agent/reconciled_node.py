@@ -108,6 +108,7 @@ class RecordedReporter:
         self.choices = []
         self.selected = ()
         self.mistaken = frozenset()
+        self.fence = ""
 
     def report(self, decisions, held, *, done):
         self.results.append((held, done))
@@ -120,6 +121,9 @@ class RecordedReporter:
 
     def report_mistaken(self, addresses):
         self.mistaken = addresses
+
+    def report_fence(self, said):
+        self.fence = said
 
 
 class RecordedQuestions:

@@ -107,6 +107,8 @@ class Lease:
     # What its agent looks at in elections, and its service proxy's state; see election.members.
     rules: Tuple[str, ...] = ()
     service_proxy: str = ""
+    # Whether its addresses fall silent exactly when its right ends, or why not; see fence.gaps.
+    fence: str = ""
     # Entries of the subnets annotation that are not valid CIDRs.
     malformed: Tuple[str, ...] = ()
 

@@ -56,6 +56,8 @@ MAX_OUTSIDE = 256
 RULES_ANNOTATION = "purelb.io/election-rules"
 # On a node's Lease: whether its kube-proxy answers; see node.service_proxy.
 SERVICE_PROXY_ANNOTATION = "purelb.io/service-proxy"
+# On a node's Lease: whether its addresses fall silent exactly; see fence.gaps.
+FENCE_ANNOTATION = "purelb.io/fence"
 # The Go implementation reads no more, and an annotation should not hold a routing table.
 MAX_SUBNETS = 256
 

@@ -12,7 +12,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from purelb.core.fence.filters import HANDLES, NAME, Filter
-from purelb.core.fence.gaps import Gap
+from purelb.core.fence.gaps import EXACT, Gap
 from purelb.core.fence.hooks import Hook
 from purelb.core.fence.plan import FencePlan
 from purelb.core.fence.programs import FenceProgram
@@ -56,12 +56,12 @@ def test_addresses_are_guarded_and_programs_attached(guarded):
     guarded.guard()
     assert guarded.kernel.attached == BOTH
     assert guarded.kernel.vips == {VIP4, VIP6}
-    assert guarded.fence.stands
+    assert guarded.fence.said == EXACT
     assert guarded.metric("active") == 1
 
 
-def test_it_stands_nowhere_before_the_first_plan(guarded):
-    assert not guarded.fence.stands
+def test_nothing_is_said_before_the_first_plan(guarded):
+    assert guarded.fence.said == ""
     assert guarded.kernel.calls == []
 
 
@@ -104,7 +104,7 @@ def test_a_program_gets_before_another_one(guarded):
     guarded.kernel.hooks[OUT].reverse()
     guarded.guard(now=NOW + RECHECK)
     assert [found.name for found in guarded.kernel.hooks[OUT]] == [NAME, OTHER.name]
-    assert guarded.fence.stands
+    assert guarded.fence.said == EXACT
 
 
 def test_who_cannot_get_before_another_one_says_so(guarded, caplog):
@@ -112,8 +112,7 @@ def test_who_cannot_get_before_another_one_says_so(guarded, caplog):
     caplog.set_level(logging.INFO)
     guarded.kernel.tcx[IN] = 1
     guarded.guard()
-    assert guarded.fence.gaps == {"eth0": Gap.BEHIND}
-    assert not guarded.fence.stands
+    assert guarded.fence.said == "eth0=behindOther"
     assert guarded.metric("active") == 0
     assert "fenceGap" in caplog.messages
     guarded.kernel.tcx.clear()
@@ -148,10 +147,10 @@ def test_an_interface_that_has_just_gone_is_no_gap(guarded):
 def test_an_address_that_finds_no_room_is_no_whole_fence(guarded):
     guarded.kernel.refuse("add", errno.E2BIG)
     guarded.guard()
-    assert not guarded.fence.stands
+    assert guarded.fence.said == "full"
     guarded.kernel.refuse("add", 0)
     guarded.guard(now=NOW + 1)
-    assert guarded.fence.stands
+    assert guarded.fence.said == EXACT
 
 
 def test_an_interface_without_ethernet_is_a_gap(guarded):
@@ -209,12 +208,18 @@ def test_without_bpf_the_node_works_without_a_fence(caplog):
 
     registry = CollectorRegistry()
     fence = AddressFence(refused, NodeMetrics(registry).fence)
-    assert "not permitted" in fence.problem
+    assert fence.said == "forbidden"
     assert "fenceNotUsed" in caplog.messages
     fence.subscribe(lambda: None)
     fence.guard(PLAN, (ETH0,), now=NOW)
     fence.control.open_until(5.0)
     fence.remove()
     fence.close()
-    assert not fence.stands
     assert registry.get_sample_value("purelb_lbnodeagent_fence_active") == 0
+
+
+def test_a_fence_that_is_not_wanted(caplog):
+    fence = AddressFence(None, NodeMetrics(CollectorRegistry()).fence)
+    fence.guard(PLAN, (ETH0,), now=NOW)
+    assert fence.said == "off"
+    assert caplog.messages == []

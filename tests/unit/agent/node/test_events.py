@@ -193,6 +193,14 @@ class TestUnservedAddresses:
         assert events.reasons == ["NodeAddressMistaken"] * 2
         assert all(f"lists {vip}," in text and "--node-ip" in text for _, text in events.take())
 
+    def test_a_fence_that_does_not_stand_is_reported_once_to_the_node(self, node_events, events):
+        for said in ("", "eth0=refused", "eth0=refused", "exact", "off", "forbidden"):
+            node_events.report_fence(said)
+        first, second = events.take()
+        assert first[0] == second[0] == "FenceIncomplete"
+        assert "eth0: the kernel refused it" in first[1]
+        assert "purelb_install_selinux_type" in second[1]
+
     @EACH_VIP
     def test_a_foreign_address_is_reported_by_its_node(self, node_events, events, vip):
         own = on_eth0(vip, lifetime=None, protocol=0)

@@ -17,6 +17,7 @@ from purelb.core.holding.permissions import PermissionQuestion
 from purelb.core.names import (
     ANNOUNCING_ANNOTATIONS,
     DUPLICATES_ANNOTATION,
+    FENCE_ANNOTATION,
     PEER_KEYS_ANNOTATION,
     RULES_ANNOTATION,
     SERVICE_PROXY_ANNOTATION,
@@ -81,6 +82,11 @@ class TestSettings:
         environ = {**ENVIRONMENT, "PURELB_EXCLUDE_LABELLED_NODES": "on"}
         assert program.AgentSettings.read(environ, port=7472, keys=keys).excludes
 
+    def test_the_fence_can_be_switched_off(self, keys, settings):
+        assert settings.fences
+        environ = {**ENVIRONMENT, "PURELB_FENCE": "off"}
+        assert not program.AgentSettings.read(environ, port=7472, keys=keys).fences
+
     def test_the_port_of_the_service_proxy(self, keys, settings):
         assert settings.service_proxy_port == 10256
         environ = {**ENVIRONMENT, "PURELB_SERVICE_PROXY_PORT": "10999"}
@@ -97,6 +103,17 @@ class TestRun:
         assert cluster.probes.is_ready()
         cluster.stop.set()
         await task
+
+    async def test_the_fence_is_opened_with_the_first_right_and_removed_at_the_end(self, cluster):
+        task = await run_for(cluster, 15)
+        fence = cluster.fence
+        assert len(fence.attached) == 2
+        assert fence.vips == {address for _link, address in VIPS}
+        assert cluster.lease["metadata"]["annotations"][FENCE_ANNOTATION] == "exact"
+        cluster.stop.set()
+        await task
+        assert fence.attached == {}
+        assert fence.is_closed
 
     async def test_the_lease_says_how_the_service_proxy_is_and_what_counts(self, cluster):
         cluster.settings = replace(cluster.settings, excludes=True)

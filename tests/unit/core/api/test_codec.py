@@ -159,6 +159,13 @@ def test_the_lists_of_macs_and_nodes_have_limits():
     assert codec.lease_of(body).answering == nodes[:-1]
 
 
+def test_the_fence_is_in_the_lease():
+    body = codec.lease_body(replace(LEASE, fence="eth0=behindOther"), namespace="x")
+    assert body["metadata"]["annotations"]["purelb.io/fence"] == "eth0=behindOther"
+    assert codec.lease_of(body).fence == "eth0=behindOther"
+    assert codec.lease_of(codec.lease_body(LEASE, namespace="x")).fence == ""
+
+
 def test_addresses_that_are_not_the_nodes_are_in_the_lease():
     said = (("n1", ip_address("172.28.1.5")), ("n2.example.com", ip_address("fd28::5")))
     body = codec.lease_body(replace(LEASE, mistaken=said), namespace="x")

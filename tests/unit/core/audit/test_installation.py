@@ -145,6 +145,14 @@ class TestNodeThatHardlyServes:
         ((about, _message),) = texts(cluster, "serviceProxyDown")
         assert about == "node n3"
 
+    def test_whose_fence_does_not_stand_is_found_unless_none_is_wanted(self):
+        cluster = AuditedCluster()
+        for node, said in zip(("n1", "n2", "n3"), ("exact", "off", "eth0=otherQdisc"), strict=True):
+            cluster.leases[node] = replace(cluster.leases[node], fence=said)
+        ((about, message),) = texts(cluster, "fenceIncomplete")
+        assert about == "node n3"
+        assert "eth0: it has the qdisc ingress" in message
+
     def test_a_cluster_without_service_proxies_is_in_order(self):
         cluster = AuditedCluster()
         for node, lease in cluster.leases.items():

@@ -83,6 +83,7 @@ def lease_of(body: Json) -> Optional[Lease]:
         mistaken=_mistaken_of(annotations.get(names.MISTAKEN_ANNOTATION, "")),
         rules=_listed(annotations.get(names.RULES_ANNOTATION, "")),
         service_proxy=annotations.get(names.SERVICE_PROXY_ANNOTATION, ""),
+        fence=annotations.get(names.FENCE_ANNOTATION, ""),
         malformed=malformed,
     )
 
@@ -172,6 +173,7 @@ def lease_body(lease: Lease, *, namespace: str) -> Dict[str, Any]:
         ),
         names.RULES_ANNOTATION: ",".join(lease.rules),
         names.SERVICE_PROXY_ANNOTATION: lease.service_proxy,
+        names.FENCE_ANNOTATION: lease.fence,
     }
     annotations.update({name: text for name, text in optional.items() if text})
     return {

@@ -19,6 +19,7 @@ FindingCode = Literal[
     "answeredTwice",
     "clockAhead",
     "dadFailed",
+    "fenceIncomplete",
     "foreignAddress",
     "forgottenTaint",
     "groupNotReady",

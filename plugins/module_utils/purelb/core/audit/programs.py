@@ -12,6 +12,7 @@ from ..api.nodes import NodeView
 from ..api.workloads import Program, ProgramPod
 from ..election.draining import draining_taint
 from ..election.members import Standing
+from ..fence.gaps import Gap, parse_gaps, remedy_of, without_fence
 from ..leadership.locks import LockReport, LockState
 from ..names import DRAINING_TAINTS, EXCLUDE_LABEL
 from ..texts import few
@@ -143,6 +144,15 @@ def node_state_findings(
                 "have it",
                 "see kube-proxy on this node; curl --include localhost:10256/healthz shows there "
                 "what the agent sees",
+            )
+        gaps = parse_gaps(lease.lease.fence) if lease.is_live else ()
+        if gaps and gaps != (("", Gap.OFF),):
+            yield Finding(
+                Severity.WARNING,
+                "fenceIncomplete",
+                node_title(lease.lease.node),
+                without_fence(gaps),
+                remedy_of(gaps),
             )
 
 
