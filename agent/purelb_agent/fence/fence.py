@@ -51,7 +51,7 @@ class AddressFence:
         self.gaps: dict[str, Gap] = {}
         self._metrics = metrics
         self._kernel: FenceKernel | None = None
-        self._vips: frozenset[Address] = frozenset()
+        self._guarded: dict[Address, int] = {}
         # By hook: what was to be there when it was last compared, and the ids of ours then.
         self._wanted: Mapping[Hook, FenceProgram] = {}
         self._ids: dict[Hook, int] = {}
@@ -95,24 +95,25 @@ class AddressFence:
         if self._kernel is None:
             return
         self.control.stand_until(plan.until)
-        self._guard_vips(self._kernel, plan.vips)
+        self._guard_addresses(self._kernel, plan.vips)
         is_due = now >= self._checked_at + (_PAUSE if self._is_stale else RECHECK)
         if plan.programs != self._wanted or is_due:
             self._compare(self._kernel, plan, {k.index: k.name for k in links}, now)
         self._metrics.show(is_active=self.said == EXACT, drops=self.control.drops)
 
-    def _guard_vips(self, kernel: FenceKernel, vips: frozenset[Address]) -> None:
+    def _guard_addresses(self, kernel: FenceKernel, wanted: Mapping[Address, int]) -> None:
         try:
-            for address in vips - self._vips:
-                kernel.add(address)
-            for address in self._vips - vips:
+            for address in self._guarded.keys() - wanted.keys():
                 kernel.discard(address)
+            for address, value in wanted.items():
+                if self._guarded.get(address) != value:
+                    kernel.guard(address, value)
         except OSError as error:
             if self.problem is None:
                 log.error("fenceFailed", error=error)
             self.problem = Gap.FULL
         else:
-            self._vips, self.problem = vips, None
+            self._guarded, self.problem = dict(wanted), None
 
     def _compare(
         self, kernel: FenceKernel, plan: FencePlan, names: Mapping[int, str], now: float

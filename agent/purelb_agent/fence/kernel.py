@@ -13,13 +13,14 @@ import errno
 import mmap
 import os
 import socket
+import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 
 from purelb.core.fence import bpf, filters
 from purelb.core.fence.filters import Filter
 from purelb.core.fence.hooks import Hook
-from purelb.core.fence.programs import FenceProgram, Maps, code_of, key_of
+from purelb.core.fence.programs import VALUE_BYTES, FenceProgram, Maps, code_of, key_of
 from purelb.core.model import Address
 from purelb_agent.fence.control import Control
 from purelb_agent.fence.syscalls import Bpf
@@ -28,7 +29,6 @@ from purelb_agent.runtime.netlink import NetlinkError, Requests, open_socket
 _BUFFER = 1 << 16
 # What a removal fails with if there is no such filter, no clsact, or no interface.
 _ALREADY_GONE = {errno.ENOENT, errno.EINVAL, errno.ENODEV}
-_PRESENT = b"\1"
 
 
 class FenceKernel:
@@ -86,9 +86,10 @@ class FenceKernel:
 
         asyncio.get_running_loop().add_reader(self._news, read)
 
-    def add(self, address: Address) -> None:
-        """Guard an address."""
-        self._bpf.update(self._vips, key_of(address), _PRESENT)
+    def guard(self, address: Address, value: int) -> None:
+        """Guard an address; for the value see core/fence/programs."""
+        packed = value.to_bytes(VALUE_BYTES, sys.byteorder)
+        self._bpf.update(self._vips, key_of(address), packed)
 
     def discard(self, address: Address) -> None:
         """Guard an address no more."""

@@ -8,7 +8,9 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ from tests.support.lab.cluster_queries import (
     holder,
     lease_info,
 )
-from tests.support.lab.faults import keep_addresses
+from tests.support.lab.faults import keep_addresses, metric_of, without_fence
 
 pytestmark = pytest.mark.timeout(180)
 LONG = {"spec": {"leaseDurationSeconds": 3600}}
@@ -151,17 +153,38 @@ def holder_but(lab, vip, other):
     return node
 
 
-def test_two_interfaces_in_one_subnet_are_found(cluster, make_service, verify):
-    """Both answer ARP for an address on one of them; of IPv6 only the one that has it."""
-    vip4, vip6 = addresses_of(cluster, make_service())
+def test_two_interfaces_in_one_subnet_answer_once_with_the_fence(cluster, make_service, verify):
+    """The kernel answers ARP on both for an address on one; the other answer is dropped."""
+    vip4, _vip6 = addresses_of(cluster, make_service())
     node = holder(cluster, vip4)
-    namespace = cluster.nodes[node].netns
+    with second_interface(cluster, node):
+        shown = verify()
+        assert metric_of(cluster, node, "purelb_lbnodeagent_fence_dropped_frames_total") > 0
+    assert "answeredTwice" not in shown
+    assert "twoInterfacesAnswer" not in shown
+
+
+@contextmanager
+def second_interface(lab, node):
+    """A node with another interface in the subnet of eth0."""
     begin = ["link add eth1 link eth0 type macvlan mode bridge", "link set eth1 up"]
+    namespace = lab.nodes[node].netns
     ip_batch([*begin, "addr add 172.28.1.77/24 dev eth1"], namespace=namespace)
     try:
-        shown = verify(succeeds=False)
+        time.sleep(1)
+        yield
     finally:
         ip_batch(["link del eth1"], namespace=namespace)
+
+
+@pytest.mark.thorough
+def test_two_interfaces_in_one_subnet_are_found_without_the_fence(cluster, make_service, verify):
+    """Both answer ARP for an address on one of them; of IPv6 only the one that has it."""
+    vip4, vip6 = addresses_of(cluster, make_service())
+    with without_fence(cluster):
+        node = eventually(lambda: holder(cluster, vip4), "holder")
+        with second_interface(cluster, node):
+            shown = verify(succeeds=False)
     assert f"warning twoInterfacesAnswer: node {node}: eth0 and eth1 are both in" in shown
     (line,) = [line for line in shown.splitlines() if f'"error answeredTwice: {vip4} ' in line]
     assert f"set net.ipv4.conf.all.arp_ignore to 1 on {node}" in line

@@ -10,18 +10,26 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 
 import pytest
 
 from labkit.net.stand_ins import Ipvs
-from tests.support.lab.cluster_queries import LEASES, answers, eventually, lease_info
-from tests.support.lab.faults import events_of
+from tests.support.lab.cluster_queries import (
+    LEASES,
+    answers,
+    eventually,
+    holder,
+    lease_info,
+)
+from tests.support.lab.faults import events_of, metric_of, without_fence
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.safety]
 GROUPS = "/apis/purelb.io/v2/namespaces/purelb-system/servicegroups"
 SERVICES = "/api/v1/namespaces/default/services"
 # Twice as many seconds as until each new Service had another address, before.
 LONG = 8.0
+DROPS = "purelb_lbnodeagent_fence_dropped_frames_total"
 
 
 @pytest.fixture
@@ -50,8 +58,29 @@ def condition(lab):
     return {c["type"]: c for c in status["conditions"]}["AddressesSetAside"]["status"]
 
 
-def test_services_keep_their_addresses_and_the_nodes_are_named(cluster, ipvs, make_service, figure):
+def test_the_fence_lets_only_the_holder_answer(cluster, ipvs, make_service, figure):
     path = make_service()
+    vip4, _vip6 = eventually(lambda: given(cluster, path), "addresses")
+    uid = cluster.api.get(path)["metadata"]["uid"]
+    eventually(lambda: answers(cluster, vip4), "answer over IPv4")
+    time.sleep(LONG)
+    assert events_of(cluster, uid, "AddressConflict") == []
+    assert answering(cluster) == ""
+    node = holder(cluster, vip4)
+    drops = {n: metric_of(cluster, n, DROPS) for n in cluster.nodes if n != node}
+    figure(f"frames dropped: {drops}")
+    assert all(drops.values())
+
+
+@pytest.mark.thorough
+def test_without_the_fence_services_keep_their_addresses_and_the_nodes_are_named(
+    cluster, ipvs, make_service, figure
+):
+    with without_fence(cluster):
+        check_that_nodes_are_named(cluster, make_service(), figure)
+
+
+def check_that_nodes_are_named(cluster, path, figure):
     vip4, vip6 = eventually(lambda: given(cluster, path), "addresses")
     uid = cluster.api.get(path)["metadata"]["uid"]
     (found,) = eventually(lambda: events_of(cluster, uid, "AddressConflict"), "event", seconds=LONG)

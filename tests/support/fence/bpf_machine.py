@@ -4,7 +4,7 @@
 
 How to use it:
 
-    machine = Machine({key_of(VIP4)}, deadline=0, until=100)
+    machine = Machine({key_of(VIP4): ANYWHERE}, deadline=0, until=100)
     machine.run(code_of(FenceProgram.EGRESS, MAPS), frame, now=50)   # -1: pass, 2: drop
     machine.drops
 """
@@ -12,23 +12,24 @@ How to use it:
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Mapping
 
 from purelb.core.fence.instructions import BOOT_CLOCK, LOAD_BYTES, LOOK_UP, MAP_VALUE
 from purelb.core.fence.programs import Maps
 
 MAPS = Maps(control=3, vips=4)
 PASS, DROP = -1, 2
+# On which frames are.
+INTERFACE = 2
 # Where things are in the machine's memory.
-_STACK, _CONTROL, _SKB = 0x1000, 0x2000, 0x3000
+_STACK, _CONTROL, _SKB, _VALUE = 0x1000, 0x2000, 0x3000, 0x4000
 _FULL = (1 << 64) - 1
 
 
 class Machine:
     """A control map, a map of addresses, and the clock that the helper reads."""
 
-    def __init__(self, vips: AbstractSet[bytes], *, deadline: int, until: int) -> None:
+    def __init__(self, vips: Mapping[bytes, int], *, deadline: int, until: int) -> None:
         self._vips = vips
         self._control = bytearray(struct.pack("=QQQ", deadline, until, 0))
 
@@ -47,7 +48,7 @@ class _Run:
 
     def __init__(
         self,
-        vips: AbstractSet[bytes],
+        vips: Mapping[bytes, int],
         control: bytearray,
         frame: bytes,
         *,
@@ -56,7 +57,9 @@ class _Run:
     ) -> None:
         self._vips, self._frame, self._now = vips, frame, now
         skb = bytearray(64)
+        struct.pack_into("<H", skb, 16, int.from_bytes(frame[12:14], "little"))
         struct.pack_into("<II", skb, 20, vlan is not None, vlan or 0)
+        struct.pack_into("<I", skb, 40, INTERFACE)
         self._memory = {_STACK: bytearray(b"\xee" * 64), _CONTROL: control, _SKB: skb}
         self._r = [0] * 11
         self._r[1], self._r[10] = _SKB, _STACK + 64
@@ -80,6 +83,8 @@ class _Run:
             r[dst] = self._number(r[src] + offset, _LOADS[op])
         elif op in _STORES:
             self._set(r[dst] + offset, imm, _STORES[op])
+        elif op == _STORE_REGISTER:
+            self._set(r[dst] + offset, r[src], 8)
         elif op == _ADD_ATOMICALLY:
             self._set(r[dst] + offset, self._number(r[dst] + offset, 8) + r[src], 8)
         elif op == _CALL:
@@ -110,7 +115,9 @@ class _Run:
         if helper == LOOK_UP:
             assert r[1] == MAPS.vips
             data, place = self._place(r[2])
-            return 0x4000 if bytes(data[place : place + 16]) in self._vips else 0
+            value = self._vips.get(bytes(data[place : place + 16]))
+            self._memory[_VALUE] = bytearray((value or 0).to_bytes(4, "little"))
+            return 0 if value is None else _VALUE
         assert helper == LOAD_BYTES
         begin, size = r[2], r[4]
         data, place = self._place(r[3])
@@ -120,7 +127,7 @@ class _Run:
         return 0
 
 
-_EXIT, _CALL, _ADD_ATOMICALLY = 0x95, 0x85, 0xDB
+_EXIT, _CALL, _ADD_ATOMICALLY, _STORE_REGISTER = 0x95, 0x85, 0xDB, 0x7B
 _LOADS = {0x71: 1, 0x69: 2, 0x61: 4, 0x79: 8}
 _STORES = {0x62: 4, 0x7A: 8}
 _SETS: dict[int, Callable[[int, int, int], int]] = {
@@ -135,4 +142,5 @@ _JUMPS: dict[int, Callable[[int, int, int], bool]] = {
     0x45: lambda dst, _src, imm: bool(dst & imm),
     0x3D: lambda dst, src, _imm: dst >= src,
     0xAD: lambda dst, src, _imm: dst < src,
+    0x5D: lambda dst, src, _imm: dst != src,
 }

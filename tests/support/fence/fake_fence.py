@@ -7,7 +7,8 @@ How to use it:
     kernel = FakeFenceKernel()
     kernel.hooks[hook]              # the filters of a hook, in the order in which they run
     kernel.hooks[hook].insert(0, OTHER)
-    kernel.vips                     # the addresses that are guarded
+    kernel.vips                     # the addresses of this node that are guarded
+    kernel.guarded                  # and others: by address, the value
     kernel.with_ingress.add(2)      # a link whose qdisc is `ingress`
     kernel.tcx[hook] = 1
     kernel.refuse("attach", errno.EPERM)
@@ -35,7 +36,7 @@ class FakeFenceKernel:
 
     def __init__(self) -> None:
         self.control = without_fence()
-        self.vips: set[Address] = set()
+        self.guarded: dict[Address, int] = {}
         self.hooks: dict[Hook, list[Filter]] = defaultdict(list)
         self.programs: dict[int, FenceProgram] = {}
         self.with_ingress: set[int] = set()
@@ -63,15 +64,20 @@ class FakeFenceKernel:
         """As `FenceKernel.subscribe`; the test notifies."""
         self.notify = callback
 
-    def add(self, address: Address) -> None:
-        """As `FenceKernel.add`."""
-        self._called("add")
-        self.vips.add(address)
+    def guard(self, address: Address, value: int) -> None:
+        """As `FenceKernel.guard`."""
+        self._called("guard")
+        self.guarded[address] = value
+
+    @property
+    def vips(self) -> set[Address]:
+        """The guarded addresses that this node has."""
+        return {address for address, value in self.guarded.items() if value}
 
     def discard(self, address: Address) -> None:
         """As `FenceKernel.discard`."""
         self._called("discard")
-        self.vips.discard(address)
+        self.guarded.pop(address, None)
 
     def prepare(self, links: Iterable[int]) -> frozenset[int]:
         """As `FenceKernel.prepare`."""

@@ -186,6 +186,17 @@ def agents_with(lab: Lab, *nodes: str, change: Callable[[Json], None]) -> Iterat
             _patch_agents(lab, {"updateStrategy": spec["updateStrategy"]})
 
 
+@contextmanager
+def without_fence(lab: Lab) -> Iterator[None]:
+    """Run all agents without the fence, as where the kernel forbids it."""
+
+    def change(template: Json) -> None:
+        set_variable(template, "PURELB_FENCE", "off")
+
+    with agents_with(lab, *lab.nodes, change=change):
+        yield
+
+
 def _patch_agents(lab: Lab, spec: Json) -> None:
     """Change the DaemonSet; wait for its controller, which else replaces a pod by an old one."""
     generation = lab.api.merge_patch(DAEMON_SET, {"spec": spec})["metadata"]["generation"]

@@ -15,7 +15,7 @@ from purelb.core.fence.filters import HANDLES, NAME, Filter
 from purelb.core.fence.gaps import EXACT, Gap
 from purelb.core.fence.hooks import Hook
 from purelb.core.fence.plan import FencePlan
-from purelb.core.fence.programs import FenceProgram
+from purelb.core.fence.programs import ELSEWHERE, FenceProgram
 from purelb_agent.fence.fence import RECHECK, AddressFence
 from purelb_agent.node.metrics import NodeMetrics
 from tests.support.core.snapshots import ETH0, VIP4, VIP6
@@ -23,7 +23,7 @@ from tests.support.fence.fake_fence import OTHER, FakeFenceKernel
 
 IN, OUT = Hook(2, is_egress=False), Hook(2, is_egress=True)
 BOTH = {IN: FenceProgram.INGRESS, OUT: FenceProgram.EGRESS}
-PLAN = FencePlan(BOTH, frozenset({VIP4, VIP6}), (), until=50.0)
+PLAN = FencePlan(BOTH, {VIP4: 2, VIP6: 2}, (), until=50.0)
 NOW = 100.0
 
 
@@ -70,9 +70,18 @@ def test_only_changes_are_made(guarded):
     guarded.kernel.calls.clear()
     guarded.guard(now=NOW + 1)
     assert guarded.kernel.calls == []
-    guarded.guard(FencePlan(BOTH, frozenset({VIP6}), (), until=50.0), now=NOW + 2)
+    guarded.guard(FencePlan(BOTH, {VIP6: 2}, (), until=50.0), now=NOW + 2)
     assert guarded.kernel.calls == ["discard"]
     assert guarded.kernel.vips == {VIP6}
+
+
+def test_an_address_that_another_node_is_to_have(guarded):
+    guarded.guard(FencePlan(BOTH, {VIP4: ELSEWHERE}, (), until=50.0))
+    assert guarded.kernel.guarded == {VIP4: ELSEWHERE}
+    guarded.guard(FencePlan(BOTH, {VIP4: 2}, (), until=50.0), now=NOW + 1)
+    assert guarded.kernel.guarded == {VIP4: 2}
+    guarded.guard(FencePlan(BOTH, {}, (), until=50.0), now=NOW + 2)
+    assert guarded.kernel.guarded == {}
 
 
 @pytest.mark.parametrize("taken", [IN, OUT], ids=["in", "out"])
@@ -145,16 +154,16 @@ def test_an_interface_that_has_just_gone_is_no_gap(guarded):
 
 
 def test_an_address_that_finds_no_room_is_no_whole_fence(guarded):
-    guarded.kernel.refuse("add", errno.E2BIG)
+    guarded.kernel.refuse("guard", errno.E2BIG)
     guarded.guard()
     assert guarded.fence.said == "full"
-    guarded.kernel.refuse("add", 0)
+    guarded.kernel.refuse("guard", 0)
     guarded.guard(now=NOW + 1)
     assert guarded.fence.said == EXACT
 
 
 def test_an_interface_without_ethernet_is_a_gap(guarded):
-    guarded.guard(FencePlan(BOTH, frozenset(), ("tun0",), until=50.0))
+    guarded.guard(FencePlan(BOTH, {}, ("tun0",), until=50.0))
     assert guarded.fence.gaps == {"tun0": Gap.NOT_ETHERNET}
 
 
@@ -169,13 +178,13 @@ def test_the_program_of_an_earlier_agent_is_replaced(guarded, handle):
 
 def test_an_earlier_agents_program_that_is_not_wanted_is_detached(guarded):
     guarded.kernel.hooks[OUT] = [Filter(HANDLES[0], "bpf", NAME, 5), OTHER]
-    guarded.guard(FencePlan({IN: FenceProgram.INGRESS}, frozenset(), (), until=50.0))
+    guarded.guard(FencePlan({IN: FenceProgram.INGRESS}, {}, (), until=50.0))
     assert guarded.kernel.hooks[OUT] == [OTHER]
 
 
 def test_an_interface_that_announces_no_more_is_let_go(guarded):
     guarded.guard()
-    guarded.guard(FencePlan({OUT: FenceProgram.ARP}, frozenset(), (), until=50.0), now=NOW + 1)
+    guarded.guard(FencePlan({OUT: FenceProgram.ARP}, {}, (), until=50.0), now=NOW + 1)
     assert guarded.kernel.attached == {OUT: FenceProgram.ARP}
 
 

@@ -19,7 +19,7 @@ import pytest
 from labkit.net.namespaces import ip_batch, netns
 from purelb.core.fence.filters import HANDLES
 from purelb.core.fence.hooks import Hook
-from purelb.core.fence.programs import FenceProgram
+from purelb.core.fence.programs import ANYWHERE, ELSEWHERE, FenceProgram
 from purelb_agent.fence.kernel import FenceKernel
 from purelb_agent.fence.syscalls import Bpf
 from purelb_agent.runtime import clock
@@ -90,7 +90,7 @@ async def fenced():
 @BOTH
 def test_a_shut_fence_silences_an_address_and_no_other(fenced, vip):
     other = VIP6 if vip is VIP4 else VIP4
-    fenced.kernel.add(vip)
+    fenced.kernel.guard(vip, fenced.index)
     fenced.open_for(0)
     assert fenced.answers(vip)
     fenced.attach()
@@ -107,7 +107,7 @@ def test_a_shut_fence_silences_an_address_and_no_other(fenced, vip):
 
 @BOTH
 def test_an_address_that_is_not_guarded_answers(fenced, vip):
-    fenced.kernel.add(vip)
+    fenced.kernel.guard(vip, fenced.index)
     fenced.kernel.discard(vip)
     fenced.kernel.discard(vip)
     fenced.attach()
@@ -115,8 +115,27 @@ def test_an_address_that_is_not_guarded_answers(fenced, vip):
     assert fenced.answers(vip)
 
 
+def test_a_copy_of_an_address_that_another_node_has_is_not_answered(fenced):
+    """As kube-proxy makes it in IPVS mode; its traffic passes."""
+    ip_batch(["addr add 192.0.2.9/32 dev lo"], namespace=fenced.namespace)
+    copy = ip_address("192.0.2.9")
+    fenced.attach()
+    fenced.open_for(30)
+    assert fenced.answers(copy)
+    fenced.kernel.guard(copy, ELSEWHERE)
+    assert not fenced.answers(copy)
+    assert fenced.answers(VIP4)
+    neighbor = f"{fenced.namespace}n"
+    mac = fenced.run("cat", "/sys/class/net/eth0/address").stdout.decode().strip()
+    ping = ["ip", "netns", "exec", neighbor, "ping", "-c", "1", "-W", "1", str(copy)]
+    ip_batch([f"neigh replace {copy} lladdr {mac} dev eth1"], namespace=neighbor)
+    assert subprocess.run(ping, check=False, capture_output=True).returncode == 0
+    fenced.kernel.guard(copy, ANYWHERE)
+    assert fenced.answers(copy)
+
+
 async def test_what_is_attached_stays_when_the_process_ends(fenced):
-    fenced.kernel.add(VIP4)
+    fenced.kernel.guard(VIP4, fenced.index)
     fenced.attach()
     fenced.open_for(0)
     with netns(fenced.namespace):

@@ -10,6 +10,7 @@ import pytest
 
 from purelb.core.audit.evidence import LinkSettings, Observation
 from purelb.core.audit.verify import verify
+from purelb.core.fence.gaps import EXACT
 from purelb.core.model import InterfaceAddress, Link
 from tests.support.core.audited_cluster import NODES, AuditedCluster, eth0, mac
 from tests.support.core.snapshots import NET4, NET6, VIP4, VIP6
@@ -78,6 +79,14 @@ class TestTwoInterfaces:
         ((node, text),) = cluster.texts()
         assert node == "node n1"
         assert text.startswith("eth0 and eth1 are both in 172.28.1.0/24, and eth1 answers for")
+
+    def test_are_no_problem_where_the_fence_stands(self):
+        cluster = self.cluster()
+        cluster.leases["n1"] = replace(cluster.leases["n1"], fence=EXACT)
+        assert cluster.found() == []
+        # Who says that no more may be dead, and its fence may be over.
+        cluster.leases["n1"] = replace(cluster.leases["n1"], renew_time=0.0)
+        assert ("warning", "twoInterfacesAnswer") in cluster.found()
 
     def test_also_if_both_are_selected(self):
         second = replace(ETH1, default_metrics={6: 0})

@@ -25,7 +25,7 @@ INFO = 1 << 16 | int.from_bytes(b"\0\3", sys.byteorder)
 def test_maps():
     control, vips = bpf.control_map(), bpf.vips_map()
     assert struct.unpack_from("=7I", control) == (2, 4, 24, 1, 0x400, 0, 0)
-    assert struct.unpack_from("=7I", vips) == (1, 16, 1, 4096, 1, 0, 0)
+    assert struct.unpack_from("=7I", vips) == (1, 16, 4, 16384, 1, 0, 0)
     names = [made[28:].rstrip(b"\0") for made in (control, vips)]
     assert names == [b"purelb_ctl", b"purelb_vips"]
     assert len(control) == len(vips) == 44

@@ -5,15 +5,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import struct
-import sys
 from ipaddress import ip_address
 
 import pytest
 
-from purelb.core.fence.programs import FenceProgram, Maps, code_of, key_of
-from tests.support.fence.bpf_machine import DROP, MAPS, PASS, Machine
+from purelb.core.fence.programs import ANYWHERE, ELSEWHERE, FenceProgram, code_of, key_of
+from tests.support.fence.bpf_machine import DROP, INTERFACE, MAPS, PASS, Machine
 
 VIP4, VIP6 = ip_address("172.28.1.220"), ip_address("fd28::220")
 OTHER4, OTHER6 = ip_address("172.28.1.9"), ip_address("fd28::9")
@@ -72,6 +70,7 @@ PASSED = {
     FenceProgram.EGRESS: OUT_PASSES,
     FenceProgram.ARP: ARP_PASSES,
 }
+IP = (FenceProgram.INGRESS, FenceProgram.EGRESS)
 TAGS = {
     "untagged": b"",
     "802.1Q": b"\x81\0\0\7",
@@ -87,10 +86,10 @@ def cases(table):
     ]
 
 
-def verdict(program, frame, *, now=SHUT, tag=b"", vlan=None):
-    """What a program of a node with both VIPs says, and how many drops it counted."""
+def verdict(program, frame, *, now=SHUT, tag=b"", vlan=None, value=INTERFACE):
+    """What a program says, and how many drops it counted; `value`: of both VIPs."""
     kind, payload = frame
-    vips = {key_of(VIP4), key_of(VIP6)}
+    vips = {key_of(VIP4): value, key_of(VIP6): value}
     machine = Machine(vips, deadline=DEADLINE, until=UNTIL)
     data = MACS + tag + kind + payload
     code = code_of(program, MAPS, byte_order="little")
@@ -141,21 +140,38 @@ def test_keys():
     assert key_of(VIP6) == VIP6.packed
 
 
-@pytest.mark.skipif(sys.byteorder != "little", reason="the vectors are of such a machine")
-@pytest.mark.parametrize(
-    ("program", "instructions", "tag"),
-    [
-        (FenceProgram.INGRESS, 81, "c94f4b46ab522e93"),
-        (FenceProgram.EGRESS, 124, "c24134fc31a67f2e"),
-        (FenceProgram.ARP, 70, "26a3f1df09e1fe6b"),
-    ],
-    ids=[program.value for program in FenceProgram],
-)
-def test_the_programs_are_those_that_were_measured(program, instructions, tag):
-    """The tag that the kernel shows (from 6.18 on) when the programs are loaded."""
-    code = code_of(program, Maps(0, 0))
-    assert len(code) == 8 * instructions
-    assert hashlib.sha256(code).hexdigest()[:16] == tag
+@pytest.mark.parametrize("tag", TAGS.values(), ids=TAGS)
+@pytest.mark.parametrize("now", [DEADLINE - 1, SHUT], ids=["open", "shut"])
+@pytest.mark.parametrize("value", [ELSEWHERE, INTERFACE + 1], ids=["node", "interface"])
+@pytest.mark.parametrize("program", [FenceProgram.EGRESS, FenceProgram.ARP])
+def test_arp_about_an_address_that_another_one_has_is_dropped_always(program, value, now, tag):
+    assert verdict(program, ARP["arp"], now=now, tag=tag, value=value) == (DROP, 1)
+    assert verdict(program, ARP["arp"], now=UNTIL, tag=tag, value=value) == (PASS, 0)
+    assert verdict(program, ARP["arp"], now=now, vlan=7, value=value) == (PASS, 0)
+    asked = ARP_PASSES["arp of another"]
+    assert verdict(program, asked, now=now, tag=tag, value=value) == (PASS, 0)
+
+
+@pytest.mark.parametrize("program", [FenceProgram.EGRESS, FenceProgram.ARP])
+def test_arp_that_may_leave_by_any_interface_ends_with_the_right(program):
+    now = DEADLINE - 1
+    assert verdict(program, ARP["arp"], now=now, value=ANYWHERE) == (PASS, 0)
+    assert verdict(program, ARP["arp"], now=SHUT, value=ANYWHERE) == (DROP, 1)
+
+
+@pytest.mark.parametrize(("program", "frame"), cases({p: DROPPED[p] for p in IP}))
+def test_traffic_of_an_address_on_another_interface_ends_with_the_right(program, frame):
+    other = INTERFACE + 1
+    if frame != OUT["arp"]:
+        assert verdict(program, frame, now=DEADLINE - 1, value=other) == (PASS, 0)
+        assert verdict(program, frame, now=SHUT, value=other) == (DROP, 1)
+
+
+@pytest.mark.parametrize("now", [DEADLINE - 1, SHUT], ids=["open", "shut"])
+@pytest.mark.parametrize(("program", "frame"), cases(DROPPED))
+def test_other_traffic_of_an_address_of_another_node_passes(program, frame, now):
+    if frame is not ARP["arp"] and frame != OUT["arp"]:
+        assert verdict(program, frame, now=now, value=ELSEWHERE) == (PASS, 0)
 
 
 def test_a_machine_of_the_other_byte_order():

@@ -10,7 +10,7 @@ address, and the kernel does not check the way back.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Dict, Iterable, Iterator, List, Mapping
+from typing import AbstractSet, Dict, Iterable, Iterator, List, Mapping
 
 from ..model import Link
 from ..node.interfaces import default_links, segments
@@ -44,10 +44,12 @@ def arp_findings(
     observations: Iterable[Observation],
     snapshots: Mapping[str, NodeSnapshot],
     vips: Iterable[Holding],
+    fenced: AbstractSet[str],
 ) -> Iterator[Finding]:
     """Yield what is wrong with ARP on the nodes, or with the check of the way back to clients.
 
-    `vips`: where the addresses of Services are.
+    `vips`: where the addresses of Services are. `fenced`: the nodes whose fence lets only the
+    interface with an address answer for it.
     """
     used: Dict[str, Dict[int, Link]] = defaultdict(dict)
     for vip in vips:
@@ -55,8 +57,9 @@ def arp_findings(
             used[vip.node][vip.link.index] = vip.link
     for seen in observations:
         snapshot = snapshots[seen.node]
-        yield from _proxy_findings(seen, snapshot)
-        yield from _shared_findings(seen, snapshot)
+        if seen.node not in fenced:
+            yield from _proxy_findings(seen, snapshot)
+            yield from _shared_findings(seen, snapshot)
         held_on = [link for link in snapshot.links if link.index in used[seen.node]]
         yield from _filter_findings(seen, held_on)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import AbstractSet, Iterable, Iterator, Mapping, Sequence, Tuple
 
 from ..election.vips import Vip
+from ..fence.gaps import EXACT
 from ..model import Address, InterfaceAddress, Network, PoolType, Reason
 from ..names import lease_name
 from ..node.interfaces import lease_subnets, place_for
@@ -54,7 +55,8 @@ def verify(report: Report, evidence: Evidence) -> Verification:
             findings += _local_findings(vip, held, snapshots, leases)
     findings += _unused_findings(holdings, snapshots, {vip.vip.address for vip in report.vips})
     held_vips = [h for vip in report.vips for h in holdings.get(vip.vip.address, ())]
-    findings += arp_findings(evidence.observations, snapshots, held_vips)
+    fenced = {node for node, r in leases.items() if r.is_live and r.lease.fence == EXACT}
+    findings += arp_findings(evidence.observations, snapshots, held_vips, fenced)
     findings += segment_findings(report, evidence, holdings)
     findings += [_silent(node, cause) for node, cause in evidence.silent.items()]
     return Verification(holdings, in_order(findings))

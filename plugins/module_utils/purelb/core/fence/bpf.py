@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 
-from .programs import CONTROL_BYTES, KEY_BYTES, FenceProgram
+from .programs import CONTROL_BYTES, KEY_BYTES, VALUE_BYTES, FenceProgram
 
 # By machine, as os.uname() names it; the four last columns of the kernel's tables.
 SYSCALL_NUMBERS = {
@@ -25,7 +25,7 @@ MAP_CREATE, MAP_UPDATE, MAP_DELETE, PROG_LOAD, PROG_QUERY = 0, 2, 3, 5, 16
 # Attach types of tcx, by whether it is egress.
 TCX = {False: 46, True: 47}
 # More addresses than this cannot be fenced.
-MOST_VIPS = 4096
+MOST_VIPS = 16384
 # None of the helpers that the programs call asks for the GPL.
 LICENSE = b"Apache-2.0\0"
 QUERY_BYTES = 64
@@ -52,7 +52,8 @@ def control_map() -> bytes:
 
 def vips_map() -> bytes:
     """Return the attributes of MAP_CREATE for the map of addresses."""
-    return _MAP.pack(_TYPE_HASH, KEY_BYTES, 1, MOST_VIPS, _NO_PREALLOC, 0, 0, b"purelb_vips")
+    sizes = (KEY_BYTES, VALUE_BYTES, MOST_VIPS)
+    return _MAP.pack(_TYPE_HASH, *sizes, _NO_PREALLOC, 0, 0, b"purelb_vips")
 
 
 def update(map_fd: int, key_at: int, value_at: int) -> bytes:

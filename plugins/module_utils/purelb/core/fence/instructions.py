@@ -23,7 +23,7 @@ _CONSTANT_64 = 0x18
 _LOADS = {1: 0x71, 2: 0x69, 4: 0x61, 8: 0x79}
 _STORES = {4: 0x62, 8: 0x7A}
 _IF = {"==": 0x15, "!=": 0x55, "&": 0x45}
-_IF_REGISTER = {">=": 0x3D, "<": 0xAD}
+_IF_REGISTER = {">=": 0x3D, "<": 0xAD, "!=": 0x5D}
 
 
 class Label(NamedTuple):
@@ -71,6 +71,11 @@ def store(size: int, dst: int, offset: int, constant: int) -> Instruction:
     return Instruction(_STORES[size], dst, offset=offset, constant=constant)
 
 
+def store_register(dst: int, offset: int, src: int) -> Instruction:
+    """Write the 8 bytes of a register to the address in `dst`, plus an offset."""
+    return Instruction(0x7B, dst, src, offset)
+
+
 def add_atomically(dst: int, offset: int, src: int) -> Instruction:
     """Add a register to the 8 bytes at the address in `dst`, plus an offset."""
     return Instruction(0xDB, dst, src, offset)
@@ -97,7 +102,7 @@ def jump_if(dst: int, comparison: str, constant: int, target: str) -> Instructio
 
 
 def jump_if_register(dst: int, comparison: str, src: int, target: str) -> Instruction:
-    """Continue at a label if the comparison of two unsigned registers (`>=`, `<`) holds."""
+    """Continue at a label if the comparison of two unsigned registers (`>=`, `<`, `!=`) holds."""
     return Instruction(_IF_REGISTER[comparison], dst, src, target=target)
 
 

@@ -1,11 +1,13 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The programs of the fence: what a node drops once its right to hold addresses has ended.
+"""The programs of the fence: what a node drops of addresses that it may not hold.
 
 The kernel runs them for each frame of an interface (tc, clsact). The right is a moment on the boot
 clock in a map that the agent writes: a frozen or dead agent writes nothing, so its addresses fall
-silent at that moment, to the microsecond. Until then a frame costs one reading of the clock.
+silent at that moment, to the microsecond. Until then a frame costs one reading of the clock, and
+ARP a look at its sender: only the interface that has an address of ours says so, on the node that
+is to have it. By default the kernel answers on every interface for what is on any of them.
 
 The addresses in a frame are read at their fixed places; nothing else about it is trusted.
 """
@@ -39,6 +41,7 @@ from .instructions import (
     load,
     move,
     store,
+    store_register,
 )
 
 # Offsets in the one value of the control map, each a number of 8 bytes. Nanoseconds on the boot
@@ -46,14 +49,21 @@ from .instructions import (
 # lets everything through again. The third one counts what was dropped.
 DEADLINE, UNTIL, DROPS = 0, 8, 16
 CONTROL_BYTES = 24
-# The key of the map of addresses: IPv6, or IPv4 as ::ffff:a.b.c.d.
-KEY_BYTES = 16
+# The map of addresses. Its key: IPv6, or IPv4 as ::ffff:a.b.c.d. Its value: the index of the
+# interface that has the address; or 0, another node is to have it; or any of the node may say that
+# it has it, as frames of its interface leave by others, too.
+KEY_BYTES, VALUE_BYTES = 16, 4
+ELSEWHERE, ANYWHERE = 0, 0x7FFFFFFF
 _MAPPED = b"\0\0\xff\xff"
 
 # Results, linux/pkt_cls.h: ask the next filter (never TC_ACT_OK, which asks none), or drop.
 _PASS, _DROP = -1, 2
-# struct __sk_buff, linux/bpf.h: the tag that the interface took out of the frame.
-_VLAN_PRESENT, _VLAN_TCI, _VLAN_ID = 20, 24, 0xFFF
+# struct __sk_buff, linux/bpf.h: the protocol, which the sender of a packet socket chooses, the tag
+# that the interface took out of the frame, and the interface.
+_PROTOCOL, _VLAN_PRESENT, _VLAN_TCI, _INTERFACE = 16, 20, 24, 40
+_VLAN_ID = 0xFFF
+_IPV4, _IPV6, _ARP = 0x0800, 0x86DD, 0x0806
+_TAGGED, _TAGGED_TWICE = 0x8100, 0x88A8
 _ICMPV6, _ADVERTISEMENT = 58, 136
 # Places in an Ethernet frame without tags: ARP's sender; source, destination and protocol of IPv4
 # and IPv6; type and target of a neighbour advertisement.
@@ -65,8 +75,8 @@ _TAG_BYTES = 4
 # A frame has at most two tags that its interface left in it.
 _MOST_TAGS = 2
 
-# Places on the stack: the key, in it an IPv4 address, and a small number.
-_KEY, _KEY_MAPPED, _KEY_V4, _NUMBER = -16, -8, -4, -24
+# Places on the stack: the key, in it an IPv4 address, a small number, and the time.
+_KEY, _KEY_MAPPED, _KEY_V4, _NUMBER, _NOW = -16, -8, -4, -24, -32
 # Registers: the frame, the clock and then the length of the tags, the control, the ethertype.
 _FRAME, _CLOCK, _TAGS, _CONTROL, _TYPE = 6, 7, 7, 8, 9
 
@@ -74,8 +84,8 @@ _FRAME, _CLOCK, _TAGS, _CONTROL, _TYPE = 6, 7, 7, 8, 9
 class FenceProgram(str, Enum):
     """Which frames a program looks at, by the name that it has in the kernel.
 
-    INGRESS and EGRESS: to and from an address of ours, and on egress all that says where it is, on
-    an interface that announces. ARP: answers on another one, where the kernel gives them as well
+    INGRESS and EGRESS: to and from an address, and on egress all that says where it is, on an
+    interface that announces. ARP: answers on another one, where the kernel gives them as well
     (arp_ignore 0).
     """
 
@@ -117,7 +127,16 @@ class _Writer:
             FenceProgram.EGRESS: self._egress,
             FenceProgram.ARP: self._arp,
         }
-        return [*self._head(), *looks[program](), *self._tail()]
+        if program is FenceProgram.INGRESS:
+            open_rows: Rows = [jump("pass")]
+        else:
+            looked_at = (_ARP, _TAGGED, _TAGGED_TWICE)
+            open_rows = [
+                load(4, 1, _FRAME, _PROTOCOL),
+                *(jump_if(1, "==", self._network(kind), "look") for kind in looked_at),
+                jump("pass"),
+            ]
+        return [*self._head(open_rows), *looks[program](), *self._tail()]
 
     def _network(self, number: int) -> int:
         """Return a 16-bit number of a frame as the machine loads it."""
@@ -145,8 +164,8 @@ class _Writer:
         read = self._read(_ETHERTYPE, _NUMBER, 2)
         return [*read, load(2, _TYPE, FRAME_POINTER, _NUMBER)]
 
-    def _find(self) -> Rows:
-        """Look the key up: r0 is not 0 if it is an address of ours."""
+    def _look_up(self) -> Rows:
+        """Look the key up: r0 is the address of its value, or 0."""
         return [
             *constant_64(1, MAP_FD, self._maps.vips),
             copy(2, FRAME_POINTER),
@@ -154,17 +173,36 @@ class _Writer:
             call(LOOK_UP),
         ]
 
-    def _head(self) -> Rows:
-        """Pass while there is a right, once the fence is over, and in another VLAN."""
+    def _find(self) -> Rows:
+        """Look the key up: r1 is its value; what is no address of ours passes."""
+        return [
+            *self._look_up(),
+            jump_if(0, "==", 0, "pass"),
+            load(VALUE_BYTES, 1, 0, 0),
+        ]
+
+    def _map(self) -> Rows:
+        """Complete the key of an IPv4 address.
+
+        All of it is written: the verifier refuses one that is not (without CAP_PERFMON).
+        """
+        mapped = self._loaded(_MAPPED, signed=True)
+        return [store(8, FRAME_POINTER, _KEY, 0), store(4, FRAME_POINTER, _KEY_MAPPED, mapped)]
+
+    def _head(self, open_rows: Rows) -> Rows:
+        """Pass once the fence is over, what is not looked at while open, and another VLAN."""
         rows: Rows = [
             copy(_FRAME, 1),
             call(BOOT_CLOCK),
             copy(_CLOCK, 0),
             *constant_64(_CONTROL, MAP_VALUE, self._maps.control),
-            load(8, 1, _CONTROL, DEADLINE),
-            jump_if_register(_CLOCK, "<", 1, "pass"),
             load(8, 1, _CONTROL, UNTIL),
             jump_if_register(_CLOCK, ">=", 1, "pass"),
+            store_register(FRAME_POINTER, _NOW, _CLOCK),
+            load(8, 1, _CONTROL, DEADLINE),
+            jump_if_register(_CLOCK, ">=", 1, "look"),
+            *open_rows,
+            Label("look"),
             load(4, 1, _FRAME, _VLAN_PRESENT),
             jump_if(1, "==", 0, "untagged"),
             load(4, 1, _FRAME, _VLAN_TCI),
@@ -175,8 +213,8 @@ class _Writer:
         ]
         for tag in range(_MOST_TAGS):
             rows += [
-                jump_if(_TYPE, "==", self._network(0x8100), f"tag{tag}"),
-                jump_if(_TYPE, "!=", self._network(0x88A8), "payload"),
+                jump_if(_TYPE, "==", self._network(_TAGGED), f"tag{tag}"),
+                jump_if(_TYPE, "!=", self._network(_TAGGED_TWICE), "payload"),
                 Label(f"tag{tag}"),
                 add(_TAGS, _TAG_BYTES),
                 *self._read_type(),
@@ -185,27 +223,25 @@ class _Writer:
 
     def _ingress(self) -> Rows:
         return [
-            jump_if(_TYPE, "==", self._network(0x0800), "ipv4"),
-            jump_if(_TYPE, "==", self._network(0x86DD), "ipv6"),
-            jump("pass"),
-            Label("ipv6"),
+            jump_if(_TYPE, "==", self._network(_IPV4), "ipv4"),
+            jump_if(_TYPE, "!=", self._network(_IPV6), "pass"),
             *self._read(_V6_DESTINATION, _KEY, KEY_BYTES),
             jump("find"),
             Label("ipv4"),
             *self._read(_V4_DESTINATION, _KEY_V4, 4),
+            *self._map(),
+            Label("find"),
+            *self._find(),
+            jump_if(1, "==", ELSEWHERE, "pass"),
         ]
 
     def _egress(self) -> Rows:
         return [
-            jump_if(_TYPE, "==", self._network(0x0800), "ipv4"),
-            jump_if(_TYPE, "==", self._network(0x86DD), "ipv6"),
-            jump_if(_TYPE, "!=", self._network(0x0806), "pass"),
-            *self._read(_ARP_SENDER, _KEY_V4, 4),
-            jump("mapped"),
-            Label("ipv6"),
+            jump_if(_TYPE, "==", self._network(_IPV4), "ipv4"),
+            jump_if(_TYPE, "!=", self._network(_IPV6), "arp"),
             *self._read(_V6_SOURCE, _KEY, KEY_BYTES),
-            *self._find(),
-            jump_if(0, "!=", 0, "drop"),
+            *self._look_up(),
+            jump_if(0, "!=", 0, "find"),
             # An advertisement about an address of ours has any source.
             *self._read(_V6_PROTOCOL, _NUMBER, 1),
             load(1, 1, FRAME_POINTER, _NUMBER),
@@ -217,25 +253,34 @@ class _Writer:
             jump("find"),
             Label("ipv4"),
             *self._read(_V4_SOURCE, _KEY_V4, 4),
+            *self._map(),
+            Label("find"),
+            *self._find(),
+            jump_if(1, "==", ELSEWHERE, "pass"),
+            jump("here"),
+            Label("arp"),
+            *self._arp(),
         ]
 
     def _arp(self) -> Rows:
         return [
-            jump_if(_TYPE, "!=", self._network(0x0806), "pass"),
+            jump_if(_TYPE, "!=", self._network(_ARP), "pass"),
             *self._read(_ARP_SENDER, _KEY_V4, 4),
+            *self._map(),
+            *self._find(),
+            jump_if(1, "==", ANYWHERE, "here"),
+            load(4, 2, _FRAME, _INTERFACE),
+            jump_if_register(1, "!=", 2, "drop"),
         ]
 
-    def _tail(self) -> Rows:
-        """Drop what is of an address of ours, and count it."""
-        mapped = self._loaded(_MAPPED, signed=True)
+    @staticmethod
+    def _tail() -> Rows:
+        """Drop what is of an address of this node once its right has ended, and count it."""
         return [
-            Label("mapped"),
-            # All of the key is written: the verifier refuses one that is not (without CAP_PERFMON).
-            store(8, FRAME_POINTER, _KEY, 0),
-            store(4, FRAME_POINTER, _KEY_MAPPED, mapped),
-            Label("find"),
-            *self._find(),
-            jump_if(0, "==", 0, "pass"),
+            Label("here"),
+            load(8, 1, _CONTROL, DEADLINE),
+            load(8, 2, FRAME_POINTER, _NOW),
+            jump_if_register(2, "<", 1, "pass"),
             Label("drop"),
             move(1, 1),
             add_atomically(_CONTROL, DROPS, 1),

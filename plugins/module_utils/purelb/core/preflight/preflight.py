@@ -258,8 +258,9 @@ def _service_proxy(seen: Seen) -> Iterator[Obstacle]:
     if seen.service_proxy.mode == "ipvs" and not seen.service_proxy.has_strict_arp:
         yield Obstacle(
             "strictARP",
-            "kube-proxy is in IPVS mode without strictARP: every node will answer ARP for the "
-            "address of every Service, and clients will send to any of them",
+            "kube-proxy is in IPVS mode without strictARP: every node without the fence (see the "
+            "event FenceIncomplete) will answer ARP for the address of every Service, and clients "
+            "will send to any of them",
             "Set ipvs.strictARP in the ConfigMap kube-proxy of kube-system, and restart its Pods",
             stops=False,
         )
