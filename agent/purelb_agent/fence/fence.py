@@ -70,6 +70,11 @@ class AddressFence:
             self.control = self._kernel.control
 
     @property
+    def is_loaded(self) -> bool:
+        """Whether the kernel has the programs, so that there is something to guard with."""
+        return self._kernel is not None
+
+    @property
     def said(self) -> str:
         """What the Lease says of it; empty until it is known."""
         if self._kernel is not None and self._checked_at == _NEVER:

@@ -179,8 +179,9 @@ class Reconciler:
             return min(self._left_until, now + RESYNC)
         decisions = self._decide(snapshot, now)
         planned = plan(decisions, snapshot, moved=self._moves.elsewhere, now=now)
-        fenced = plan_fence(snapshot, planned, now=now)
-        self._fence.guard(fenced, self._interfaces.links, now=now)
+        if self._fence.is_loaded:
+            fenced = plan_fence(snapshot, planned, now=now)
+            self._fence.guard(fenced, self._interfaces.links, now=now)
         done = self._interfaces.apply(planned)
         removed = (remove.held.address for remove in planned.removes)
         self._removed = self._removed.after(removed, now=now)

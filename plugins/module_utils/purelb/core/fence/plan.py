@@ -78,7 +78,7 @@ def _elsewhere(snapshot: NodeSnapshot, vips: AbstractSet[Address]) -> FrozenSet[
     """Return the IPv4 addresses for which only another node is to answer ARP.
 
     The kernel answers on every interface for what is on any of them, as for the copies of a service
-    proxy (kube-ipvs0). Not what the node has as its own, whoever calls it a VIP. IPv6 is answered
+    proxy (kube-ipvs0). Not what the node has as its own, also if a Service has it. IPv6 is answered
     on its own interface only.
     """
     allocated = (
