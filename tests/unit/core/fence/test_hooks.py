@@ -47,7 +47,7 @@ def test_arp_of_other_interfaces(kind):
     assert programs(other(kind=kind)) == [FenceProgram.ARP]
 
 
-@pytest.mark.parametrize("kind", ["dummy", "vxlan", "geneve", "ifb"])
+@pytest.mark.parametrize("kind", ["dummy", "vxlan", "geneve", "ifb", "openvswitch"])
 def test_nothing_where_no_lan_is(kind):
     assert programs(other(kind=kind), own(3, "10.0.0.1/24")) == []
 

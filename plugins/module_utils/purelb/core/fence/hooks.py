@@ -10,9 +10,10 @@ from typing import AbstractSet, Dict, Iterable, Mapping, NamedTuple
 from ..model import InterfaceAddress, Link, Network
 from .programs import FenceProgram
 
-# Interfaces that lead to a Pod or to nowhere, or through a tunnel, unless they announce.
+# Interfaces that lead to a Pod or to nowhere, through a tunnel, or into a switch that answers
+# itself, unless they announce.
 _POD_KINDS = frozenset({"veth", "netkit"})
-_NO_LAN_KINDS = frozenset({"dummy", "ifb", "vxlan", "geneve", "gretap", "ip6gretap"})
+_NO_LAN_KINDS = frozenset({"dummy", "ifb", "vxlan", "geneve", "gretap", "ip6gretap", "openvswitch"})
 
 
 class Hook(NamedTuple):
