@@ -157,6 +157,8 @@ def test_two_interfaces_in_one_subnet_answer_once_with_the_fence(cluster, make_s
     """The kernel answers ARP on both for an address on one; the other answer is dropped."""
     vip4, _vip6 = addresses_of(cluster, make_service())
     node = holder(cluster, vip4)
+    # Agents remember for half a minute what other tests showed them.
+    eventually(lambda: not lease_info(cluster.kubeconfig)["findings"], "no finding", seconds=60)
     with second_interface(cluster, node):
         shown = verify(succeeds=True)
     assert "answeredTwice" not in shown
