@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import errno
 from enum import Enum
 from typing import List, Mapping, Optional, Sequence, Tuple
 
@@ -36,11 +35,13 @@ class Gap(str, Enum):
 EXACT = "exact"
 # An annotation names no more interfaces: one is enough for a node to have no whole fence.
 _MOST_GAPS = 8
+# EPERM, EACCES: asm-generic/errno-base.h.
+_FORBIDDEN = frozenset({1, 13})
 
 
 def gap_of(code: int) -> Gap:
     """Return why a node has no fence whose kernel refused it with this errno."""
-    return Gap.FORBIDDEN if code in (errno.EPERM, errno.EACCES) else Gap.UNSUPPORTED
+    return Gap.FORBIDDEN if code in _FORBIDDEN else Gap.UNSUPPORTED
 
 
 def fence_text(problem: Optional[Gap], gaps: Mapping[str, Gap]) -> str:
@@ -59,7 +60,7 @@ def parse_gaps(text: str) -> Tuple[Tuple[str, Gap], ...]:
     """
     found: List[Tuple[str, Gap]] = []
     for entry in text.split(",")[:_MOST_GAPS]:
-        name, _, value = entry.rpartition("=")
+        name, _equals, value = entry.rpartition("=")
         if value in _GAPS:
             found.append((name, _GAPS[value]))
     return tuple(found)
