@@ -303,12 +303,15 @@ def simulated_clocks() -> Iterator[None]:
     def now() -> float:
         return machine().boot.read()
 
+    def monotonic() -> float:
+        return machine().monotonic.read()
+
     def wall_time() -> float:
         return machine().wall.read()
 
-    before = clock.now, clock.wall_time
-    clock.now, clock.wall_time = now, wall_time
+    before = clock.now, clock.monotonic, clock.wall_time
+    clock.now, clock.monotonic, clock.wall_time = now, monotonic, wall_time
     try:
         yield
     finally:
-        clock.now, clock.wall_time = before
+        clock.now, clock.monotonic, clock.wall_time = before

@@ -30,7 +30,10 @@ class Control:
         self._words[DEADLINE // _WORD] = 0 if moment is None else _nanoseconds(moment)
 
     def stand_until(self, moment: float) -> None:
-        """Drop nothing any more from this moment on, however the agent ended."""
+        """Drop nothing any more from this moment on, however the agent ended.
+
+        It is one on the monotonic clock: as lifetimes do, it stands still while the machine sleeps.
+        """
         self._words[UNTIL // _WORD] = _nanoseconds(moment)
 
     @property

@@ -26,7 +26,7 @@ from purelb.core.model import Address, Link
 from purelb_agent.fence.control import Control, without_fence
 from purelb_agent.fence.kernel import FenceKernel
 from purelb_agent.fence.metrics import FenceMetrics
-from purelb_agent.runtime import log
+from purelb_agent.runtime import clock, log
 from purelb_agent.runtime.netlink import NetlinkError
 
 # What is attached is compared with what should be at least this often.
@@ -99,7 +99,7 @@ class AddressFence:
         """Guard these addresses on these interfaces, before they are put there."""
         if self._kernel is None:
             return
-        self.control.stand_until(plan.until)
+        self.control.stand_until(clock.monotonic() + plan.until - now)
         self._guard_addresses(self._kernel, plan.vips)
         is_due = now >= self._checked_at + (_PAUSE if self._is_stale else RECHECK)
         if plan.programs != self._wanted or is_due:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The two clocks, read here and nowhere else."""
+"""The clocks, read here and nowhere else."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ def now() -> float:
     still in the meantime and would hide that.
     """
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def monotonic() -> float:
+    """Return seconds on the clock of the kernel's timers, which stands still during sleep."""
+    return time.monotonic()
 
 
 def wall_time() -> float:

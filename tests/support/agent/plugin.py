@@ -35,6 +35,7 @@ def virtual_clock(request, monkeypatch):
         return
     _CLOCKS.append(made := VirtualClock())
     monkeypatch.setattr(clock, "now", made.now)
+    monkeypatch.setattr(clock, "monotonic", made.monotonic)
     monkeypatch.setattr(clock, "wall_time", made.wall_time)
     yield made
     _CLOCKS.remove(made)

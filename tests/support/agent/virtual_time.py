@@ -66,6 +66,10 @@ class VirtualClock:
         """Replaces `purelb_agent.runtime.clock.now`."""
         return self.machine.boot.read()
 
+    def monotonic(self) -> float:
+        """Replaces `purelb_agent.runtime.clock.monotonic`."""
+        return self.machine.monotonic.read()
+
     def wall_time(self) -> float:
         """Replaces `purelb_agent.runtime.clock.wall_time`."""
         return self.machine.wall.read()

@@ -14,7 +14,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping
 
-from purelb.core.fence.instructions import BOOT_CLOCK, LOAD_BYTES, LOOK_UP, MAP_VALUE
+from purelb.core.fence.instructions import (
+    BOOT_CLOCK,
+    LOAD_BYTES,
+    LOOK_UP,
+    MAP_VALUE,
+    MONOTONIC_CLOCK,
+)
 from purelb.core.fence.programs import Maps
 
 MAPS = Maps(control=3, vips=4)
@@ -27,9 +33,12 @@ _FULL = (1 << 64) - 1
 
 
 class Machine:
-    """A control map, a map of addresses, and the clock that the helper reads."""
+    """A control map, a map of addresses, and clocks; `slept`: how far they are apart."""
 
-    def __init__(self, vips: Mapping[bytes, int], *, deadline: int, until: int) -> None:
+    def __init__(
+        self, vips: Mapping[bytes, int], *, deadline: int, until: int, slept: int = 0
+    ) -> None:
+        self._slept = slept
         self._vips = vips
         self._control = bytearray(struct.pack("=QQQ", deadline, until, 0))
 
@@ -40,7 +49,8 @@ class Machine:
 
     def run(self, code: bytes, frame: bytes, *, now: int, vlan: int | None = None) -> int:
         """Run a program on a frame; `vlan`: the tag that the interface took out of it."""
-        return _Run(self._vips, self._control, frame, now=now, vlan=vlan).result(code)
+        clocks = {BOOT_CLOCK: now, MONOTONIC_CLOCK: now - self._slept}
+        return _Run(self._vips, self._control, frame, clocks, vlan).result(code)
 
 
 class _Run:
@@ -51,11 +61,10 @@ class _Run:
         vips: Mapping[bytes, int],
         control: bytearray,
         frame: bytes,
-        *,
-        now: int,
+        clocks: Mapping[int, int],
         vlan: int | None,
     ) -> None:
-        self._vips, self._frame, self._now = vips, frame, now
+        self._vips, self._frame, self._clocks = vips, frame, clocks
         skb = bytearray(64)
         struct.pack_into("<H", skb, 16, int.from_bytes(frame[12:14], "little"))
         struct.pack_into("<II", skb, 20, vlan is not None, vlan or 0)
@@ -110,8 +119,8 @@ class _Run:
 
     def _help(self, helper: int) -> int:
         r = self._r
-        if helper == BOOT_CLOCK:
-            return self._now
+        if helper in self._clocks:
+            return self._clocks[helper]
         if helper == LOOK_UP:
             assert r[1] == MAPS.vips
             data, place = self._place(r[2])

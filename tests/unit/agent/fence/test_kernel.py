@@ -49,9 +49,8 @@ class Fenced:
             self.kernel.attach(hook, PROGRAMS[hook.is_egress], FIRST)
 
     def open_for(self, seconds):
-        now = clock.now()
-        self.kernel.control.stand_until(now + 60)
-        self.kernel.control.open_until(now + seconds)
+        self.kernel.control.stand_until(clock.monotonic() + 60)
+        self.kernel.control.open_until(clock.now() + seconds)
 
     def run(self, *command):
         return subprocess.run(
@@ -101,7 +100,7 @@ def test_a_shut_fence_silences_an_address_and_no_other(fenced, vip):
     assert fenced.answers(vip)
     fenced.kernel.control.open_until(None)
     assert not fenced.answers(vip)
-    fenced.kernel.control.stand_until(clock.now())
+    fenced.kernel.control.stand_until(clock.monotonic())
     assert fenced.answers(vip)
 
 

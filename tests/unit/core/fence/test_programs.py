@@ -86,11 +86,15 @@ def cases(table):
     ]
 
 
+def guarding(value=INTERFACE, *, slept=0):
+    vips = {key_of(VIP4): value, key_of(VIP6): value}
+    return Machine(vips, deadline=DEADLINE, until=UNTIL, slept=slept)
+
+
 def verdict(program, frame, *, now=SHUT, tag=b"", vlan=None, value=INTERFACE):
     """What a program says, and how many drops it counted; `value`: of both VIPs."""
     kind, payload = frame
-    vips = {key_of(VIP4): value, key_of(VIP6): value}
-    machine = Machine(vips, deadline=DEADLINE, until=UNTIL)
+    machine = guarding(value)
     data = MACS + tag + kind + payload
     code = code_of(program, MAPS, byte_order="little")
     return machine.run(code, data, now=now, vlan=vlan), machine.drops
@@ -114,6 +118,14 @@ def test_the_end_is_exact(program, frame):
     assert verdict(program, frame, now=DEADLINE) == (DROP, 1)
     assert verdict(program, frame, now=UNTIL - 1) == (DROP, 1)
     assert verdict(program, frame, now=UNTIL) == (PASS, 0)
+
+
+@pytest.mark.parametrize(("program", "frame"), cases(DROPPED))
+def test_sleep_ends_the_right_and_does_not_end_the_fence(program, frame):
+    """Lifetimes stand still meanwhile, so that the addresses are still there."""
+    code, data = code_of(program, MAPS, byte_order="little"), MACS + b"".join(frame)
+    assert guarding(slept=11).run(code, data, now=UNTIL + 10) == DROP
+    assert guarding(slept=10).run(code, data, now=UNTIL + 10) == PASS
 
 
 @pytest.mark.parametrize(("program", "frame"), cases(DROPPED))

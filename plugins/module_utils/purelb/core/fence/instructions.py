@@ -13,7 +13,7 @@ import struct
 from typing import List, NamedTuple, Tuple, Union
 
 # Helpers, by their numbers in linux/bpf.h.
-LOOK_UP, LOAD_BYTES, BOOT_CLOCK = 1, 26, 125
+LOOK_UP, MONOTONIC_CLOCK, LOAD_BYTES, BOOT_CLOCK = 1, 5, 26, 125
 # What the second register of a 64-bit constant says that the constant is (BPF_PSEUDO_MAP_...).
 MAP_FD, MAP_VALUE = 1, 2
 FRAME_POINTER = 10

@@ -26,6 +26,7 @@ from .instructions import (
     LOOK_UP,
     MAP_FD,
     MAP_VALUE,
+    MONOTONIC_CLOCK,
     Label,
     Rows,
     add,
@@ -44,9 +45,10 @@ from .instructions import (
     store_register,
 )
 
-# Offsets in the one value of the control map, each a number of 8 bytes. Nanoseconds on the boot
-# clock: the end of the right, and when nothing that the fence stands for can be left, so that it
-# lets everything through again. The third one counts what was dropped.
+# Offsets in the one value of the control map, each a number of 8 bytes. Nanoseconds, of the end of
+# the right (on the boot clock: it passes while the machine sleeps), and of when nothing can be left
+# that the fence stands for, so that it lets everything through again (on the monotonic clock, with
+# which lifetimes stand still during sleep). The third one counts what was dropped.
 DEADLINE, UNTIL, DROPS = 0, 8, 16
 CONTROL_BYTES = 24
 # The map of addresses. Its key: IPv6, or IPv4 as ::ffff:a.b.c.d. Its value: the index of the
@@ -190,14 +192,12 @@ class _Writer:
         return [store(8, FRAME_POINTER, _KEY, 0), store(4, FRAME_POINTER, _KEY_MAPPED, mapped)]
 
     def _head(self, open_rows: Rows) -> Rows:
-        """Pass once the fence is over, what is not looked at while open, and another VLAN."""
+        """Pass what is not looked at while open, and another VLAN."""
         rows: Rows = [
             copy(_FRAME, 1),
             call(BOOT_CLOCK),
             copy(_CLOCK, 0),
             *constant_64(_CONTROL, MAP_VALUE, self._maps.control),
-            load(8, 1, _CONTROL, UNTIL),
-            jump_if_register(_CLOCK, ">=", 1, "pass"),
             store_register(FRAME_POINTER, _NOW, _CLOCK),
             load(8, 1, _CONTROL, DEADLINE),
             jump_if_register(_CLOCK, ">=", 1, "look"),
@@ -275,13 +275,19 @@ class _Writer:
 
     @staticmethod
     def _tail() -> Rows:
-        """Drop what is of an address of this node once its right has ended, and count it."""
+        """Drop what is of an address of this node once its right has ended, and count it.
+
+        Not once the fence is over: no one is left to take it away.
+        """
         return [
             Label("here"),
             load(8, 1, _CONTROL, DEADLINE),
             load(8, 2, FRAME_POINTER, _NOW),
             jump_if_register(2, "<", 1, "pass"),
             Label("drop"),
+            call(MONOTONIC_CLOCK),
+            load(8, 1, _CONTROL, UNTIL),
+            jump_if_register(0, ">=", 1, "pass"),
             move(1, 1),
             add_atomically(_CONTROL, DROPS, 1),
             move(0, _DROP),
