@@ -9,7 +9,6 @@ users and operators do, by objects in the API server.
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +19,6 @@ from purelb.core.holding.peer_keys import PeerKeys
 from purelb.core.model import Address
 from purelb.core.names import DEFAULT_NAMESPACE
 from purelb_agent.allocator.main import AllocatorOutside, AllocatorSettings, run_allocator
-from purelb_agent.fence.kernel import FenceKernel
 from purelb_agent.holding.own_lease import Identity
 from purelb_agent.kube.client import Kube
 from purelb_agent.leader.leader_kube import LeaderKube
@@ -117,6 +115,7 @@ class Cluster(Between):
         nets = self.shape.of_versions(segment.nets)
         node = self.nodes[name] = Node(kernel, len(self.nodes) + 1, kubelet, nets)
         segment.attach(node.kernel, node.eth0)
+        node.kernel.fence.is_forbidden = not self.shape.is_fenced(name)
         if is_second and self.shape.other is Other.LINK:
             self.connect(node, self.segments[1])
         self.register(node)
@@ -204,7 +203,7 @@ class Cluster(Between):
                 open_socket=partial(node.kernel.open_socket, process),  # type: ignore[arg-type]
                 open_resumes=partial(ModelResumes, process),  # type: ignore[arg-type]
             ),
-            fence=_no_fence,
+            fence=partial(node.kernel.open_fence, process),  # type: ignore[arg-type]
             sender=partial(WireSender, self.segments, node.kernel),  # type: ignore[arg-type]
             listener=partial(
                 ConflictListener,
@@ -352,10 +351,6 @@ class Cluster(Between):
     def _bookmarks(self) -> None:
         self.api.send_bookmarks()
         self.timeline.after(_BOOKMARKS, self._bookmarks)
-
-
-def _no_fence() -> FenceKernel:
-    raise PermissionError(errno.EPERM, "this kernel has no fence")
 
 
 def _keys_of(node: Node) -> PeerKeys:

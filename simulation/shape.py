@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""How clusters differ: in their segments, their versions of IP and their Services."""
+"""How clusters differ: in their segments, versions of IP, kernels and Services."""
 
 from __future__ import annotations
 
@@ -20,6 +20,14 @@ class Other(Enum):
     LINK = "every second node is on it as well, by a second interface"
 
 
+class Fenced(Enum):
+    """Which nodes have a kernel that lets the agent's fence in."""
+
+    ALL = "all"
+    SECONDS = "every second one, as while nodes are updated"
+    NONE = "none"
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """How a cluster is built.
@@ -31,9 +39,14 @@ class Shape:
     other: Other = Other.NONE
     versions: tuple[int, ...] = (4, 6)
     is_varied: bool = False
+    fenced: Fenced = Fenced.ALL
+
+    def is_fenced(self, name: str) -> bool:
+        """Whether a node's kernel lets the fence in."""
+        return self.fenced is Fenced.ALL or (self.fenced is Fenced.SECONDS and self.is_second(name))
 
     def is_second(self, name: str) -> bool:
-        """Whether a node is one of those that have the other segment, by the number in its name."""
+        """Whether a node is one of the second ones, by the number in its name."""
         return int("".join(re.findall(r"\d", name)) or "0") % 2 == 0
 
     def of_versions(self, nets: Sequence[Net]) -> tuple[Net, ...]:

@@ -209,6 +209,13 @@ def stop_inside(kind: int, troubles: Troubles, fault: Fault) -> Action:
     return _nothing
 
 
+def unfence(troubles: Troubles, fault: Fault) -> Action:
+    """Take all filters off the interfaces, as a network manager does that begins from nothing."""
+    for node in _nodes(troubles, fault):
+        node.kernel.fence.clear()
+    return _nothing
+
+
 def busy(troubles: Troubles, fault: Fault) -> Action:
     """Let the kernels take `value` seconds for each request."""
     return all_of([troubles.occupy(node, fault.value) for node in _nodes(troubles, fault)])

@@ -38,14 +38,14 @@ FAMILIES: Mapping[str, tuple[int, tuple[str, ...]]] = {
         1,
         _each(
             "stopped-adding stopped-removing stopped-reading busy-kernel starved frozen off killed "
-            "silence refused"
+            "silence refused stopped-guarding stopped-opening filters-gone"
         ),
     ),
     "kernels": (
         1,
         _each(
             "late-answer unreadable torn-dump lost-news leaves unplugged service crowd readdressed "
-            "mistaken off proxies"
+            "mistaken off proxies filters-gone"
         ),
     ),
     "servers": (1, _each("errors unauthorized too-many lagging restored node-deleted lost joins")),

@@ -16,6 +16,7 @@ from simulation.explore import allocators, changes, effects, ways
 from simulation.explore.fault import ALL_BUT_ONE, HALF, NEW, Fault, Kind
 from simulation.explore.troubles import Down
 from simulation.manifests import KINDS as OBJECTS
+from simulation.node.fence import GUARDS, OPENS
 
 # What gives an address back must not last as long as an address may be unheld.
 _SHORT = (0.3, 1.5, 4.0, 8.0)
@@ -370,6 +371,23 @@ KINDS: Mapping[str, Kind] = {
     "proxies": Kind(
         "the kube-proxies of {nodes} are dead", changes.end_proxy, 0, seconds=_LONG, is_later=True
     ),
+    "stopped-guarding": Kind(
+        "{nodes} is stopped while it changes its fence",
+        partial(effects.stop_inside, GUARDS),
+        seconds=_STOPS,
+        away=_CRASH,
+        halts=True,
+        is_later=True,
+    ),
+    "stopped-opening": Kind(
+        "{nodes} is stopped before it says how long its right lasts",
+        partial(effects.stop_inside, OPENS),
+        seconds=_STOPS,
+        away=_CRASH,
+        halts=True,
+        is_later=True,
+    ),
+    "filters-gone": Kind("{nodes} loses its filters", effects.unfence, seconds=(), is_later=True),
 }
 
 

@@ -4,15 +4,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from purelb.core.names import ADDRESSES_ANNOTATION, SERVICE_GROUP_ANNOTATION, SHARING_ANNOTATION
 from simulation import users
 from simulation.cluster import Cluster
-from simulation.shape import PLAIN, Other, Shape
+from simulation.shape import PLAIN, Fenced, Other, Shape
 
 # Clusters at work from which schedules begin, each with phases and delays of its own.
 CLUSTERS = 48
 _SIZES = (3, 2, 3, 4, 3, 5)
-# Those that are built in another way than most, by their number and by its last digits in base 8.
+# Those that are built in another way than most, by number or its last digit in base 7 or 8.
 _OTHER_SIZES = {10: 1, 34: 1, 22: 4, 38: 5, 27: 12}
 _SHAPES = {
     9: Shape(versions=(4,)),
@@ -20,6 +22,7 @@ _SHAPES = {
     17: Shape(versions=(6,)),
     41: Shape(versions=(6,)),
 }
+_SEVENTHS = {3: Fenced.NONE, 5: Fenced.SECONDS}
 _EIGHTHS = {4: Shape(is_varied=True), 6: Shape(Other.LINK), 7: Shape(Other.RACK)}
 # What one asks for, and the ranges of other groups.
 _ASKED = "172.28.1.240,fd28::2f0"
@@ -34,7 +37,8 @@ def size_of(number: int) -> int:
 
 def shape_of(number: int) -> Shape:
     """Return how a cluster is built."""
-    return _SHAPES.get(number) or _EIGHTHS.get(number % 8, PLAIN)
+    shape = _SHAPES.get(number) or _EIGHTHS.get(number % 8, PLAIN)
+    return replace(shape, fenced=_SEVENTHS.get(number % 7, Fenced.ALL))
 
 
 def add_services(cluster: Cluster) -> None:

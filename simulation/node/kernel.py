@@ -32,6 +32,7 @@ from purelb.core.node.rtnetlink import (
 from simulation.chance import stream
 from simulation.node import messages
 from simulation.node.addresses import HeldAddress, Place, of_subnet, ordered
+from simulation.node.fence import Fence, ModelFence
 from simulation.node.messages import LinkState, Route
 from simulation.node.netlink import KernelSocket, Stop
 from simulation.time.machine import Machine
@@ -52,6 +53,7 @@ class Kernel:
     addresses each lacks one: `dumps_lack`, or if that is None the one that chance decides. `stop`:
     when the process that sends requests is stopped in the middle of its work. `busy`: for how many
     seconds it waits for each answer. `taken_along`: what went with addresses that programs removed.
+    `fence`: what drops the frames of some of them.
     """
 
     def __init__(self, machine: Machine, chance: random.Random) -> None:
@@ -72,7 +74,9 @@ class Kernel:
         self._chance = chance
         # Of its own, so that an interrupted dump leaves all else as it was.
         self._interrupts = stream(chance.getrandbits(64), "interrupts")
-        self._timers = Timers(machine)
+        self.fence = Fence()
+        self.fence.changed = self._fence_changed
+        self._timers = Timers(machine.timeline, machine.monotonic)
         self._sockets: list[KernelSocket] = []
         # Places whose address will be looked at again when its lifetime may have ended.
         self._ends: set[Place] = set()
@@ -83,6 +87,10 @@ class Kernel:
         if groups:
             self._sockets.append(opened)
         return opened
+
+    def open_fence(self, process: Process) -> ModelFence:
+        """Return a fence of a process; PermissionError if this kernel lets no one load programs."""
+        return ModelFence(self, process)
 
     def forget(self, closed: KernelSocket) -> None:
         """Send a socket nothing any more."""
@@ -137,13 +145,20 @@ class Kernel:
     def lose_power(self) -> None:
         """Forget all addresses and sockets at once: the machine is off."""
         self._sockets.clear()
+        self.fence.clear()
         places, self.held = list(self.held), {}
         for place in places:
             self.changed(place)
 
     def answers_on(self, place: Place) -> bool:
-        """Whether an address is on an interface that has a carrier."""
-        return place in self.held and self.links[place[0]].has_carrier
+        """Whether an address is on an interface that has a carrier, and not dropped there."""
+        return (
+            place in self.held and self.links[place[0]].has_carrier and not self.fence.drops(*place)
+        )
+
+    def _fence_changed(self, address: Address) -> None:
+        for place in [(link, address) for link in self.links if (link, address) in self.held]:
+            self.changed(place)
 
     def usable(self, address: Address) -> LinkState | None:
         """Return the interface on which this kernel answers for an address now."""
@@ -151,7 +166,7 @@ class Kernel:
             return None
         for link, held in self.held.items():
             if link[1] == address and not held.flags & IFA_F_TENTATIVE:
-                return self.links[link[0]]
+                return None if self.fence.drops(*link) else self.links[link[0]]
         return None
 
     # Requests
@@ -273,6 +288,7 @@ class Kernel:
             return errno.ENODEV
         for place in [place for place in self.held if place[0] == index]:
             self.remove_address(place)
+        self.fence.clear(index)
         body = messages.link_body(self.links.pop(index))
         self._tell(RTMGRP_LINK, messages.message(rtnetlink.RTM_DELLINK, body))
         return 0

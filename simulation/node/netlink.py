@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 class Stop:
     """A process is stopped when it has sent so many more requests, all of this kind.
 
-    The last of them has taken effect, and the process has not seen its answer. `seconds`: for how
+    `kind`: of rtnetlink, or see `simulation.node.fence`. The last of them has taken effect, and the
+    process has not seen its answer. `seconds`: for how
     long the process stands still. `noted` is called when it stops and when it resumes.
     """
 
@@ -30,6 +31,19 @@ class Stop:
     kind: int
     seconds: float
     noted: Callable[[], None] = nothing
+
+
+def take_time(kernel: Kernel, process: Process, kind: int) -> None:
+    """Let a request of a process take its time, and stop the process there if that is due."""
+    if kernel.busy:
+        process.spend(kernel.busy)
+    stop = kernel.stop
+    if stop is None or stop.kind != kind:
+        return
+    stop.requests -= 1
+    if not stop.requests:
+        kernel.stop = None
+        process.stand_still(stop.seconds, noted=stop.noted)
 
 
 class ModelResumes:
@@ -86,19 +100,8 @@ class KernelSocket:
                 self._late.append(answer)
             else:
                 self._received.append(answer)
-            self._stop(request.kind)
+            take_time(self._kernel, self._process, request.kind)
         return len(data)
-
-    def _stop(self, kind: int) -> None:
-        if self._kernel.busy:
-            self._process.spend(self._kernel.busy)
-        stop = self._kernel.stop
-        if stop is None or stop.kind != kind:
-            return
-        stop.requests -= 1
-        if not stop.requests:
-            self._kernel.stop = None
-            self._process.stand_still(stop.seconds, noted=stop.noted)
 
     def recv(self, size: int) -> bytes:  # noqa: ARG002 - datagrams are small
         """Return a datagram; BlockingIOError without news, TimeoutError without an answer."""

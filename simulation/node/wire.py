@@ -112,6 +112,10 @@ class _Port:
         """Whether it answers for an address."""
         return self.is_connected and self.kernel.usable(address) is self.link
 
+    def drops(self, address: Address) -> bool:
+        """Whether its fence lets no claim to an address out."""
+        return self.kernel.fence.drops(self.link.index, address)
+
 
 class Segment:
     """The nodes and hosts that hear each other's frames, as far as `paths` lets them.
@@ -210,12 +214,16 @@ class Segment:
         return any(
             (port.link.index, address) in port.kernel.held and self._answers(port, asker)
             for port in self._ports
-            if port is not asker and port.is_connected and port.kernel.machine.runs
+            if port is not asker
+            and port.is_connected
+            and port.kernel.machine.runs
+            and not port.drops(address)
         )
 
     def _carry(self, data: bytes, sender: _Port) -> None:
         frame = read_frame(data)
-        if not sender.is_connected:
+        is_dropped = frame.claims is not None and sender.drops(frame.claims)
+        if is_dropped or not sender.is_connected:
             return
         self._timeline.after(self._delay(), lambda: self._arrive(data, frame, sender))
 
@@ -231,7 +239,9 @@ class Segment:
                 for listening in port.listening:
                     listening.put(data)
             asked = frame.asks
-            if asked is not None and (port.has(asked) or self.is_everywhere(asked)):
+            if asked is None or port.drops(asked):
+                continue
+            if port.has(asked) or self.is_everywhere(asked):
                 self._answer(port, sender, asked)
 
     def _answer(self, port: _Port, asker: _Port, address: Address) -> None:

@@ -1,13 +1,13 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a machine's kernel does later, by its monotonic clock, at any rate."""
+"""What a machine's kernel does later, by one of its clocks, at any rate."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from simulation.time.machine import Machine
-from simulation.time.timeline import Action, Appointment
+from simulation.time.machine import Clock
+from simulation.time.timeline import Action, Appointment, Timeline
 
 
 @dataclass(eq=False)
@@ -18,18 +18,18 @@ class _Timer:
 
 
 class Timers:
-    """The timers of one machine; they stand while its monotonic clock does."""
+    """The timers of one clock of a machine; they stand while it does."""
 
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
+    def __init__(self, timeline: Timeline, clock: Clock) -> None:
+        self._timeline, self._clock = timeline, clock
         self._count = 0
         self._waiting: dict[int, _Timer] = {}
-        machine.monotonic.follow(self._plan_all)
+        clock.follow(self._plan_all)
 
     def after(self, seconds: float, action: Action) -> None:
         """Let an action happen when the clock shows so much more."""
         self._count += 1
-        self._waiting[self._count] = _Timer(self._machine.monotonic.read() + seconds, action)
+        self._waiting[self._count] = _Timer(self._clock.read() + seconds, action)
         self._plan(self._count)
 
     def _plan_all(self) -> None:
@@ -40,9 +40,9 @@ class Timers:
         timer = self._waiting[number]
         if timer.next is not None:
             timer.next.cancel()
-        moment = self._machine.monotonic.moment_of(timer.due)
+        moment = self._clock.moment_of(timer.due)
         timer.next = (
-            None if moment is None else self._machine.timeline.at(moment, lambda: self._end(number))
+            None if moment is None else self._timeline.at(moment, lambda: self._end(number))
         )
 
     def _end(self, number: int) -> None:

@@ -126,7 +126,7 @@ class TestProcess:
 
 class TestTimers:
     def test_they_end_by_the_monotonic_clock(self, timeline, machine):
-        timers, seen = Timers(machine), []
+        timers, seen = Timers(timeline, machine.monotonic), []
         timers.after(10, lambda: seen.append(timeline.now / MICROSECONDS))
         timeline.after(4, machine.suspend)
         timeline.after(16, machine.resume)
@@ -135,7 +135,7 @@ class TestTimers:
         assert seen == [27]
 
     def test_one_may_be_made_while_they_stand(self, timeline, machine):
-        timers, seen = Timers(machine), []
+        timers, seen = Timers(timeline, machine.monotonic), []
         machine.suspend()
         timers.after(10, lambda: seen.append(timeline.now / MICROSECONDS))
         timeline.after(60, machine.resume)

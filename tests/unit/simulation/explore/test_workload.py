@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from simulation.explore.able import Excuse
@@ -11,7 +13,7 @@ from simulation.explore.judge import SETTLED, Judge
 from simulation.explore.trial import at_work
 from simulation.explore.workload import CLUSTERS, shape_of, size_of
 from simulation.manifests import NET4, NET6, OTHER4, OTHER6
-from simulation.shape import PLAIN, Other, Shape
+from simulation.shape import PLAIN, Fenced, Other, Shape
 
 VARIED, LINK, RACK = 4, 22, 47
 SINGLE = {4: 9, 6: 17}
@@ -38,7 +40,7 @@ def addresses_of(cluster, service):
 
 
 def test_most_clusters_are_plain_ones_of_two_to_five_nodes():
-    shapes = [shape_of(number) for number in range(CLUSTERS)]
+    shapes = [replace(shape_of(number), fenced=Fenced.ALL) for number in range(CLUSTERS)]
     assert 0.5 < shapes.count(PLAIN) / CLUSTERS < 0.8
     assert {shape.other for shape in shapes} == set(Other)
     assert {shape.versions for shape in shapes} == {(4, 6), (4,), (6,)}
@@ -46,6 +48,11 @@ def test_most_clusters_are_plain_ones_of_two_to_five_nodes():
     assert set(sizes) == {1, 2, 3, 4, 5, 12}
     assert sizes.count(1) == 2
     assert sizes.count(12) == 1
+
+
+def test_most_clusters_have_fences_and_some_have_them_on_some_nodes():
+    fenced = [shape_of(number).fenced for number in range(CLUSTERS)]
+    assert [fenced.count(which) for which in Fenced] == [34, 7, 7]
 
 
 def test_every_second_node_has_the_other_segment():
