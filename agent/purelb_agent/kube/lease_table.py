@@ -24,6 +24,9 @@ def _content(lease: Lease) -> tuple[object, ...]:
         lease.duplicates,
         lease.mistaken,
         lease.macs,
+        lease.node_uid,
+        lease.rules,
+        lease.service_proxy,
         lease.epoch,
         lease.mail,
         lease.outside,
@@ -31,8 +34,8 @@ def _content(lease: Lease) -> tuple[object, ...]:
 
 
 def _of_own(lease: Lease) -> tuple[object, ...]:
-    """Return what the own Lease may change; its agent knows the rest."""
-    return lease.epoch, lease.duplicates
+    """Return what the own Lease may change, also by others; its agent knows the rest."""
+    return lease.epoch, lease.subnets, lease.duplicates, lease.service_proxy, lease.outside
 
 
 class Counted(Protocol):
