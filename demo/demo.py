@@ -20,6 +20,7 @@ from demo.target import CLUSTER, IMAGE, MINE, target, untouched
 from labkit.errors import LabError, StepFailed, of_missing_file
 from labkit.host.progress import run_step
 from labkit.lab import Lab
+from labkit.probe.addresses import nodes_with
 from labkit.probe.prober import Answer, Prober
 from purelb.core.addresses import parse_address
 from purelb.core.election.election import rank
@@ -70,11 +71,11 @@ def holder(lab: Lab, vip: str) -> str:
     """Return the node that has the address on an interface; waits until it is exactly one."""
     deadline = time.monotonic() + TAKEOVER_SECONDS
     while time.monotonic() < deadline:
-        holders = lab.holders(vip)
+        holders = nodes_with(lab, vip)
         if len(holders) == 1:
             return holders.pop()
         time.sleep(0.02)
-    raise TimeoutError(f"{vip} is not on exactly one node, but on {lab.holders(vip) or 'none'}")
+    raise TimeoutError(f"{vip} is not on exactly one node, but on {nodes_with(lab, vip) or 'none'}")
 
 
 def agent_pod(lab: Lab, node: str) -> str:
@@ -89,7 +90,7 @@ def next_holder(lab: Lab, vip: str, *, instead_of: str) -> tuple[str, float]:
     """Return the next node with the address, and the monotonic time at which it had it."""
     deadline = time.monotonic() + TAKEOVER_SECONDS
     while time.monotonic() < deadline:
-        others = lab.holders(vip) - {instead_of}
+        others = nodes_with(lab, vip) - {instead_of}
         if others:
             return others.pop(), time.monotonic()
         time.sleep(0.005)
@@ -226,7 +227,7 @@ def is_settled(lab: Lab, path: str, candidates: Iterable[str], interface: str) -
     winners = {vip: rank(candidates, parse_address(vip))[0] for vip in vips}
     return (
         len(subnets_of_leases(lab)) == len(lab.nodes)
-        and all(lab.holders(vip) == {winner} for vip, winner in winners.items())
+        and all(nodes_with(lab, vip) == {winner} for vip, winner in winners.items())
         and sorted(announced)
         == sorted(f"{node},{interface},{vip}" for vip, node in winners.items())
     )

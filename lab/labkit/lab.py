@@ -84,14 +84,6 @@ class Lab:
         links: list[dict[str, Any]] = ip_json(self.topology.host(host).netns, "addr", "show")
         return links
 
-    def holders(self, vip: str) -> set[str]:
-        """Return the names of the nodes with this address on an interface other than lo."""
-        return {name for name in self.nodes if self._has(name, vip)}
-
-    def _has(self, node: str, vip: str) -> bool:
-        links = (link for link in self.addresses(node) if link.get("ifname") != "lo")
-        return any(a.get("local") == vip for link in links for a in link.get("addr_info", []))
-
     def containers(self, node: str) -> list[Container]:
         """List the running containers of a node."""
         return list(containers.containers(self.at, self.topology.node(node)))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 
+from labkit.probe.addresses import nodes_with
 from tests.support.lab.cluster_queries import (
     GRACEFUL,
     IN_FORCE,
@@ -66,11 +67,11 @@ def wait_for_states(lab, expected):
 
 
 def are_withdrawn(lab, vips):
-    return not any(lab.holders(vip) for vip in vips)
+    return not any(nodes_with(lab, vip) for vip in vips)
 
 
 def are_announced(lab, vips):
-    return all(len(lab.holders(vip)) == 1 for vip in vips)
+    return all(len(nodes_with(lab, vip)) == 1 for vip in vips)
 
 
 def test_expression_selects_the_interface(cluster, make_service, configure, figure):
@@ -133,7 +134,9 @@ def test_only_selected_nodes_announce(cluster, make_service, configure, figure):
     vips = addresses_of(cluster, make_service())
     configure(selector={"matchLabels": {"kubernetes.io/hostname": "n2"}})
     seconds = timed(
-        lambda: all(cluster.holders(vip) == {"n2"} for vip in vips), "all on n2", seconds=GRACEFUL
+        lambda: all(nodes_with(cluster, vip) == {"n2"} for vip in vips),
+        "all on n2",
+        seconds=GRACEFUL,
     )
     figure(f"on the selected node after {seconds:.2f} s")
     wait_for_states(cluster, {"n1": "deselected", "n2": "configured", "n3": "deselected"})

@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from labkit.probe.addresses import nodes_with
 from tests.support.lab.cluster_queries import (
     IN_FORCE,
     address_info,
@@ -83,7 +84,7 @@ def make_remote(cluster, groups, make_service):
 
 
 def on_all(lab, vips):
-    return all(lab.holders(vip) == set(lab.nodes) for vip in vips)
+    return all(nodes_with(lab, vip) == set(lab.nodes) for vip in vips)
 
 
 def prefixes_of(vips):
@@ -159,7 +160,7 @@ def test_deleted_service_leaves_neither_address_nor_route(cluster, routing, make
     path, vips = make_remote()
     eventually(lambda: on_all(cluster, vips), "the addresses on every node")
     cluster.api.delete(path)
-    seconds = timed(lambda: not any(cluster.holders(vip) for vip in vips), "withdrawal")
+    seconds = timed(lambda: not any(nodes_with(cluster, vip) for vip in vips), "withdrawal")
     figure(f"withdrawn after {seconds:.2f} s")
     seconds = timed(
         lambda: not any(cluster.next_hops(prefix) for prefix in prefixes_of(vips)),
@@ -178,13 +179,13 @@ def test_address_follows_the_endpoints_with_local_traffic(
         # The time until the endpoints change is not measured: it depends on the cluster.
         wait_for_endpoints(cluster, path, node)
         seconds = timed(
-            lambda n=node: all(cluster.holders(vip) == {n} for vip in vips),
+            lambda n=node: all(nodes_with(cluster, vip) == {n} for vip in vips),
             f"the addresses on {node}",
         )
         figure(f"on {node} after {seconds:.2f} s")
     label_pod_on("")
     wait_for_endpoints(cluster, path)
-    eventually(lambda: not any(cluster.holders(vip) for vip in vips), "withdrawal everywhere")
+    eventually(lambda: not any(nodes_with(cluster, vip) for vip in vips), "withdrawal everywhere")
 
 
 @pytest.mark.thorough

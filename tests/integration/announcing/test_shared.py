@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from labkit.probe.addresses import nodes_with
 from tests.support.lab.cluster_queries import (
     GRACEFUL,
     addresses_of,
@@ -57,9 +58,9 @@ def test_shared_address_is_withdrawn_with_its_last_service(cluster, by_hand):
     winners = {vip: holder(cluster, vip) for vip in vips}
     cluster.api.delete(first)
     time.sleep(2)
-    assert {vip: cluster.holders(vip) for vip in vips} == {v: {n} for v, n in winners.items()}
+    assert {vip: nodes_with(cluster, vip) for vip in vips} == {v: {n} for v, n in winners.items()}
     cluster.api.delete(second)
-    eventually(lambda: not any(cluster.holders(vip) for vip in vips), "withdrawal")
+    eventually(lambda: not any(nodes_with(cluster, vip) for vip in vips), "withdrawal")
 
 
 def test_each_address_of_a_service_is_on_its_own_winner(cluster, by_hand):
@@ -87,7 +88,7 @@ def test_node_with_a_ready_endpoint_is_preferred(cluster, make_service, label_po
         label_pod_on(node)
         wait_for_endpoints(cluster, path, node)
         seconds = timed(
-            lambda n=node: all(cluster.holders(vip) == {n} for vip in vips),
+            lambda n=node: all(nodes_with(cluster, vip) == {n} for vip in vips),
             f"{vips} on {node}",
             seconds=GRACEFUL,
         )
@@ -98,7 +99,7 @@ def test_node_with_a_ready_endpoint_is_preferred(cluster, make_service, label_po
 
     def holders_are_the_winners():
         audited = {v["address"]: v["winner"] for v in lease_info(cluster.kubeconfig)["vips"]}
-        return all(cluster.holders(vip) == {audited[vip]} for vip in vips)
+        return all(nodes_with(cluster, vip) == {audited[vip]} for vip in vips)
 
     eventually(holders_are_the_winners, "each address on the winner of the audit")
 

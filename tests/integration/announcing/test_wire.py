@@ -11,6 +11,7 @@ import pytest
 from scapy.layers.inet6 import ICMPv6ND_NA, ICMPv6NDOptDstLLAddr, IPv6
 from scapy.layers.l2 import ARP, Ether
 
+from labkit.probe.addresses import nodes_with
 from tests.support.lab.cluster_queries import Wire, addresses_of, delete_agent, eventually, holder
 from tests.support.lab.faults import agents_replaced
 
@@ -88,7 +89,7 @@ def test_next_holder_announces_with_its_own_mac(cluster, make_service, wire):
         eventually(lambda: agents_replaced(cluster), "new agents", seconds=60)
         first = holder(cluster, vip)
         delete_agent(cluster, first)
-        taker = eventually(lambda v=vip, f=first: cluster.holders(v) - {f}, "next holder").pop()
+        taker = eventually(lambda v=vip, f=first: nodes_with(cluster, v) - {f}, "next holder").pop()
         eventually(
             lambda v=vip, see=look, t=taker: any(f.src == mac_of(cluster, t) for f in see(wire, v)),
             "announcement by the next holder",
@@ -100,7 +101,7 @@ def test_withdrawn_address_is_not_announced_any_more(cluster, make_service, wire
     path = make_service()
     vip4, vip6 = addresses_of(cluster, path)
     cluster.api.delete(path)
-    eventually(lambda: not cluster.holders(vip4) | cluster.holders(vip6), "withdrawal")
+    eventually(lambda: not nodes_with(cluster, vip4) | nodes_with(cluster, vip6), "withdrawal")
     count = len(arps(wire, vip4)) + len(advertisements(wire, vip6))
     with pytest.raises(AssertionError, match="announcement"):
         eventually(

@@ -18,6 +18,7 @@ import pytest
 
 from labkit.inventory import inventory
 from labkit.net.namespaces import ip_batch
+from labkit.probe.addresses import nodes_with
 from tests.support.lab.cluster_queries import (
     LEASES,
     address_info,
@@ -149,7 +150,7 @@ def test_address_on_a_second_node_is_found_by_all_three_modules(
 
 
 def holder_but(lab, vip, other):
-    (node,) = lab.holders(vip) - {other}
+    (node,) = nodes_with(lab, vip) - {other}
     return node
 
 
@@ -198,7 +199,9 @@ def test_stopped_agent_is_a_warning_once_others_have_its_addresses(cluster, hold
     try:
         moved = [vip for vip, node in holder_by_vip.items() if node == "n1"]
         for vip in moved:
-            eventually(lambda v=vip: cluster.holders(v) - {"n1"}, f"{vip} elsewhere", seconds=20)
+            eventually(
+                lambda v=vip: nodes_with(cluster, v) - {"n1"}, f"{vip} elsewhere", seconds=20
+            )
 
         def is_only_a_warning():
             findings = lease_info(cluster.kubeconfig)["findings"]
@@ -226,7 +229,7 @@ def test_winner_without_its_addresses_and_wrong_lease_are_errors(cluster, holder
         cluster.api.merge_patch(lease, {**subnets, **LONG})
         lost = [vip for vip, home in holder_by_vip.items() if home == node and ":" not in vip]
         for vip in lost:
-            eventually(lambda v=vip: not cluster.holders(v), f"{vip} gone", seconds=40)
+            eventually(lambda v=vip: not nodes_with(cluster, v), f"{vip} gone", seconds=40)
         shown = verify(succeeds=False)
         named = f"subnetsDiffer: Lease purelb-node-{node}"
         assert f"error {named}: names fd28:9::/64" in shown

@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from labkit.probe.addresses import nodes_with
 from labkit.probe.prober import Prober
 from tests.support.lab.address_recorder import record_holders
 from tests.support.lab.cluster_queries import (
@@ -188,7 +189,7 @@ def test_lease_of_a_deleted_node_is_deleted(cluster, make_service):
             seconds=30,
         )
         eventually(
-            lambda: cluster.holders(vip4) and node not in cluster.holders(vip4),
+            lambda: nodes_with(cluster, vip4) and node not in nodes_with(cluster, vip4),
             "takeover",
             seconds=CRASH,
         )
@@ -212,9 +213,9 @@ def test_addresses_of_deleted_services_are_removed_at_start(cluster, make_servic
         delete_agent(cluster, node)
     for address in strays:
         plain = address.partition("/")[0]
-        eventually(lambda a=plain: not cluster.holders(a), f"clean-up of {plain}", seconds=60)
+        eventually(lambda a=plain: not nodes_with(cluster, a), f"clean-up of {plain}", seconds=60)
     for address, node in own.items():
-        assert cluster.holders(address.partition("/")[0]) == {node}
+        assert nodes_with(cluster, address.partition("/")[0]) == {node}
         ip(cluster, node, f"addr del {address} dev eth0")
     for vip in vips:
         holder(cluster, vip)

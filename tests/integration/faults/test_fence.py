@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from dataclasses import replace
 from datetime import datetime
 from ipaddress import ip_address
 from pathlib import Path
@@ -19,6 +20,7 @@ import pytest
 from labkit.errors import Problem
 from labkit.net.namespaces import netns
 from labkit.probe.pinger import Pinger, longest_gap
+from purelb.core.names import FENCED_PROTOCOL
 from purelb.core.node.plan import Put
 from purelb_agent.node.netlink import Kernel
 from tests.support.lab.address_recorder import record_holders
@@ -61,7 +63,7 @@ def right_ends_at(lab, node):
 
 
 def keep_for_long(lab, node, vips):
-    """Let the kernel keep addresses, as one does that is late; they stay the agent's."""
+    """Let the kernel keep addresses, also the witness; they stay the agent's."""
 
     async def put():
         kernel = Kernel()
@@ -69,7 +71,8 @@ def keep_for_long(lab, node, vips):
         for one in map(ip_address, vips):
             length = one.max_prefixlen
             preferred = 60 if one.version == 4 else 0
-            kernel.put(Put(index, one, length, 60, preferred, True, True, is_new=False))
+            put = Put(index, one, length, 60, preferred, True, True, is_new=False)
+            kernel.put(replace(put, protocol=FENCED_PROTOCOL))
         kernel.close()
 
     with netns(lab.hosts[node].netns):

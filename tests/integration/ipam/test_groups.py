@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from labkit.probe.addresses import nodes_with
 from tests.support import ROOT
 from tests.support.lab.cluster_queries import (
     AGENTS,
@@ -195,7 +196,9 @@ def test_netbox_addresses_are_on_every_node_with_their_masks_until_released(clus
         assert description.startswith("purelb ")
         assert description.endswith(f" default/{path.rpartition('/')[2]}")
     everywhere = set(cluster.nodes)
-    eventually(lambda: all(cluster.holders(a) == everywhere for a in REMOTE), "both on every node")
+    eventually(
+        lambda: all(nodes_with(cluster, a) == everywhere for a in REMOTE), "both on every node"
+    )
     eventually(
         lambda: all(prefixes(cluster, n, REMOTE) == MASKS for n in cluster.nodes),
         "the masks of NetBox",
@@ -204,7 +207,7 @@ def test_netbox_addresses_are_on_every_node_with_their_masks_until_released(clus
     cluster.api.delete(path)
     reserved = ("reserved", "")
     eventually(lambda: all(netbox()[e] == reserved for e in ENTRIES), "reserved addresses")
-    eventually(lambda: not any(cluster.holders(a) for a in REMOTE), "withdrawal")
+    eventually(lambda: not any(nodes_with(cluster, a) for a in REMOTE), "withdrawal")
 
 
 @pytest.mark.thorough

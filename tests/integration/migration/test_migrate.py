@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from labkit.probe.addresses import nodes_with
 from labkit.probe.prober import Prober
 from tests.support import ROOT
 from tests.support.lab import commands
@@ -114,7 +115,7 @@ def is_served(lab, services):
         assert ingress(service) == addresses
         assert service["metadata"]["annotations"]["purelb.io/pool-type"] == "local"
     assert errors(lab) == []
-    assert all(len(lab.holders(vip)) == 1 for vip in WEB + SHOP)
+    assert all(len(nodes_with(lab, vip)) == 1 for vip in WEB + SHOP)
     eventually(lambda: all(answers(lab, vip) for vip in WEB + SHOP), "service", seconds=20)
 
 
@@ -143,7 +144,7 @@ def is_as_before(lab, services, before):
     assert not lab.api.exists(MARK)
     assert not lab.api.exists("/api/v1/namespaces/purelb-system")
     eventually(lambda: all(answers(lab, vip) for vip in WEB + SHOP), "v1 service", seconds=20)
-    assert all(lab.holders(vip) == {"n1"} for vip in WEB + SHOP)
+    assert all(nodes_with(lab, vip) == {"n1"} for vip in WEB + SHOP)
 
 
 def cut_off(lab, folder, task, *more):
@@ -208,7 +209,7 @@ def test_services_migrate_one_by_one_and_back(lab_without_purelb, first, migrate
         assert lab_without_purelb.api.get(web)["spec"]["loadBalancerClass"] == "purelb.io/purelbv2"
         # v1 still serves the other one.
         assert all(holders.sequence(vip) == [{"n1"}] for vip in SHOP)
-        assert all(len(lab_without_purelb.holders(vip)) == 1 for vip in WEB)
+        assert all(len(nodes_with(lab_without_purelb, vip)) == 1 for vip in WEB)
         migrate(keep, "purelb_migrate_one_by_one=true")
         is_served(lab_without_purelb, first)
         assert all(holders.longest_doubled(vip) < ON_TWO for vip in WEB + SHOP)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from labkit.probe.addresses import nodes_with
 from labkit.probe.prober import Prober
 from tests.support.lab.address_recorder import record_holders
 from tests.support.lab.cluster_queries import (
@@ -169,7 +170,9 @@ def test_without_the_feature_addresses_are_removed_before_leases_expire(
             with outage(cluster):
                 start = time.monotonic()
                 eventually(
-                    lambda: not any(cluster.holders(vip) for vip in vips), "withdrawal", seconds=12
+                    lambda: not any(nodes_with(cluster, vip) for vip in vips),
+                    "withdrawal",
+                    seconds=12,
                 )
                 gone = time.monotonic() - start
             back = time.monotonic()

@@ -10,7 +10,6 @@ nodes that the reader finds in one wake-up count as simultaneous.
 from __future__ import annotations
 
 import select
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,89 +19,11 @@ from ipaddress import ip_address
 from itertools import groupby
 
 from labkit.lab import Lab
-from labkit.net.namespaces import netns
-from purelb.core.model import Address
-from purelb.core.node import rtnetlink
-from purelb.core.node.rtnetlink import Message
+from labkit.probe.addresses import NodeAddresses, Place
 
-_LOOPBACK = 1  # the index of lo in every network namespace
-_GROUPS = rtnetlink.RTMGRP_IPV4_IFADDR | rtnetlink.RTMGRP_IPV6_IFADDR
-# Large enough that no notification is lost; if one is, the read fails, and the test with it.
-_BUFFER = 8 << 20
-_SO_RCVBUFFORCE = 33
-_READ = 1 << 16
 _STOP_MS = 50  # how often the reader checks whether to stop
 # A kernel notifies after a change, on a busy machine a while after. Lost notifications never come.
 _NEWS_SECONDS = 2.0
-
-Place = tuple[int, int, Address]
-"""Interface, prefix length, address."""
-
-
-def _places(message: Message) -> set[Place]:
-    """Return the place in a message about an IP address; none in any other."""
-    found = rtnetlink.parse_address(message)
-    return set() if found is None else {(found.link, found.prefixlen, found.address)}
-
-
-def _open(*, groups: int) -> socket.socket:
-    opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
-    opened.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER)
-    opened.bind((0, groups))
-    return opened
-
-
-class _Node:
-    """The addresses on one node: dumped once, then updated by its kernel's notifications."""
-
-    def __init__(self, namespace: str) -> None:
-        with netns(namespace):
-            self.news = _open(groups=_GROUPS)
-            self._requests = _open(groups=0)
-        self._places = self._dump()
-
-    @property
-    def addresses(self) -> set[Address]:
-        """The addresses on all interfaces but lo."""
-        return {address for index, _length, address in self._places if index != _LOOPBACK}
-
-    def _dump(self) -> set[Place]:
-        while True:
-            places, is_whole = self._dump_once()
-            if is_whole:
-                return places
-
-    def _dump_once(self) -> tuple[set[Place], bool]:
-        """Return all addresses, and whether no change interrupted the dump."""
-        self._requests.send(rtnetlink.build_dump(rtnetlink.RTM_GETADDR, 0))
-        reply = rtnetlink.read_reply(lambda: self._requests.recv(_READ), 0)
-        assert not reply.error, reply
-        places = {place for message in reply.messages for place in _places(message)}
-        return places, not reply.was_interrupted
-
-    def read(self) -> None:
-        """Apply the notifications received since; raises OSError if some were lost."""
-        while True:
-            try:
-                data = self.news.recv(_READ, socket.MSG_DONTWAIT)
-            except BlockingIOError:
-                return
-            for message in rtnetlink.parse_messages(data):
-                if message.kind == rtnetlink.RTM_NEWADDR:
-                    self._places |= _places(message)
-                elif message.kind == rtnetlink.RTM_DELADDR:
-                    self._places -= _places(message)
-
-    def disagreement(self) -> set[Place]:
-        """Return the places in which the notifications and the kernel differ."""
-        there = self._dump()
-        self.read()
-        return there ^ self._places
-
-    def close(self) -> None:
-        """Stop listening."""
-        self.news.close()
-        self._requests.close()
 
 
 @dataclass
@@ -162,7 +83,7 @@ class _Reader(threading.Thread):
     def __init__(self, lab: Lab, vips: tuple[str, ...], holders: Holders) -> None:
         super().__init__()
         self._vips = {vip: ip_address(vip) for vip in vips}
-        self._nodes = {name: _Node(host.netns) for name, host in lab.nodes.items()}
+        self._nodes = {name: NodeAddresses(host.netns) for name, host in lab.nodes.items()}
         self._holders = holders
         self._finished = threading.Event()
         self._note()
@@ -200,7 +121,7 @@ class _Reader(threading.Thread):
         assert not missed, f"no notification of {missed} (interface, length, address)"
 
 
-def _missed(node: _Node) -> set[Place]:
+def _missed(node: NodeAddresses) -> set[Place]:
     """Return where notifications and addresses still differ after a time for late ones."""
     deadline = time.monotonic() + _NEWS_SECONDS
     while (places := node.disagreement()) and (left := deadline - time.monotonic()) > 0:

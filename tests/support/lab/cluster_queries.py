@@ -20,6 +20,7 @@ from scapy.packet import Packet
 from labkit.api import is_transient
 from labkit.lab import Lab
 from labkit.net.namespaces import netns
+from labkit.probe.addresses import addresses_on, nodes_with
 from purelb.core.addresses import parse_address, parse_bare_range
 from tests.support import ROOT
 from tests.support.lab import commands
@@ -138,7 +139,9 @@ def addresses_of(lab: Lab, path: str, count: int = 2) -> list[str]:
         path, lambda s: len(ingress(s)) == count, what=f"Service with {count} addresses"
     )
     found = ingress(service)
-    eventually(lambda: all(len(lab.holders(vip)) == 1 for vip in found), "holder for each address")
+    eventually(
+        lambda: all(len(nodes_with(lab, vip)) == 1 for vip in found), "holder for each address"
+    )
     return found
 
 
@@ -146,7 +149,7 @@ def holder(lab: Lab, vip: str, *, seconds: float = 15.0) -> str:
     """Wait until exactly one node has the address; return the node."""
 
     def only() -> set[str]:
-        holders = lab.holders(vip)
+        holders = nodes_with(lab, vip)
         return holders if len(holders) == 1 else set()
 
     return next(iter(eventually(only, f"one holder of {vip}", seconds=seconds)))
@@ -161,7 +164,7 @@ def leftovers(lab: Lab) -> set[str]:
         for link in lab.addresses(node)
         for info in link["addr_info"]
         # With a lifetime; a node's own addresses have none.
-        if info.get("dynamic") and "local" in info
+        if info.get("dynamic") and parse_address(info["local"]) in addresses_on(lab, node)
     }
     pools = [parse_bare_range(pool) for pool in (VIPS_V4, VIPS_V6, LAN2_V4, LAN2_V6)]
     return {vip for vip in on - given if any(parse_address(vip) in pool for pool in pools)}

@@ -8,11 +8,12 @@ import asyncio
 import copy
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from ipaddress import ip_interface
+from ipaddress import ip_address, ip_interface
 from typing import Any
 
 from labkit.lab import Lab
 from labkit.net.namespaces import ip_batch, netns
+from labkit.probe.addresses import addresses_on
 from purelb.core.api.codec import lease_of
 from purelb.core.model import Address
 from purelb.core.node.plan import Put
@@ -45,12 +46,8 @@ OUT_OF_SERVICE = {
 
 def holders_of(lab: Lab, *vips: str) -> dict[str, set[str]]:
     """Return the nodes that have each of these addresses; reads each node once."""
-    on = {node: _local(lab.addresses(node)) for node in lab.nodes}
-    return {vip: {node for node in on if vip in on[node]} for vip in vips}
-
-
-def _local(links: list[Json]) -> set[str]:
-    return {info["local"] for link in links for info in link["addr_info"] if "local" in info}
+    on = {node: addresses_on(lab, node) for node in lab.nodes}
+    return {vip: {node for node in on if ip_address(vip) in on[node]} for vip in vips}
 
 
 def leave_marked(lab: Lab, node: str, *addresses: str) -> None:
