@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from purelb.core.node.rtnetlink import RTM_GETADDR
 from simulation import dhcp
 from simulation.api.way import Reach
 from simulation.chance import stream
@@ -202,17 +203,23 @@ def starve(troubles: Troubles, fault: Fault) -> Action:
 
 
 def stop_inside(kind: int, troubles: Troubles, fault: Fault) -> Action:
-    """Stop programs while they send requests of this kind to their kernels."""
+    """Stop programs while they send requests of this kind to their kernels.
+
+    They read their addresses seldom, so something happens to an interface then.
+    """
     chance = stream(troubles.cluster.seed, "stopped inside", str(fault.at))
     for node in _nodes(troubles, fault):
-        node.kernel.stop = Stop(chance.randint(1, 4), kind, fault.seconds, troubles.note)
+        requests = 1 if kind == RTM_GETADDR else chance.randint(1, 4)
+        node.kernel.stop = Stop(requests, kind, fault.seconds, troubles.note)
+        if kind == RTM_GETADDR:
+            node.kernel.add_link(node.eth0)
     return _nothing
 
 
 def unfence(troubles: Troubles, fault: Fault) -> Action:
     """Take all filters off the interfaces, as a network manager does that begins from nothing."""
     for node in _nodes(troubles, fault):
-        node.kernel.fence.clear()
+        troubles.unfence(node)
     return _nothing
 
 

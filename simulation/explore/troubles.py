@@ -23,6 +23,8 @@ from simulation.time.timeline import MICROSECONDS, Action
 # Seconds. Of a pause with all its clocks a node learns by its next renewal, or its right ends
 # before; what a machine that has slept still has ends by itself so long after that.
 BELIEF, LIFETIME = LeaseTiming().renew_deadline, LeaseTiming().duration
+# An address that a fence was to end goes so long after it was put, and this is looked at so often.
+FENCED, _PUT_BACK = 41.0, 0.5
 # A node that is paused for no longer than this has renewed before others take over.
 _UNNOTICED_PAUSE = 2.0
 # The worst of several is what counts.
@@ -42,7 +44,8 @@ class Troubles(Overlaps):
 
     `moments`: when something changed. `able`: which nodes can serve.
     `unaware`: from when to when each node cannot act on the end of its right, as its machine was
-    paused and cannot know it, or has slept and its agent does not run yet. `blind`: nodes that
+    paused and cannot know it, or has slept and its agent does not run yet, or its filters are gone
+    and no agent runs that puts them back. `blind`: nodes that
     could not read their kernels, so that their agents may have ended. `restarted_at`: when a
     roll-out restarted an agent last. `noted` is called after each change.
     """
@@ -218,6 +221,27 @@ class Troubles(Overlaps):
             span[1] = min(span[1], self.cluster.timeline.now)
 
         agent.after_pass(end)
+
+    def unfence(self, node: Node) -> None:
+        """Take the filters off a node's interfaces.
+
+        An agent that runs puts them back at once. Else addresses answer until their lifetimes end.
+        """
+        fence, timeline = node.kernel.fence, self.cluster.timeline
+        wanted = fence.guarded
+        if not wanted:
+            return
+        fence.clear()
+        span = [timeline.now, timeline.now]
+
+        def look() -> None:
+            is_open = not wanted <= fence.guarded
+            span[1] = timeline.now
+            if is_open and span[1] - span[0] < FENCED * MICROSECONDS:
+                timeline.after(_PUT_BACK, look)
+
+        self.unaware[node.name].append(span)
+        timeline.after(_PUT_BACK, look)
 
     def blindfold(self, node: Node) -> Action:
         """Let the dumps of a node's kernel fail."""

@@ -56,6 +56,11 @@ class Fence:
         self._programs: dict[int, tuple[FenceProgram, ModelFence]] = {}
         self._subscribers: list[tuple[Process, Action]] = []
 
+    @property
+    def guarded(self) -> frozenset[Hook]:
+        """The hooks with filters."""
+        return frozenset(hook for hook, filters in self.hooks.items() if filters)
+
     def drops(self, link: int, address: Address) -> bool:
         """Whether frames of an address are dropped on an interface, in one direction at least."""
         hooks = (Hook(link, is_egress=True), Hook(link, is_egress=False))
@@ -104,10 +109,10 @@ class _ModelControl(Control):
         self._boot = _Moment(machine, machine.boot, lambda: self._words[DEADLINE // 8], changed)
         self._awake = _Moment(machine, machine.monotonic, lambda: self._words[UNTIL // 8], changed)
 
-    def open_until(self, moment: float | None) -> None:
+    def store(self, moment: float | None) -> None:
         take_time(self._kernel, self._process, OPENS)
         was_shut = self.is_shut
-        super().open_until(moment)
+        super().store(moment)
         if was_shut or self.is_shut:
             self._changed()
         self._boot.watch()

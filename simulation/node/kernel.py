@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import random
 from collections.abc import Callable, Iterator
-from math import ceil
+from math import ceil, inf
 
 from purelb.core.model import Address
 from purelb.core.node import rtnetlink
@@ -78,8 +78,8 @@ class Kernel:
         self.fence.changed = self._fence_changed
         self._timers = Timers(machine.timeline, machine.monotonic)
         self._sockets: list[KernelSocket] = []
-        # Places whose address will be looked at again when its lifetime may have ended.
-        self._ends: set[Place] = set()
+        # When the address of a place will be looked at next, as its lifetime may have ended.
+        self._ends: dict[Place, float] = {}
 
     def open_socket(self, process: Process, groups: int) -> KernelSocket:
         """Return a socket; see `purelb_agent.node.netlink.open_socket`."""
@@ -221,14 +221,13 @@ class Kernel:
             return errno.EEXIST
         now = self.machine.monotonic.read()
         flags = wanted.flags & ~IFA_F_DEPRECATED
+        # A mask stays, and the mark is that of the last request.
+        prefixlen = wanted.prefixlen if before is None else before.prefixlen
+        head = messages.address_head(wanted.link, wanted.address, prefixlen, wanted.protocol)
         if before is None:
-            head = messages.address_head(
-                wanted.link, wanted.address, wanted.prefixlen, wanted.protocol
-            )
             if wanted.address.version == _V6 and not flags & IFA_F_NODAD:
                 flags |= IFA_F_TENTATIVE
         else:
-            head = before.head
             flags |= before.flags & (IFA_F_TENTATIVE | IFA_F_SECONDARY)
         if wanted.valid_lft is None:
             flags |= IFA_F_PERMANENT
@@ -238,7 +237,7 @@ class Kernel:
         self._put(
             HeldAddress(
                 place,
-                wanted.prefixlen if before is None else before.prefixlen,
+                prefixlen,
                 head,
                 flags,
                 None if valid is None else now + valid,
@@ -311,14 +310,17 @@ class Kernel:
             self._watch_preferred(held)
 
     def _watch_end(self, held: HeldAddress) -> None:
-        """Make an appointment with the end of a lifetime, unless there is one for that place."""
-        if held.valid_until is not None and held.place not in self._ends:
-            self._ends.add(held.place)
-            left = held.valid_until + held.late - self.machine.monotonic.read()
+        """Make an appointment with the end of a lifetime, unless there is an earlier one."""
+        if held.valid_until is None:
+            return
+        end = held.valid_until + held.late
+        if end < self._ends.get(held.place, inf):
+            self._ends[held.place] = end
+            left = end - self.machine.monotonic.read()
             self._timers.after(left, lambda: self._end_lifetime(held.place))
 
     def _end_lifetime(self, place: Place) -> None:
-        self._ends.discard(place)
+        self._ends.pop(place, None)
         held = self.held.get(place)
         if held is None or held.valid_until is None:
             return

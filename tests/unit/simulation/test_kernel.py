@@ -125,6 +125,12 @@ class TestLifetimes:
         assert came == 0
         assert 110 <= went <= 111
 
+    def test_a_refresh_may_shorten_it(self, node, vip):
+        node.do(put(vip, 40), 5, put(vip, is_new=False))
+        came, went = node.times(vip)
+        assert came == 0
+        assert 15 <= went <= 16
+
     def test_one_that_comes_again_ends_once(self, node, vip):
         def remove(client):
             client.remove(held(vip, client))

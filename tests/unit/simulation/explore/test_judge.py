@@ -21,7 +21,7 @@ from simulation.explore.able import STARTS, Excuse
 from simulation.explore.fault import Fault
 from simulation.explore.judge import SETTLED, Judge
 from simulation.explore.presence import TAKEOVER
-from simulation.explore.troubles import BELIEF, LIFETIME
+from simulation.explore.troubles import BELIEF, FENCED, LIFETIME
 from simulation.explore.ways import writes_act_late
 from simulation.manifests import KINDS
 from simulation.member import ETH0
@@ -45,6 +45,12 @@ def end(cluster, node):
     cluster.kill_agent(node)
 
 
+def end_with_fence(cluster, node):
+    """End an agent, and its fence, so that its kernel answers for what a test puts there."""
+    end(cluster, node)
+    node.kernel.fence.clear()
+
+
 def other_than(cluster, address):
     return next(n for n in cluster.nodes.values() if n.name not in cluster.holders(address))
 
@@ -64,7 +70,7 @@ def test_an_address_on_two_nodes(cluster, in_a_copy, version):
         judge = Judge(cluster)
         address = a_vip(cluster, version)
         other = other_than(cluster, address)
-        end(cluster, other)
+        end_with_fence(cluster, other)
         other.kernel.add_address(_ETH0, address, 32)
         cluster.run(1)
         assert broken(judge) >= {"twice", "settled"}
@@ -96,7 +102,7 @@ def test_an_address_on_two_nodes_after_a_pause(cluster, in_a_copy, seconds, is_e
         resume = judge.troubles.pause(other, is_asleep=False)
         cluster.run(PAUSED)
         resume()
-        end(cluster, other)
+        end_with_fence(cluster, other)
         other.kernel.add_address(_ETH0, address, 32)
         cluster.run(seconds)
         assert ("twice" not in broken(judge)) is is_excused
@@ -132,6 +138,7 @@ def test_an_address_on_two_nodes_after_a_sleep(cluster, in_a_copy, seconds, runs
         address = a_vip(cluster)
         other = other_than(cluster, address)
         other.agent.freeze()
+        other.kernel.fence.clear()
         judge.troubles.pause(other, is_asleep=True)()
         other.kernel.add_address(_ETH0, address, 32)
         if runs:
@@ -171,6 +178,25 @@ def test_a_machine_that_slept_while_its_agent_started(cluster, in_a_copy, runs_f
         cluster.run(1)
         ((begin, ends),) = judge.troubles.unaware["n1"]
         assert (ends - begin == LIFETIME * MICROSECONDS) is is_long
+
+    in_a_copy(work)
+
+
+@pytest.mark.parametrize(("what", "lasts"), [("runs", 0.5), ("starts", 1.5), ("frozen", FENCED)])
+def test_filters_that_go_while_no_agent_puts_them_back(cluster, in_a_copy, what, lasts):
+    def work():
+        judge = Judge(cluster)
+        node = cluster.nodes["n1"]
+        if what == "frozen":
+            node.agent.freeze()
+        elif what == "starts":
+            cluster.kill_agent(node)
+        judge.troubles.unfence(node)
+        cluster.run(60)
+        ((begin, end),) = judge.troubles.unaware["n1"]
+        assert lasts - 1 < (end - begin) / MICROSECONDS <= lasts + 1
+        judge.troubles.unfence(node)
+        assert len(judge.troubles.unaware["n1"]) == (1 if what == "frozen" else 2)
 
     in_a_copy(work)
 
@@ -234,7 +260,7 @@ def test_an_address_without_a_right(cluster, in_a_copy):
         judge = Judge(cluster)
         address = a_vip(cluster)
         (name,) = cluster.holders(address)
-        end(cluster, cluster.nodes[name])
+        end_with_fence(cluster, cluster.nodes[name])
         place = (_ETH0, address)
         cluster.run(1)
         cluster.nodes[name].kernel.held[place].valid_until = None
@@ -412,6 +438,7 @@ def test_an_address_that_is_on_another_node_than_its_winner(cluster, in_a_copy):
         (winner,) = cluster.holders(address)
         cluster.nodes[winner].kernel.remove_address((_ETH0, address))
         second = cluster.nodes[rank(list(cluster.nodes), address)[1]]
+        second.kernel.fence.clear()
         second.kernel.add_address(_ETH0, address, 32)
         assert broken(judge) == {"settled", "known"}
 
@@ -517,5 +544,6 @@ def test_an_agent_that_ended_as_it_could_not_read_its_kernel(cluster, in_a_copy)
 
 def let_it_look(cluster):
     """Change the Node n1, so that its agent reads its kernel."""
-    cluster.put("nodes", "", "n1", {**cluster.find("nodes", "", "n1"), "spec": {"x": 1}})
+    found = cluster.find("nodes", "", "n1")
+    cluster.put("nodes", "", "n1", {**found, "metadata": {"labels": {"x": "1"}}})
     cluster.timeline.run(cluster.timeline.now + 40_000_000)

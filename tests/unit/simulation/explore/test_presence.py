@@ -326,6 +326,7 @@ class TestHosts:
                 n for n in cluster.nodes.values() if n.name not in cluster.holders(address)
             )
             end_agent(cluster, wrong.name)
+            wrong.kernel.fence.clear()
             wrong.kernel.add_address(ETH0, address, 32)
             cluster.run(1)
             cluster.host.learn(address, wrong.eth0.mac)

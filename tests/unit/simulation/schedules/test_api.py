@@ -229,7 +229,7 @@ def half_refused(seed):
         refused = refuse(cluster, cluster.kubelets, 500, 0.5, ("POST", "PUT", "PATCH", "DELETE"))
         cluster.run(60)
         after = lease_writes(cluster)
-        assert all(refused[f"agent/{name}"] > 5 for name in THREE)
+        assert all(refused[f"agent/{name}"] >= 5 for name in THREE)
         accept(cluster)
         cluster.run(60)
         return history.twice(), history.unheld(), sum(after.values()) - sum(before.values())
