@@ -17,7 +17,7 @@ description:
     compares the result with the output of M(purelb.purelb.purelb_vip_info) on the nodes and of
     M(purelb.purelb.purelb_neighbor_info) on a segment.
   - "A local address must be on exactly one node, the winner, on the configured interface, with a lifetime no longer than
-    the Lease. A remote address must be on the dummy interface of every expected node. A Lease must list the subnets of its
+    the Lease, unless the fence ends it. A remote address must be on the dummy interface of every expected node. A Lease must list the subnets of its
     node. Only one host, the winner, must answer for an address."
   - Includes all findings of M(purelb.purelb.purelb_lease_info). The playbook C(purelb.purelb.verify) runs all
     three modules.

@@ -116,7 +116,8 @@ vips:
       returned: success
       sample: [noprefixroute]
     protocol:
-      description: Who put it there, as a number (IFA_PROTO); 112 for an agent of PureLB, 0 if the kernel does not say.
+      description: Who put it there, as a number (IFA_PROTO); 112, 113 or 114 for an agent of PureLB, 0 if the kernel does
+        not say. With 113 it may stay for up to 40 s after the right of its node has ended, and is silent then.
       type: int
       returned: success
       sample: 112

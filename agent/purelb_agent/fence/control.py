@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 from purelb.core.fence.programs import CONTROL_BYTES, DEADLINE, DROPS, UNTIL
+from purelb.core.node.left import Opened
+from purelb_agent.runtime import clock
 
 _WORD = 8
 _NANOSECONDS = 1_000_000_000
@@ -20,13 +22,40 @@ class Control:
 
     def __init__(self, memory: bytearray | memoryview) -> None:
         self._words = memoryview(memory)[:CONTROL_BYTES].cast("Q")
+        # What it is to be open until, once nothing is left of a right that has ended.
+        self._wanted: float | None = None
+        self._is_clean = self._was_open = False
+
+    @property
+    def opened(self) -> Opened:
+        """Whether it has been open; see core/node/left."""
+        if not self._was_open:
+            return Opened.NOT_YET
+        return Opened.EVER_SINCE if self._is_open() else Opened.SHUT
+
+    def _is_open(self) -> bool:
+        return self._words[DEADLINE // _WORD] > _nanoseconds(clock.now())
 
     def open_until(self, moment: float | None) -> None:
         """Let everything through until this moment on the boot clock; None: nothing from now on.
 
-        A store that comes late, of a process that was stopped before it, opens nothing: the moment
-        has passed.
+        If it is shut, it opens with the next `clean`. A store that comes late, of a process that
+        was stopped before it, opens nothing: the moment has passed.
         """
+        self._wanted = moment
+        self._is_clean = self._is_clean and self._is_open()
+        if moment is None or self._is_clean:
+            self.store(moment)
+
+    def clean(self) -> None:
+        """Open it if there is a right: nothing is left of one that has ended."""
+        self._is_clean = True
+        if self._wanted is not None:
+            self._was_open = True
+            self.store(self._wanted)
+
+    def store(self, moment: float | None) -> None:
+        """Store the moment."""
         self._words[DEADLINE // _WORD] = 0 if moment is None else _nanoseconds(moment)
 
     def stand_until(self, moment: float) -> None:

@@ -23,6 +23,7 @@ from purelb.core.fence.hooks import Hook
 from purelb.core.fence.plan import FencePlan
 from purelb.core.fence.programs import FenceProgram
 from purelb.core.model import Address, Link
+from purelb.core.node.left import Opened
 from purelb_agent.fence.control import Control, without_fence
 from purelb_agent.fence.kernel import FenceKernel
 from purelb_agent.fence.metrics import FenceMetrics
@@ -73,6 +74,11 @@ class AddressFence:
     def is_loaded(self) -> bool:
         """Whether the kernel has the programs, so that there is something to guard with."""
         return self._kernel is not None
+
+    @property
+    def opened(self) -> Opened:
+        """Whether it has been open; without a kernel that can do it, it says nothing."""
+        return self.control.opened if self.is_loaded else Opened.NOT_YET
 
     @property
     def said(self) -> str:

@@ -26,7 +26,7 @@ from purelb.core.election.vips import Vip, VipIndex
 from purelb.core.holding.counting import Counting
 from purelb.core.holding.holder import Holder
 from purelb.core.holding.permissions import Permissions
-from purelb.core.holding.right import HoldDeadline, Right
+from purelb.core.holding.right import HoldDeadline, Right, is_prolonged
 from purelb.core.model import Address, Lease, Network, NodeAddress, ServiceKey
 from purelb.core.node.mistaken import mistaken_addresses, word_of
 from purelb.core.settings import LeaseTiming
@@ -38,6 +38,7 @@ from purelb_agent.kube.tables import (
     service_table,
     slice_table,
 )
+from purelb_agent.runtime import clock
 from purelb_agent.runtime.wakeup import Wakeup
 
 
@@ -249,6 +250,8 @@ class NodeStore:
 
         `subnets`: those that the Lease lists.
         """
-        if (deadline, subnets) != (self.hold_deadline, self.subnets):
-            self.hold_deadline, self.subnets = deadline, subnets
-            self.changed.notify()
+        before, self.hold_deadline = self.hold_deadline, deadline
+        if (deadline, subnets) == (before, self.subnets):
+            return
+        is_same, self.subnets = subnets == self.subnets, subnets
+        self.changed.notify(is_minor=is_same and is_prolonged(before, deadline, now=clock.now()))

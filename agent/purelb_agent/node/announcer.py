@@ -13,8 +13,8 @@ from collections.abc import Iterable
 
 from purelb.core.model import Address, Link
 from purelb.core.node.announcing import Announcements
+from purelb.core.node.left import Place
 from purelb.core.node.packets import build_announcement
-from purelb.core.node.snapshot import Place
 from purelb.core.settings import AnnounceConfig
 from purelb_agent.node.metrics import AnnouncementMetrics
 from purelb_agent.node.sockets import FrameSender

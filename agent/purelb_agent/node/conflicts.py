@@ -61,6 +61,10 @@ class ConflictListener:
         """Return the other nodes that answer for addresses of this one, sorted."""
         return self._detector.answering_nodes(now)
 
+    def forgets_at(self, now: float) -> float | None:
+        """Return when `answering_nodes` may have one less; None: not by itself."""
+        return self._detector.forgets_at(now)
+
     def take_settled(self) -> dict[Place, bool]:
         """Return, once, what no other host has by a probe, and whether others had claimed it."""
         settled, self._settled = self._settled, {}

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from purelb.core.model import InterfaceAddress, Link, Reason
 from purelb.core.names import DUMMY_INTERFACE
 from purelb.core.node.carriers import Carriers
+from purelb.core.node.left import Place
 from purelb.core.node.plan import Plan, Put, Remove
-from purelb.core.node.snapshot import Place, shows_marks
+from purelb.core.node.snapshot import shows_marks
 from purelb_agent.node.metrics import AddressMetrics
 from purelb_agent.node.netlink import Kernel, News
 from purelb_agent.runtime import clock, log
@@ -142,14 +143,21 @@ class Interfaces:
 
     def apply(self, planned: Plan) -> bool:
         """Carry out a plan, as far as the kernel lets it; returns False if it refused a change."""
+        first = planned.first
+        added = [self._put(put) for put in first]
         removed = [self._remove(remove) for remove in planned.removes]
         # What was there until now is not put back for another program's sake.
         self.held -= {(r.held.link, r.held.address) for r in planned.removes}
         with self._metrics.time_renewals():
-            added = [self._put(put) for put in planned.puts]
+            added += [self._put(put) for put in planned.puts if put not in first]
         self.held = self.put & planned.wanted
         self._metrics.show_held(len(self.held))
         return all(removed) and all(added)
+
+    def refresh(self, put: Put) -> bool:
+        """Refresh one address that the last plan wanted; returns False if it is not as it was."""
+        seen = self._seen.get((put.link, put.address))
+        return seen is not None and seen.protocol == put.protocol and self._put(put)
 
     def withdraw_put(self, reason: Reason, *, only_expiring: bool = False) -> None:
         """Remove what this process has added, without a read of what is there.

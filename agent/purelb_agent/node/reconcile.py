@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from purelb.core.fence.gaps import EXACT
 from purelb.core.fence.plan import plan_fence
 from purelb.core.model import Network, NodeAddress, Reason
 from purelb.core.node.configuration import (
@@ -28,10 +29,11 @@ from purelb.core.node.interfaces import (
     selected_by_part,
     selected_links,
 )
+from purelb.core.node.left import Opened
 from purelb.core.node.lost_segments import LostSegments
 from purelb.core.node.mistaken import RemovedVips, own_mistaken
 from purelb.core.node.moves import Moves
-from purelb.core.node.plan import Plan, plan
+from purelb.core.node.plan import Plan, Put, plan, prolonged
 from purelb.core.node.readiness import Readiness
 from purelb.core.node.snapshot import NodeSnapshot, membership_view_of, vips_on
 from purelb_agent.fence.fence import AddressFence
@@ -100,6 +102,8 @@ class Reconciler:
         self._removed = RemovedVips()
         self._moves = Moves()
         self._deprecated: frozenset[Network] = frozenset()
+        # What each renewal refreshes; None: it needs a whole cycle.
+        self._witness: Put | None = None
         self._leaving = False
         # When nothing is left of what an earlier agent put; the kernel may be a second late.
         self._left_until = clock.now() + renewer.right.timing.duration + 1.0
@@ -124,8 +128,31 @@ class Reconciler:
         self._interfaces.subscribe(self._store.changed.notify, self._renewer.look_at_clock)
         self._conflict_listener.subscribe(self._store.changed.notify)
         self._fence.subscribe(self._store.changed.notify)
+        changed, due = self._store.changed, self._try_cycle()
         while True:
-            await self._store.changed.wait(until=self._try_cycle())
+            is_news = await changed.wait(until=self._before_deadline(due))
+            if not (is_news and changed.was_minor and self._prolong()):
+                due = self._try_cycle()
+
+    def _before_deadline(self, due: float) -> float:
+        """Return when to wake at the latest; a past deadline stays until the renewer has run."""
+        deadline = self._store.hold_deadline
+        if deadline is None or deadline.announce_until <= clock.now():
+            return due
+        return min(due, deadline.announce_until)
+
+    def _prolong(self) -> bool:
+        """Do what a renewal needs where the fence ends the right; False: it needs a whole cycle.
+
+        Only the witness has a lifetime that ends with the right.
+        """
+        deadline = self._store.hold_deadline
+        if self._witness is None or deadline is None:
+            return False
+        if self._fence.opened is not Opened.EVER_SINCE:
+            return False
+        put = prolonged(self._witness, deadline, now=clock.now())
+        return put is not None and self._interfaces.refresh(put)
 
     def _try_cycle(self) -> float:
         """Run one cycle; one that cannot read the interfaces is tried again.
@@ -180,9 +207,12 @@ class Reconciler:
         decisions = self._decide(snapshot, now)
         planned = plan(decisions, snapshot, moved=self._moves.elsewhere, now=now)
         if self._fence.is_loaded:
+            self._open(snapshot)
             fenced = plan_fence(snapshot, planned, now=now)
             self._fence.guard(fenced, self._interfaces.links, now=now)
         done = self._interfaces.apply(planned)
+        if self._fence.is_loaded:
+            self._open(snapshot)
         removed = (remove.held.address for remove in planned.removes)
         self._removed = self._removed.after(removed, now=now)
         self._announce(snapshot, planned, now)
@@ -196,7 +226,22 @@ class Reconciler:
         held = self._interfaces.held
         if has_begun:
             self._readiness = self._readiness.after(planned, held, snapshot.addresses, now=now)
-        return self._wake_at(snapshot, planned, now, done=done)
+        self._witness = planned.witness if done else None
+        if snapshot.is_fenced != self._is_fenced:
+            # A gap has been found or closed, so the lifetimes are to be others.
+            return now
+        return self._wake_at(planned, now, done=done)
+
+    @property
+    def _is_fenced(self) -> bool:
+        """Whether the fence ends the right of all addresses, and marks tell them apart."""
+        return self._fence.said == EXACT and self._interfaces.keeps_marks
+
+    def _open(self, snapshot: NodeSnapshot) -> None:
+        """Let the fence open, unless something is left of a right that has ended."""
+        present = {(held.link, held.address) for held in self._interfaces.present}
+        if not snapshot.left & present:
+            self._fence.control.clean()
 
     def _with_known(self, snapshot: NodeSnapshot) -> tuple[NodeSnapshot, tuple[NodeAddress, ...]]:
         """Add the Nodes' own addresses, without VIPs that another program took for such.
@@ -243,7 +288,7 @@ class Reconciler:
         self._moves = self._moves.after(self._elected, snapshot.addresses, duplicates)
         if self._questions is None:
             return self._elected
-        held = vips_on(snapshot.addresses, snapshot)
+        held = vips_on(snapshot.addresses, snapshot) - {a for _link, a in snapshot.left}
         return self._questions.decide(self._elected, held, now=now)
 
     def _tell(self, snapshot: NodeSnapshot, now: float) -> None:
@@ -300,6 +345,8 @@ class Reconciler:
             addresses=addresses,
             put=self._interfaces.put,
             keeps_marks=self._interfaces.keeps_marks,
+            is_fenced=self._is_fenced,
+            opened=self._fence.opened,
             config=config.addresses,
             dummy_config=config.dummy_addresses,
         )
@@ -323,18 +370,17 @@ class Reconciler:
         checked = frozenset(place for place in held if place[0] not in snapshot.dummies)
         self._conflict_listener.update(checked, links, nodes=self._store.macs, now=now)
 
-    def _wake_at(self, snapshot: NodeSnapshot, planned: Plan, now: float, *, done: bool) -> float:
+    def _wake_at(self, planned: Plan, now: float, *, done: bool) -> float:
         deadlines = [
             now + (RESYNC if done else _RETRY),
             planned.refresh_at,
-            snapshot.hold_deadline.announce_until if snapshot.hold_deadline else None,
             self._announcer.next_at,
+            self._conflict_listener.forgets_at(now),
             self._questions.next_at(now) if self._questions else None,
             self._interfaces.changes_at(now),
             self._lost.next_at(),
             self._fence.next_at(),
         ]
-        # Ignores past ones: an expired hold deadline stays in the store until the renewer has run.
         return min(moment for moment in deadlines if moment is not None and moment > now)
 
     def withdraw_all(self) -> None:

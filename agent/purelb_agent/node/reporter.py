@@ -19,7 +19,7 @@ from purelb.core.node.annotations import format_announcing, merge_announcing
 from purelb.core.node.configuration import SelectedConfig, SelectorState
 from purelb.core.node.conflicts import DuplicateAddress
 from purelb.core.node.decisions import Decisions, VipDecision
-from purelb.core.node.snapshot import Place
+from purelb.core.node.left import Place
 from purelb.core.undone import Written, written
 from purelb_agent.kube.client import CONFLICT, NOT_FOUND, ApiError, Kube
 from purelb_agent.kube.events import Events, ObjectReference

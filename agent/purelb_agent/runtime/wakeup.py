@@ -19,9 +19,13 @@ class Wakeup:
 
     def __init__(self) -> None:
         self._news = asyncio.Event()
+        self._is_minor = True
+        self.was_minor = False
+        """Whether all notifications that ended the last wait were minor."""
 
-    def notify(self) -> None:
-        """End the current wait, or else the next one."""
+    def notify(self, *, is_minor: bool = False) -> None:
+        """End the current wait, or else the next one; what is minor the waiting task decides."""
+        self._is_minor = is_minor and self._is_minor
         self._news.set()
 
     async def wait(self, *, until: float | None = None, seconds: float | None = None) -> bool:
@@ -40,4 +44,5 @@ class Wakeup:
             if not self._news.is_set():
                 return False
         self._news.clear()
+        self.was_minor, self._is_minor = self._is_minor, True
         return True

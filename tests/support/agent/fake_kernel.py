@@ -19,7 +19,7 @@ import os
 from collections.abc import Callable
 
 from purelb.core.model import Address, InterfaceAddress, Link
-from purelb.core.names import ADDRESS_PROTOCOL, LINK_ALIAS
+from purelb.core.names import LINK_ALIAS
 from purelb.core.node.plan import Put
 from purelb_agent.node.netlink import News
 from purelb_agent.runtime import clock
@@ -84,7 +84,7 @@ class FakeKernel:
             no_prefix_route=put.no_prefix_route,
             tentative=not put.usable_at_once,
             deprecated=put.preferred_lft == 0,
-            protocol=ADDRESS_PROTOCOL if self.keeps_marks else 0,
+            protocol=put.protocol if self.keeps_marks else 0,
         )
 
     def remove(self, held: InterfaceAddress) -> None:

@@ -96,6 +96,9 @@ class RecordedListener:
     def update(self, checked, _links, *, nodes, now):
         self.checked, self.nodes = checked, nodes
 
+    def forgets_at(self, _now):
+        return None
+
     def answering_nodes(self, _now):
         return self.answering
 
@@ -127,15 +130,17 @@ class RecordedReporter:
 
 
 class RecordedQuestions:
-    """Gives all permissions; `held`: what was on the interfaces after each plan."""
+    """Gives all permissions; `held`: what was on the interfaces after each plan; `had`: before."""
 
     def __init__(self):
         self.held = []
+        self.had = []
 
     def read_mail(self, _now):
         pass
 
-    def decide(self, elected, _held, *, now):
+    def decide(self, elected, held, *, now):
+        self.had.append(held)
         return elected
 
     def send(self, held, *, now):
@@ -193,6 +198,7 @@ class Node:
         if not nodes or "n1" in nodes:
             now = clock.now()
             deadline = HoldDeadline(now + seconds * 0.7, now + seconds)
+            self.fence_kernel.control.open_until(deadline.silent_at)
             self.store.set_hold_deadline(deadline, (NET4, NET6))
 
     def metric(self, name):

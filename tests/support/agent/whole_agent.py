@@ -91,6 +91,9 @@ class Listener:
     def answering_nodes(self, _now):
         return ()
 
+    def forgets_at(self, _now):
+        return None
+
     def subscribe(self, _on_settled):
         pass
 

@@ -16,7 +16,7 @@ from ..core.addresses import parse_address, parse_ends, parse_mac, subnet_order
 from ..core.audit.evidence import LinkSettings, Observation, format_mac
 from ..core.errors import PureLBError, SettingError
 from ..core.model import Address, InterfaceAddress, Link
-from ..core.names import ADDRESS_PROTOCOL, FAMILIES, PROXY_INTERFACES, VERSIONS
+from ..core.names import FAMILIES, OUR_PROTOCOLS, PROXY_INTERFACES, VERSIONS
 from ..core.node.interfaces import lease_subnets, segments
 from ..core.node.rtnetlink import AddressMessage, has_carrier
 from .netlink import Interface, interfaces
@@ -119,8 +119,7 @@ def _interface_dict(interface: Interface, is_vip: IsVip) -> Dict[str, Any]:
         (Link(interface.index, interface.name, interface.mac, on_link=interface.on_link),),
         [held.received_at(0.0) for held in interface.addresses],
         is_vip=lambda held: (
-            held.protocol == ADDRESS_PROTOCOL
-            or (held.expires_at is not None and is_vip(held.address))
+            held.protocol in OUR_PROTOCOLS or (held.expires_at is not None and is_vip(held.address))
         ),
     )
     metrics = interface.default_metrics

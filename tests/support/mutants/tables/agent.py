@@ -112,8 +112,20 @@ MUTANTS = (
     Mutant(
         "a node does not wake at the end of its right",
         _RECONCILE,
-        "            snapshot.hold_deadline.announce_until if snapshot.hold_deadline else None,\n",
-        "",
+        "        return min(due, deadline.announce_until)\n",
+        "        return due\n",
+    ),
+    Mutant(
+        "the fence opens although something is left of a right that has ended",
+        _RECONCILE,
+        "        if not snapshot.left & present:\n            self._fence",
+        "        if present is not None:\n            self._fence",
+    ),
+    Mutant(
+        "a renewal is taken for no news although the fence does not end the right",
+        _RECONCILE,
+        "        if self._witness is None or deadline is None:\n            return False\n",
+        "        if self._witness is None or deadline is None:\n            return True\n",
     ),
     Mutant(
         "a node that cannot read its interfaces keeps addresses without a right",

@@ -12,6 +12,7 @@ _PLAN = f"{_CORE}/plan.py"
 _SNAPSHOT = f"{_CORE}/snapshot.py"
 _ANNOUNCING = f"{_CORE}/announcing.py"
 _MOVES = f"{_CORE}/moves.py"
+_LEFT = f"{_CORE}/left.py"
 
 MUTANTS = (
     Mutant(
@@ -35,7 +36,8 @@ MUTANTS = (
     Mutant(
         "an address is put with its whole lifetime, however late that is",
         _PLAN,
-        "        if left >= self.valid_lft:\n            return self\n",
+        "        if left >= self.valid_lft or (self.protocol == FENCED_PROTOCOL and left >= 1):\n"
+        "            return self\n",
         "        return self\n",
     ),
     Mutant(
@@ -53,14 +55,14 @@ MUTANTS = (
     Mutant(
         "an IPv4 address stays before the node's own",
         _PLAN,
-        " or (held.link, held.address) in misplaced:",
+        " or (held.link, held.address) in again:",
         ":",
     ),
     Mutant(
         "lifetimes are refreshed only when they end",
         _PLAN,
-        "finite = [now + want.valid_lft / 2 for want",
-        "finite = [now + want.valid_lft for want",
+        "            yield now + want.valid_lft / 2\n",
+        "            yield now + want.valid_lft\n",
     ),
     Mutant(
         "an address that failed duplicate address detection stays",
@@ -75,9 +77,27 @@ MUTANTS = (
         "            if snapshot.is_vip(held) and not held.expires_at:\n                decision",
     ),
     Mutant(
+        "an agent that starts trusts what may have outlasted its right",
+        _LEFT,
+        "        found = tuple(held for held in found if held.protocol == FENCED_PROTOCOL)\n",
+        "        found = ()\n",
+    ),
+    Mutant(
+        "an agent trusts its addresses although its fence was shut",
+        _LEFT,
+        "    if opened is Opened.EVER_SINCE:\n",
+        "    if opened is not Opened.NOT_YET:\n",
+    ),
+    Mutant(
+        "a new witness is put after the one before was removed",
+        _PLAN,
+        "if put.protocol == WITNESS_PROTOCOL)\n",
+        "if put.protocol == -1)\n",
+    ),
+    Mutant(
         "addresses that are not the agent's are removed",
         _SNAPSHOT,
-        "return held.protocol == ADDRESS_PROTOCOL",
+        "return held.protocol in OUR_PROTOCOLS",
         "return True",
     ),
     Mutant(

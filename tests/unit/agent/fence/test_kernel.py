@@ -51,6 +51,7 @@ class Fenced:
     def open_for(self, seconds):
         self.kernel.control.stand_until(clock.monotonic() + 60)
         self.kernel.control.open_until(clock.now() + seconds)
+        self.kernel.control.clean()
 
     def run(self, *command):
         return subprocess.run(

@@ -12,8 +12,15 @@ import pytest
 
 from purelb.core.election.election import rank
 from purelb.core.model import InterfaceAddress, PoolType
-from purelb.core.names import ADDRESS_PROTOCOL, DRAINING_TAINTS
+from purelb.core.names import (
+    ADDRESS_PROTOCOL,
+    DRAINING_TAINTS,
+    FENCED_PROTOCOL,
+    OUR_PROTOCOLS,
+    WITNESS_PROTOCOL,
+)
 from purelb.core.node.configuration import SelectorState
+from purelb.core.node.left import Opened
 from purelb_agent.node.netlink import News
 from purelb_agent.node.reconcile import RESYNC
 from purelb_agent.runtime import clock
@@ -27,7 +34,7 @@ from tests.support.agent.kubernetes_objects import (
 )
 from tests.support.agent.logs import Logged
 from tests.support.agent.reconciled_node import TABLES, Node
-from tests.support.core.snapshots import ETH0, NET4, NET6, OWN4, OWN6, VIP4, VIP6
+from tests.support.core.snapshots import ETH0, NET4, NET6, OWN4, OWN6, VIP4, VIP6, on_eth0
 
 ON_ETH0 = {(ETH0.index, VIP4), (ETH0.index, VIP6)}
 EACH_VIP = pytest.mark.parametrize("vip", [VIP4, VIP6], ids=["v4", "v6"])
@@ -96,6 +103,26 @@ class TestStart:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
+    async def test_what_a_right_left_that_has_ended_is_not_held(self, node):
+        """There is no witness of it: another node may have the addresses, and the fence is shut."""
+        left = [replace(h, protocol=FENCED_PROTOCOL) for h in (on_eth0(VIP4), on_eth0(VIP6))]
+        node.kernel.hold(*left)
+        opened = []
+        remove = node.kernel.remove
+
+        def remove_and_look(held):
+            opened.append(node.fence_kernel.control.opened)
+            remove(held)
+
+        node.kernel.remove = remove_and_look
+        node.list_all()
+        node.renew()
+        await settle()
+        assert opened == [Opened.NOT_YET] * 2
+        assert node.questions.had[0] == frozenset()
+        assert node.fence_kernel.control.opened is Opened.EVER_SINCE
+        assert node.held == ON_ETH0
+
     async def test_what_was_just_added_counts_as_held(self, node):
         added = []
         put = node.kernel.put
@@ -163,7 +190,7 @@ class TestMarks:
         del serving.kernel.held[place]
         serving.kernel.notify(News(changed, is_gone=True))
         await settle()
-        assert serving.kernel.held[place].protocol == ADDRESS_PROTOCOL
+        assert serving.kernel.held[place].protocol in OUR_PROTOCOLS
         assert serving.reporter.results[-1] == (ON_ETH0, True)
 
     async def test_addresses_are_kept_and_withdrawn_by_a_kernel_without_marks(self, node):
@@ -199,6 +226,57 @@ class TestHolding:
         await settle()
         assert serving.held == ON_ETH0
         assert all(serving.kernel.held[place].expires_at > clock.now() for place in ON_ETH0)
+
+    async def test_with_the_fence_a_renewal_refreshes_one_address(self, serving):
+        """Of the others many are refreshed together, about twice a minute."""
+        serving.renew()
+        await asyncio.sleep(1)
+        marks = sorted(held.protocol for held in held_vips(serving))
+        assert marks == [FENCED_PROTOCOL, WITNESS_PROTOCOL]
+        # The marks are new: it reads them once.
+        serving.renew()
+        await settle()
+        serving.kernel.calls.clear()
+        for _renewal in range(5):
+            await asyncio.sleep(5)
+            serving.renew()
+        await settle()
+        assert serving.kernel.calls.count("put") == 5
+        assert serving.kernel.calls.count("addresses") == 0
+        (witness,) = (h for h in held_vips(serving) if h.protocol == WITNESS_PROTOCOL)
+        assert clock.now() + 7 < witness.expires_at < serving.store.hold_deadline.hold_until
+        for _renewal in range(24):
+            await asyncio.sleep(5)
+            serving.renew()
+        assert serving.kernel.calls.count("put") == 5 + 24 + 4
+        assert serving.held == ON_ETH0
+
+    async def test_where_the_fence_has_a_gap_lifetimes_end_with_the_right(self, serving):
+        hook = next(iter(serving.fence_kernel.attached))
+        serving.fence_kernel.tcx[hook] = 1
+        serving.fence_kernel.notify()
+        await asyncio.sleep(2)
+        ends_at = serving.store.hold_deadline.hold_until
+        assert {held.protocol for held in held_vips(serving)} == {ADDRESS_PROTOCOL}
+        assert all(held.expires_at < ends_at for held in held_vips(serving))
+        serving.renew()
+        await settle()
+        assert all(held.expires_at > ends_at for held in held_vips(serving))
+        del serving.fence_kernel.tcx[hook]
+        serving.fence_kernel.notify()
+        await asyncio.sleep(2)
+        marks = sorted(held.protocol for held in held_vips(serving))
+        assert marks == [FENCED_PROTOCOL, WITNESS_PROTOCOL]
+
+    async def test_a_witness_that_is_gone_is_put_back(self, serving):
+        serving.renew()
+        await asyncio.sleep(1)
+        (witness,) = (h for h in held_vips(serving) if h.protocol == WITNESS_PROTOCOL)
+        del serving.kernel.held[witness.link, witness.address]
+        serving.kernel.notify(News(witness, is_gone=True))
+        serving.renew()
+        await settle()
+        assert serving.held == ON_ETH0
 
     async def test_addresses_are_withdrawn_at_the_hold_deadline(self, serving):
         deadline = serving.store.hold_deadline.announce_until

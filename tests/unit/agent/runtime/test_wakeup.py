@@ -103,3 +103,22 @@ class TestCancellation:
         with pytest.raises(asyncio.CancelledError):
             await task
         assert await wakeup.wait(seconds=0)
+
+
+class TestMinor:
+    async def test_only_minor_news_are_minor(self, wakeup):
+        for kinds in ((True,), (True, True)):
+            for is_minor in kinds:
+                wakeup.notify(is_minor=is_minor)
+            assert await wakeup.wait(seconds=0)
+            assert wakeup.was_minor
+
+    @pytest.mark.parametrize("kinds", [(False, True), (True, False), (False,)], ids=str)
+    async def test_with_others_they_are_not(self, wakeup, kinds):
+        for is_minor in kinds:
+            wakeup.notify(is_minor=is_minor)
+        assert await wakeup.wait(seconds=0)
+        assert not wakeup.was_minor
+        wakeup.notify(is_minor=True)
+        assert await wakeup.wait(seconds=0)
+        assert wakeup.was_minor

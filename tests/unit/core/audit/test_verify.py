@@ -10,6 +10,7 @@ import pytest
 from purelb.core.audit.evidence import NeighborReply, format_mac
 from purelb.core.election.election import rank
 from purelb.core.model import InterfaceAddress, PoolType
+from purelb.core.names import FENCED_PROTOCOL, WITNESS_PROTOCOL
 from purelb.core.node.configuration import NodeConfig, Requirement
 from tests.support.core.audited_cluster import (
     DUMMY,
@@ -104,6 +105,23 @@ class TestLocalAddress:
         cluster = AuditedCluster(vip)
         cluster.only(self.winner(vip), held(vip, seconds=9.0))
         assert cluster.found() == []
+
+    def test_that_the_fence_ends_may_outlast_the_lease(self, vip):
+        cluster = AuditedCluster(vip)
+        fenced = held(vip, seconds=60.0, protocol=FENCED_PROTOCOL)
+        witness = held(vip + 1, protocol=WITNESS_PROTOCOL)
+        cluster.only(self.winner(vip), fenced, witness)
+        assert ("error", "outlivesLease") not in cluster.found()
+        cluster.only(self.winner(vip), replace(fenced, expires_at=None), witness)
+        assert ("error", "outlivesLease") in cluster.found()
+
+    def test_that_a_dead_agent_left_behind_its_fence_is_held_by_no_node(self, vip):
+        """It is silent there, and on the next winner it answers."""
+        cluster = AuditedCluster(vip)
+        cluster.put(self.other(vip), held(vip, seconds=50.0, protocol=FENCED_PROTOCOL))
+        assert cluster.found() == []
+        (one,) = cluster.verify().holdings[vip]
+        assert one.node == self.winner(vip)
 
     def test_prefix_of_an_address_outside_of_all_pools_is_that_of_the_subnet(self, vip):
         cluster = AuditedCluster(vip)

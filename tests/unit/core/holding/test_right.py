@@ -7,7 +7,13 @@ from ipaddress import ip_network
 
 import pytest
 
-from purelb.core.holding.right import HoldDeadline, Renewal, Right, RightState
+from purelb.core.holding.right import (
+    HoldDeadline,
+    Renewal,
+    Right,
+    RightState,
+    is_prolonged,
+)
 from purelb.core.settings import LeaseTiming
 
 TIMING = LeaseTiming()
@@ -273,3 +279,27 @@ class TestCutOff:
     def test_where_no_node_can_renew_it_has_one_again_by_any(self, lost):
         after = renewed(lost.cut_off(is_cut_off=False), sent_at=18.0, now=23.0)
         assert after.deadline(23.0).announce_until == 25.0
+
+
+class TestProlonged:
+    BEFORE, AFTER = HoldDeadline(17.0, 20.0), HoldDeadline(22.0, 25.0)
+
+    def test_a_renewal_in_time_prolongs_a_right(self):
+        assert is_prolonged(self.BEFORE, self.AFTER, now=12.0)
+
+    @pytest.mark.parametrize(
+        ("before", "after"),
+        [
+            (None, AFTER),
+            (BEFORE, None),
+            (AFTER, BEFORE),
+            (replace(BEFORE, is_agreed=True), AFTER),
+            (BEFORE, replace(AFTER, is_agreed=True)),
+        ],
+        ids=["begins", "ends", "gets shorter", "was agreed", "is agreed"],
+    )
+    def test_all_else_is_more_than_that(self, before, after):
+        assert not is_prolonged(before, after, now=12.0)
+
+    def test_so_is_one_after_its_end(self):
+        assert not is_prolonged(self.BEFORE, self.AFTER, now=17.0)

@@ -285,6 +285,10 @@ class TestOtherNodes:
         answering = {STRANGER: (0, 40), ANOTHER: (100, 200)}
         segment = Segment(vip, nodes=NODES, answering=answering).run(90)
         assert segment.watch.answering_nodes(76.0) == ("n2",)
+        forgets_at = segment.watch.forgets_at(76.0)
+        assert segment.watch.answering_nodes(forgets_at - 0.01) == ("n2",)
+        assert segment.watch.answering_nodes(forgets_at) == ()
+        assert segment.watch.forgets_at(forgets_at) is None
         assert segment.watch.answering_nodes(80.0) == ()
         assert segment.run(200).watch.answering_nodes(200.0) == ("n3",)
         assert [mac for _now, mac in segment.conflicts] == [STRANGER, ANOTHER]

@@ -118,12 +118,15 @@ def snapshot_of(seen: Observation, evidence: Evidence) -> NodeSnapshot:
 def holdings_of(
     observations: Iterable[Observation], snapshots: Mapping[str, NodeSnapshot]
 ) -> Dict[Address, Tuple[Holding, ...]]:
-    """Return where each address is held."""
+    """Return where each address is held; what the fence of a node keeps silent is not."""
     found: Dict[Address, List[Holding]] = defaultdict(list)
     for seen in observations:
         links = {link.index: link for link in seen.links}
+        snapshot = snapshots[seen.node]
         for held in seen.addresses:
-            is_on_dummy = held.link in snapshots[seen.node].dummies
+            if (held.link, held.address) in snapshot.left:
+                continue
+            is_on_dummy = held.link in snapshot.dummies
             holding = Holding(seen.node, links[held.link], held, is_on_dummy)
             found[held.address].append(holding)
     return {address: tuple(several) for address, several in found.items()}

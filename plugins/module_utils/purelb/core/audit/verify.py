@@ -15,7 +15,7 @@ from typing import AbstractSet, Iterable, Iterator, Mapping, Sequence, Tuple
 from ..election.vips import Vip
 from ..fence.gaps import EXACT
 from ..model import Address, InterfaceAddress, Network, PoolType, Reason
-from ..names import lease_name
+from ..names import FENCED_PROTOCOL, lease_name
 from ..node.interfaces import lease_subnets, place_for
 from ..node.snapshot import NodeSnapshot
 from .arp import arp_findings
@@ -279,7 +279,9 @@ def _prefixlen(vip: Vip, network: Network) -> int:
 
 
 def _outlives(held: InterfaceAddress, report: LeaseReport) -> bool:
-    """Whether an address outlives the Lease, both by the node's own clock."""
+    """Whether an address outlives the Lease, both by the node's own clock, and no fence ends it."""
+    if held.protocol == FENCED_PROTOCOL and held.expires_at is not None:
+        return False
     ends_at = (report.lease.renew_time or 0.0) + report.lease.duration
     return held.expires_at is None or held.expires_at > ends_at + _SLACK
 

@@ -76,6 +76,15 @@ class HoldDeadline:
         )
 
 
+def is_prolonged(
+    before: Optional[HoldDeadline], after: Optional[HoldDeadline], *, now: float
+) -> bool:
+    """Whether a renewal in time is all that happened between two deadlines."""
+    if before is None or after is None or before.is_agreed or after.is_agreed:
+        return False
+    return now < before.announce_until <= after.announce_until
+
+
 class RightState(str, Enum):
     """What the right rests on, as the log names it.
 

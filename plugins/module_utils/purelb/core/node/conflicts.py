@@ -180,6 +180,11 @@ class ConflictDetector:
         found = {self.nodes[mac] for mac in self._answering(now) if mac in self.nodes}
         return tuple(sorted(found))
 
+    def forgets_at(self, now: float) -> Optional[float]:
+        """Return when the next node is one that does not answer any more; None without any."""
+        ends = (node.at + ANSWERING_FOR for node in self._answering(now).values())
+        return min(ends, default=None)
+
     def due(self, *, now: float) -> Tuple[ConflictDetector, List[Place]]:
         """Return the state afterwards and what to probe now, suspect addresses first."""
         if now < self.batch_at:

@@ -12,7 +12,7 @@ from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence,
 
 from ..addresses import subnet_order
 from ..model import Address, InterfaceAddress, Link, Network
-from ..names import ADDRESS_PROTOCOL, MAX_MACS, MAX_SUBNETS
+from ..names import MAX_MACS, MAX_SUBNETS, OUR_PROTOCOLS
 from .configuration import NodeConfig, matches_a_part
 
 
@@ -115,7 +115,7 @@ def segment_macs(
 
     Those of the selected links come first. Our own addresses say nothing: they are on these.
     """
-    own = (held for held in addresses if held.protocol != ADDRESS_PROTOCOL)
+    own = (held for held in addresses if held.protocol not in OUR_PROTOCOLS)
     used = {a.link for a in own if not (a.address.is_link_local or a.address.is_loopback)}
     others = sorted((k for k in links if k.index in used), key=lambda link: link.index)
     found = (link.mac for link in (*selected, *others) if link.is_ethernet and any(link.mac))

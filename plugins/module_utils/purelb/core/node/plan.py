@@ -12,15 +12,33 @@ VIP outlive the node's hold deadline.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import AbstractSet, Dict, FrozenSet, List, Mapping, Optional, Tuple
+from typing import (
+    AbstractSet,
+    Dict,
+    FrozenSet,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Tuple,
+)
 
 from ..election.vips import Vip
+from ..holding.right import HoldDeadline
 from ..model import Address, InterfaceAddress, PoolType, Reason
+from ..names import ADDRESS_PROTOCOL, FENCED_PROTOCOL, WITNESS_PROTOCOL
 from .decisions import Decisions, VipDecision
-from .snapshot import NodeSnapshot, Place
+from .left import Place
+from .snapshot import NodeSnapshot
 
 # The kernel counts lifetimes in whole seconds, so smaller differences do not matter.
 _SLACK = 1.0
+# Seconds for which an address may stay that the fence ends: refreshed about twice a minute. Not for
+# longer, in case an agent is dead and another program takes the fence away.
+_FENCED_LIFETIME = 40
+# With this part of it left there is a cycle for the refresh, if there has been none before.
+_REFRESH_BY = 1 / 3
 # It removes expired addresses at most once a second, so one may stay that much too long
 # (ADDRCONF_TIMER_FUZZ_MAX, for both IPv4 and IPv6).
 _KERNEL_LATE = 1.0
@@ -30,7 +48,8 @@ _KERNEL_LATE = 1.0
 class Put:
     """Add an address or refresh its lifetimes, in whole seconds; None is permanent.
 
-    `ends_by`: when its lifetime must have ended, however late it is sent; None: no matter when.
+    `ends_by`: when its right ends; None: never. By then its lifetime must have ended, however late
+    it is sent, unless the fence ends it. `protocol`: its mark, see names.
     """
 
     link: int
@@ -42,6 +61,7 @@ class Put:
     no_dad: bool
     is_new: bool
     ends_by: Optional[float] = None
+    protocol: int = ADDRESS_PROTOCOL
 
     def sent_at(self, now: float) -> Optional[Put]:
         """Return what to send at this time; None if less than a second is left to hold it.
@@ -52,14 +72,14 @@ class Put:
         if self.ends_by is None or self.valid_lft is None:
             return self
         left = int(self.ends_by - now)
-        if left >= self.valid_lft:
+        if left >= self.valid_lft or (self.protocol == FENCED_PROTOCOL and left >= 1):
             return self
         preferred = min(left, self.preferred_lft or 0)
         return replace(self, valid_lft=left, preferred_lft=preferred) if left >= 1 else None
 
     def may_last(self, now: float) -> bool:
-        """Whether the address may still be there at this time."""
-        return self.ends_by is None or now < self.ends_by
+        """Whether the address may still be there at this time, or is silent if it may not."""
+        return self.ends_by is None or self.protocol == FENCED_PROTOCOL or now < self.ends_by
 
     @property
     def usable_at_once(self) -> bool:
@@ -77,19 +97,34 @@ class Remove:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to change; removals come first, as an address with a wrong mask is added again."""
+    """What to change; removals come first, as an address with a wrong mask is added again.
+
+    `witness`: the address whose lifetime ends with the right, where the fence ends the others; each
+    renewal refreshes it. `refresh_at`: when the next lifetime of another one needs a refresh if
+    nothing else happens; None: never.
+    """
 
     removes: Tuple[Remove, ...]
     puts: Tuple[Put, ...]
     wanted: FrozenSet[Place]
-    # When the next lifetime needs a refresh if nothing else happens; None: never.
     refresh_at: Optional[float]
+    witness: Optional[Put] = None
+
+    @property
+    def first(self) -> Tuple[Put, ...]:
+        """What to put before anything is removed: a new witness, as the one before may go."""
+        removed = {(remove.held.link, remove.held.address) for remove in self.removes}
+        marked = (put for put in self.puts if put.protocol == WITNESS_PROTOCOL)
+        return tuple(put for put in marked if (put.link, put.address) not in removed)
 
 
 def _wanted_address(
     decision: VipDecision, snapshot: NodeSnapshot, moved: AbstractSet[Address], now: float
 ) -> Optional[Put]:
-    """Return the address as it should be now; None if the node may not hold it."""
+    """Return the address as it should be now; None if the node may not hold it.
+
+    Its lifetime ends with the right.
+    """
     is_local = decision.vip.pool_type is PoolType.LOCAL
     config = snapshot.config if is_local else snapshot.dummy_config
     ends_by = _ends_by(snapshot) if is_local else None
@@ -111,6 +146,43 @@ def _wanted_address(
         is_new=True,
         ends_by=ends_by,
     )
+
+
+def _with_witness(
+    wants: Mapping[Place, Put], snapshot: NodeSnapshot
+) -> Tuple[Dict[Place, Put], Optional[Put]]:
+    """Let the fence end all addresses on real interfaces but one, the witness, which it returns.
+
+    That is the one before, as long as it is wanted, or else one that is there already.
+    """
+    local = {place for place, want in wants.items() if want.ends_by is not None}
+    if not local or not snapshot.is_fenced:
+        return dict(wants), None
+    there = [
+        (held.protocol != WITNESS_PROTOCOL, held.link, int(held.address), place)
+        for held in snapshot.addresses
+        for place in [(held.link, held.address)]
+        if place in local and place not in snapshot.left and _is_correct(held, wants[place])
+    ]
+    chosen = min(there)[-1] if there else min(local, key=lambda place: (place[0], int(place[1])))
+    witness = replace(wants[chosen], protocol=WITNESS_PROTOCOL)
+    changed = {place: _fenced(wants[place], snapshot) for place in local}
+    return {**wants, **changed, chosen: witness}, witness
+
+
+def _fenced(want: Put, snapshot: NodeSnapshot) -> Put:
+    valid = min(_FENCED_LIFETIME, snapshot.config.valid_lifetime or _FENCED_LIFETIME)
+    preferred = _preferred_lifetime(want.address, valid, snapshot.config.preferred_lifetime)
+    return replace(want, valid_lft=valid, preferred_lft=preferred, protocol=FENCED_PROTOCOL)
+
+
+def prolonged(witness: Put, deadline: HoldDeadline, *, now: float) -> Optional[Put]:
+    """Return the refresh of a witness after a renewal; None if too little is left of the right."""
+    ends_by = deadline.hold_until - _KERNEL_LATE
+    left = int(ends_by - now)
+    preferred = witness.preferred_lft and left
+    put = replace(witness, valid_lft=left, preferred_lft=preferred, ends_by=ends_by, is_new=False)
+    return put if left >= 1 else None
 
 
 def _prefixlen(vip: Vip) -> int:
@@ -161,7 +233,7 @@ def _is_fresh(held: InterfaceAddress, want: Put, snapshot: NodeSnapshot, now: fl
     The kernel rounds the remaining seconds up; the wanted lifetime is rounded down. On the dummy
     interface, an address of an agent without marks gets ours.
     """
-    if snapshot.keeps_marks and not held.protocol:
+    if snapshot.keeps_marks and held.protocol != want.protocol:
         return False
     is_never_preferred = want.preferred_lft == 0
     if is_never_preferred and not held.deprecated:
@@ -170,12 +242,12 @@ def _is_fresh(held: InterfaceAddress, want: Put, snapshot: NodeSnapshot, now: fl
         is_preferred_as_wanted = held.deprecated == is_never_preferred
         return held.expires_at is None and want.valid_lft is None and is_preferred_as_wanted
     latest = now + want.valid_lft + _SLACK
-    if snapshot.hold_deadline is not None and held.link not in snapshot.dummies:
-        latest = min(snapshot.hold_deadline.hold_until - _KERNEL_LATE, latest)
-    # On the dummy interface no deadline applies, so half of the lifetime may pass.
     earliest = now + want.valid_lft
-    if held.link in snapshot.dummies:
+    if want.ends_by is None or want.protocol == FENCED_PROTOCOL:
+        # No deadline applies, so half of the lifetime may pass.
         earliest = now + want.valid_lft / 2 + _SLACK
+    else:
+        latest = min(want.ends_by, latest)
     if not earliest <= held.expires_at < latest + _SLACK:
         return False
     if is_never_preferred:
@@ -201,9 +273,28 @@ def plan(
         want = _wanted_address(decision, snapshot, moved, now)
         if want is not None:
             wants[want.link, want.address] = want
+    wants, witness = _with_witness(wants, snapshot)
     removes, puts = _difference(decisions, snapshot, wants, now)
-    finite = [now + want.valid_lft / 2 for want in wants.values() if want.valid_lft is not None]
-    return Plan(removes, puts, frozenset(wants), min(finite, default=None))
+    refreshes = _refreshes(wants, puts, snapshot, now)
+    return Plan(removes, puts, frozenset(wants), min(refreshes, default=None), witness)
+
+
+def _refreshes(
+    wants: Mapping[Place, Put], puts: Iterable[Put], snapshot: NodeSnapshot, now: float
+) -> Iterator[float]:
+    """Yield when each lifetime needs a refresh; of those that the fence ends, many together."""
+    sent = {(put.link, put.address) for put in puts}
+    for place, want in wants.items():
+        if want.valid_lft is None or want.protocol == WITNESS_PROTOCOL:
+            continue
+        if want.protocol != FENCED_PROTOCOL:
+            yield now + want.valid_lft / 2
+        elif place in sent:
+            yield now + want.valid_lft * (1 - _REFRESH_BY)
+    for held in snapshot.addresses:
+        place = (held.link, held.address)
+        if place in wants and place not in sent and held.protocol == FENCED_PROTOCOL:
+            yield (held.expires_at or now) - _FENCED_LIFETIME * _REFRESH_BY
 
 
 def _before_own(snapshot: NodeSnapshot) -> FrozenSet[Place]:
@@ -236,14 +327,14 @@ def _difference(
     removes: List[Remove] = []
     missing = dict(wants)
     puts: List[Put] = []
-    misplaced = _before_own(snapshot)
+    again = _before_own(snapshot) | snapshot.left
     for held in snapshot.addresses:
         want = wants.get((held.link, held.address))
         if want is None:
             if snapshot.is_vip(held):
                 decision = decisions.by_address.get(held.address)
                 removes.append(Remove(held, decision.reason if decision else Reason.NO_SERVICE))
-        elif not _is_correct(held, want) or (held.link, held.address) in misplaced:
+        elif not _is_correct(held, want) or (held.link, held.address) in again:
             removes.append(Remove(held, decisions.by_address[held.address].reason))
         else:
             del missing[held.link, held.address]

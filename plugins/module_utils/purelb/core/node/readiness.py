@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import FrozenSet, Iterable, Optional
 
 from ..model import InterfaceAddress
+from .left import Place
 from .plan import Plan
-from .snapshot import Place
 
 # Seconds. Detection takes one or two; on a link without carrier it never starts.
 PATIENCE = 10.0

@@ -26,7 +26,7 @@ from typing import (
 )
 
 from ..model import Address, InterfaceAddress
-from ..names import ADDRESS_PROTOCOL
+from ..names import OUR_PROTOCOLS
 from .plan import Put
 
 # linux/netlink.h
@@ -198,7 +198,7 @@ def build_put(put: Put, sequence: int) -> bytes:
         + attribute(IFA_ADDRESS, packed)
         + attribute(IFA_CACHEINFO, _IFA_CACHEINFO.pack(preferred, valid, 0, 0))
         + attribute(IFA_FLAGS, U32.pack(flags))
-        + MARK
+        + MARKS[put.protocol]
     )
     mode = NLM_F_EXCL if put.is_new else NLM_F_REPLACE
     return request(RTM_NEWADDR, NLM_F_ACK | NLM_F_CREATE | mode, sequence, body)
@@ -275,7 +275,7 @@ def attribute(kind: int, data: bytes) -> bytes:
 
 
 # By which an address that we put is recognised; an older kernel ignores it.
-MARK = attribute(IFA_PROTO, bytes([ADDRESS_PROTOCOL]))
+MARKS = {protocol: attribute(IFA_PROTO, bytes([protocol])) for protocol in OUR_PROTOCOLS}
 
 
 def _family(address: Address) -> int:

@@ -17,12 +17,10 @@ from ..election.members import Member, Standing
 from ..election.vips import Vip
 from ..holding.right import HoldDeadline
 from ..model import Address, InterfaceAddress, Link, Network, ServiceGroup, ServiceKey
-from ..names import ADDRESS_PROTOCOL, PROXY_INTERFACES
+from ..names import OUR_PROTOCOLS, PROXY_INTERFACES
 from ..settings import ON_DUMMY, AddressConfig
 from .interfaces import lease_subnets, segments
-
-# An address on an interface: index of the link, address.
-Place = Tuple[int, Address]
+from .left import Opened, Place, left_over
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,8 @@ class NodeSnapshot:
     interfaces that are or were used for them. `all_links`: all interfaces of the node. `addresses`:
     the addresses on them; `put`: those that this process added; `keeps_marks`: whether the kernel
     says who put them there. `known`: the Nodes' own addresses, by their status. `lost`: segments
-    that still count although the last read lacks them.
+    that still count although the last read lacks them. `is_fenced`: the fence ends the right
+    exactly; `opened`: whether it has been open.
     """
 
     node: str
@@ -59,6 +58,8 @@ class NodeSnapshot:
     keeps_marks: bool = True
     known: FrozenSet[Address] = frozenset()
     lost: Tuple[Tuple[Link, Network], ...] = ()
+    is_fenced: bool = False
+    opened: Opened = Opened.NOT_YET
     config: AddressConfig = field(default_factory=AddressConfig)
     dummy_config: AddressConfig = ON_DUMMY
 
@@ -80,6 +81,12 @@ class NodeSnapshot:
         lasting = segments(self.links, preferred, is_vip=self.is_vip)
         present = segments(self.links, self.addresses, is_vip=self.is_vip)
         return frozenset(lease_subnets(present)) - frozenset(lease_subnets(lasting))
+
+    @cached_property
+    def left(self) -> FrozenSet[Place]:
+        """Our addresses that were put there by a right that has ended."""
+        real = (held for held in self.addresses if held.link not in self.dummies)
+        return left_over((held for held in real if self.is_vip(held)), self.opened)
 
     @cached_property
     def gateways(self) -> FrozenSet[Address]:
@@ -127,7 +134,7 @@ class NodeSnapshot:
         another mask or without a lifetime is someone else's.
         """
         if held.protocol or self.keeps_marks:
-            return held.protocol == ADDRESS_PROTOCOL
+            return held.protocol in OUR_PROTOCOLS
         is_alone = held.prefixlen == held.address.max_prefixlen and held.expires_at is not None
         return (held.link in self.dummies or is_alone) and (held.link, held.address) in self.put
 
