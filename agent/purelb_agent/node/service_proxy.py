@@ -11,7 +11,7 @@ from typing import Self
 import aiohttp
 
 from purelb.core.model import Address
-from purelb.core.node.service_proxy import ANSWERS_WITHIN, ASKED_EVERY, Answer, ProxyHealth
+from purelb.core.node.service_proxy import ANSWERS_WITHIN, Answer, ProxyHealth
 from purelb_agent.kube.store import NodeStore
 from purelb_agent.runtime import clock, log
 
@@ -32,10 +32,9 @@ class ProxyHttp:
 
     async def __aenter__(self) -> Self:
         """Open the HTTP session."""
-        timeout = aiohttp.ClientTimeout(total=ANSWERS_WITHIN)
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(force_close=True), timeout=timeout
-        )
+        # The connection stays open between two questions. One that the other end has closed is
+        # noticed, and the question repeated by another one.
+        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ANSWERS_WITHIN))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -84,4 +83,4 @@ class ProxyWatch:
             if self._health.state is not before.state:
                 log.info("serviceProxy", node=self._node, state=self._health.state.value)
                 self._store.set_service_proxy(self._health.state)
-            await asyncio.sleep(asked_at + ASKED_EVERY - clock.now())
+            await asyncio.sleep(asked_at + self._health.asked_every - clock.now())

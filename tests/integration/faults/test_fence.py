@@ -79,11 +79,11 @@ def keep_for_long(lab, node, vips):
         asyncio.run(put())
 
 
-def programs_on(lab, node):
-    """The names of all filters of eth0, by direction, in their order."""
+def programs_on(lab, node, device="eth0"):
+    """The names of all filters of an interface, by direction, in their order."""
     found = {}
     for direction in PROGRAMS:
-        argv = ["tc", "-json", "filter", "show", "dev", "eth0", direction]
+        argv = ["tc", "-json", "filter", "show", "dev", device, direction]
         filters = json.loads(lab.run_in(node, argv).stdout or "[]")
         options = [each["options"] for each in filters if "options" in each]
         found[direction] = [each["prog"]["name"] for each in options if "prog" in each]
@@ -153,6 +153,30 @@ def test_removed_programs_are_put_back(cluster, held, figure):
     figure(f"put back after {seconds:.2f} s, client without answer {gap:.2f} s")
     assert metric_of(cluster, node, REPAIRS) == before + 2
     assert gap < 0.5
+
+
+@pytest.mark.parametrize("own", ["10.99.0.1/24", "fd99::1/64"], ids=["v4", "v6"])
+def test_an_interface_that_is_made_again_is_guarded_again(cluster, held, own):
+    """It answers ARP for addresses on another one: under another number after each time."""
+    node, _vips = held
+    macvlan = ["link", "eth0", "name", "extra0", "type", "macvlan", "mode", "bridge"]
+    try:
+        for _time in range(2):
+            cluster.run_in(node, ["ip", "link", "add", *macvlan])
+            cluster.run_in(node, ["ip", "addr", "add", own, "dev", "extra0"])
+            cluster.run_in(node, ["ip", "link", "set", "extra0", "up"])
+            eventually(
+                lambda: programs_on(cluster, node, "extra0")["egress"] == ["purelb_arp"],
+                "its program",
+                seconds=5,
+            )
+            cluster.run_in(node, ["ip", "link", "del", "extra0"])
+    finally:
+        cluster.run_in(node, ["ip", "link", "del", "extra0"], check=False)
+    assert programs_on(cluster, node) == PROGRAMS
+    eventually(
+        lambda: metric_of(cluster, node, "purelb_lbnodeagent_fence_active") == 1, "fence", seconds=5
+    )
 
 
 def test_an_agent_that_ends_leaves_nothing_and_the_next_one_fences_again(cluster, held):

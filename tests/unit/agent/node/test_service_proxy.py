@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from ipaddress import ip_address
 from itertools import pairwise
 
@@ -15,10 +15,12 @@ from aiohttp import web
 
 from purelb.core.election.claims import claimed
 from purelb.core.election.members import ServiceProxy
-from purelb.core.node.service_proxy import ASKED_EVERY, Answer
+from purelb.core.node.service_proxy import Answer, ProxyHealth
 from purelb_agent.kube.store import NodeStore
 from purelb_agent.node import service_proxy
 from purelb_agent.node.service_proxy import ProxyHttp, ProxyWatch
+
+EVERY = ProxyHealth().asked_every
 
 
 @asynccontextmanager
@@ -67,6 +69,24 @@ class TestAnswer:
             assert await ask(port) is Answer.NONE
             assert await ask(port, "fd00::1", "127.0.0.2") is Answer.GOOD
 
+    async def test_comes_by_one_connection_until_the_other_end_closes_it(self):
+        connections = []
+
+        async def serve(reader, writer):
+            connections.append(writer)
+            with suppress(asyncio.IncompleteReadError):
+                while await reader.readuntil(b"\r\n\r\n"):
+                    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            writer.close()
+
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            async with ProxyHttp(server.sockets[0].getsockname()[1]) as http:
+                assert [await http.ask([]) for _question in range(3)] == [Answer.GOOD] * 3
+                assert len(connections) == 1
+                connections[0].close()
+                assert await http.ask([]) is Answer.GOOD
+            assert len(connections) == 2
+
     async def test_is_none_where_nothing_listens(self):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -111,7 +131,7 @@ async def watched(*answers):
     store = NodeStore("n1", classes=claimed(unclassed=True), drains=True)
     http = Answers(*answers)
     task = asyncio.create_task(ProxyWatch(http, store, "n1").run())
-    await asyncio.sleep(len(answers) * ASKED_EVERY + 1)
+    await asyncio.sleep(len(answers) * EVERY + 1)
     task.cancel()
     return store, http.asked
 
@@ -120,7 +140,7 @@ async def test_the_store_has_what_the_answers_mean():
     store, asked = await watched(Answer.GOOD, *[Answer.NONE] * 4)
     assert store.service_proxy is ServiceProxy.ILL
     pauses = {later - earlier for earlier, later in pairwise(asked)}
-    assert pauses == {ASKED_EVERY}
+    assert pauses == {EVERY}
 
 
 async def test_without_a_service_proxy_it_is_absent():

@@ -89,6 +89,10 @@ class TestRotation:
         assert caplog.messages == ["peerKeysRead"] * 3
         assert "sixteen" not in str([record.fields for record in caplog.records])
 
+    def test_files_that_did_not_change_are_not_read_again(self, files, monkeypatch):
+        monkeypatch.setattr(Path, "read_bytes", pytest.fail)
+        assert files.current() == PeerKeys(OLD)
+
     def test_files_of_two_versions_are_not_mixed(self, mount, files, monkeypatch):
         mount.show(key=OLD, next=NEW)
         read_bytes, shown = Path.read_bytes, []
@@ -105,6 +109,7 @@ class TestRotation:
         assert files.current() == PeerKeys(NEW, (OLD,))
 
     def test_a_version_that_goes_while_it_is_read_is_left(self, mount, files, monkeypatch):
+        mount.show(key=OLD, next=NEW)
         read_bytes, shown = Path.read_bytes, []
 
         def replaced_before(path):

@@ -313,6 +313,9 @@ class TestOtherNodes:
 
 FIRST = (ip_address("198.18.0.0"), ip_address("2001:db8::"))
 
+# When addresses that came within twelve seconds are probed in the end, and how many each time.
+ROUNDS = ((32.0, 10), (42.0, 2))
+
 
 class TestManyAddresses:
     def test_each_is_probed_in_each_period_and_never_more_than_a_hundred_in_a_second(self):
@@ -327,6 +330,23 @@ class TestManyAddresses:
         assert len({place for now, place in sent if now < 32.0}) == 1000
         times = [now for now, _place in sent]
         assert max(sum(begin <= t < begin + 1.0 for t in times) for begin in set(times)) <= 100
+
+    def test_addresses_that_came_one_after_the_other_are_soon_probed_together(self):
+        watch, rounds = ConflictDetector(), []
+        for number in range(12):  # one each second
+            held = [(LINK, FIRST[0] + each) for each in range(number + 1)]
+            watch = watch.holding(held, OWN, nodes={}, now=float(number))
+            watch, _due = watch.due(now=float(number))
+        while watch.next_at < 140.0:
+            now = watch.next_at
+            watch, _settled = watch.settled(now=now)
+            watch, due = watch.due(now=now)
+            rounds += [(now, len(due))] if due else []
+        assert rounds == [
+            (12.0, 1),
+            (13.0, 1),
+            *((begin + 30.0 * number, count) for number in range(4) for begin, count in ROUNDS),
+        ]
 
     def test_nothing_is_sent_before_the_next_batch(self):
         watch, _due = many(1000).due(now=2.0)

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
+from itertools import accumulate, groupby
 
 import pytest
 
@@ -27,6 +27,28 @@ def states(answers):
         (ANSWERS[answer] for answer in answers), ProxyHealth.answered, initial=ProxyHealth()
     )
     return "".join(SHOWN[health.state] for health in made)[1:]
+
+
+def pauses(answers):
+    """The seconds after each answer, as (how many in a row, seconds)."""
+    made = accumulate(
+        (ANSWERS[answer] for answer in answers), ProxyHealth.answered, initial=ProxyHealth()
+    )
+    asked = [health.asked_every for health in made][1:]
+    return [(len(list(same)), seconds) for seconds, same in groupby(asked)]
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        pytest.param("+" * 50, [(50, 5.0)], id="there is one"),
+        pytest.param("." * 50, [(23, 5.0), (27, 30.0)], id="there never was one in two minutes"),
+        pytest.param("." * 30 + "+...", [(23, 5.0), (7, 30.0), (4, 5.0)], id="it starts late"),
+        pytest.param("+" + "." * 50, [(51, 5.0)], id="it has ended"),
+    ],
+)
+def test_it_is_asked_seldom_only_where_there_never_was_one(answers, expected):
+    assert pauses(answers) == expected
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,9 @@ from .packets import AddressClaim
 Place = Tuple[int, Address]
 
 PROBE_EVERY = 30.0
+# An address is probed up to so much earlier, together with others: to wake up for each of them
+# costs more than the probes.
+TOGETHER = 10.0
 # How long after it was gained an address is first probed; its former holder has withdrawn by then.
 FIRST_PROBE = 2.0
 CONFIRM_AFTER = 1.0
@@ -92,12 +95,12 @@ class AddressProbe:
             return replace(heard, hosts={**hosts, mac: now}), True
         return replace(heard, is_suspect=True, probe_at=now + CONFIRM_AFTER), False
 
-    def probed(self, now: float) -> AddressProbe:
-        """Return the state after a probe sent now."""
+    def probed(self, now: float, *, again_at: float) -> AddressProbe:
+        """Return the state after a probe sent now; the next one is sent at `again_at`."""
         until = now + ANSWER_WITHIN if self.is_suspect else self.conflict_until
         return replace(
             self,
-            probe_at=now + PROBE_EVERY,
+            probe_at=again_at,
             is_suspect=False,
             conflict_until=until,
             settles_at=now + ANSWER_WITHIN,
@@ -194,10 +197,17 @@ class ConflictDetector:
         batch = ready[:BATCH]
         if not batch:
             return self, []
+        again_at = self._again_at(now)
         probed: Dict[Place, AddressProbe] = {
-            place: self.probes[place].probed(now) for place in batch
+            place: self.probes[place].probed(now, again_at=again_at) for place in batch
         }
         return replace(self, probes={**self.probes, **probed}, batch_at=now + BATCH_EVERY), batch
+
+    def _again_at(self, now: float) -> float:
+        """Return when to probe again what is probed now: with others that are probed about then."""
+        latest = now + PROBE_EVERY
+        planned = (probe.probe_at for probe in self.probes.values())
+        return min((at for at in planned if latest - TOGETHER < at <= latest), default=latest)
 
     def settled(self, *, now: float) -> Tuple[ConflictDetector, Dict[Place, bool]]:
         """Return the next state, and what no other host has; whether others had claimed it."""

@@ -18,8 +18,9 @@ from enum import Enum
 
 from ..election.members import ServiceProxy
 
-# Seconds between two questions, and how long one may take.
-ASKED_EVERY = 5.0
+# Seconds between two questions; where nothing has answered to so many of them from the beginning,
+# there is probably no service proxy. How long one may take.
+_ASKED_EVERY, _ABSENT_ASKED_EVERY, _ABSENT_AFTER = 5.0, 30.0, 24
 ANSWERS_WITHIN = 2.0
 # How many questions in a row without a good answer lead to each state, and how many good ones back.
 _UNSURE_AFTER, _ILL_AFTER, _WELL_AFTER = 2, 4, 2
@@ -40,6 +41,12 @@ class ProxyHealth:
     state: ServiceProxy = ServiceProxy.UNKNOWN
     good: int = 0
     failed: int = 0
+
+    @property
+    def asked_every(self) -> float:
+        """Seconds between this question and the next one."""
+        is_absent = self.state is ServiceProxy.ABSENT and self.failed >= _ABSENT_AFTER
+        return _ABSENT_ASKED_EVERY if is_absent else _ASKED_EVERY
 
     def answered(self, answer: Answer) -> ProxyHealth:
         """Return what it means with one more answer."""
