@@ -23,7 +23,7 @@ from purelb.core.addresses import parse_range
 from purelb.core.api import codec
 from purelb.core.election.members import members_of
 from purelb.core.election.vips import VipIndex
-from purelb.core.holding.right import HoldDeadline
+from purelb.core.holding.deadline import HoldDeadline
 from purelb.core.model import (
     InterfaceAddress,
     Lease,

@@ -40,7 +40,9 @@ class Crowd:
         )
 
     async def _ask(self, node: Node, number: int) -> None:
-        body = outage_question_body(OutageQuestion(f"node-{number}", failing_for=_FAILING_FOR))
+        body = outage_question_body(
+            OutageQuestion(f"node-{number}", failing_for=_FAILING_FOR, duration=10.0)
+        )
         question = build_message(
             KEYS.signing, peer=node.name, kind=OUTAGE, nonce=str(number), body=body
         )

@@ -100,8 +100,15 @@ def move_pool(troubles: Troubles, _fault: Fault) -> Action:
 def new_service(troubles: Troubles, fault: Fault) -> Action:
     """Create a Service, and delete it at the end."""
     name = f"at-{fault.at:.3f}-for-{fault.seconds:.3f}"
-    troubles.cluster.add_service(name)
-    return partial(troubles.cluster.drop, "services", "default", name)
+    cluster = troubles.cluster
+    cluster.add_service(name)
+
+    def delete() -> None:
+        # Unless an older store was put back, which did not have it.
+        if cluster.find("services", "default", name) is not None:
+            cluster.drop("services", "default", name)
+
+    return delete
 
 
 def move_endpoints(troubles: Troubles, fault: Fault) -> Action:

@@ -85,10 +85,12 @@ class OutageKeeper:
         # Who said unasked that it can may be no member yet; its answer is passed on to those whom
         # it does not reach.
         asked = {*members, *self._store.holder.who_can.told} - {self._renewer.node}
+        duration = self._renewer.right.timing.duration
+        question = OutageQuestion(self._renewer.node, asked_at - since, duration)
         said = await self._peers.ask(
             {peer: self._store.addresses_of(peer) for peer in asked},
             OUTAGE,
-            outage_question_body(OutageQuestion(self._renewer.node, asked_at - since)),
+            outage_question_body(question),
             seconds=self._time_to_ask(asked_at),
         )
         answers = {peer: read_outage_answer(said.get(peer, {})) or _SILENT for peer in asked}

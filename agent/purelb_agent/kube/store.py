@@ -24,9 +24,10 @@ from purelb.core.election.members import (
 )
 from purelb.core.election.vips import Vip, VipIndex
 from purelb.core.holding.counting import Counting
+from purelb.core.holding.deadline import HoldDeadline, is_prolonged
 from purelb.core.holding.holder import Holder
 from purelb.core.holding.permissions import Permissions
-from purelb.core.holding.right import HoldDeadline, Right, is_prolonged
+from purelb.core.holding.right import Right
 from purelb.core.model import Address, Lease, Network, NodeAddress, ServiceKey
 from purelb.core.node.mistaken import mistaken_addresses, word_of
 from purelb.core.settings import LeaseTiming

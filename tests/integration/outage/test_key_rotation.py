@@ -52,7 +52,7 @@ def ask(cluster, asker, peer, address, key):
     """Ask a peer in the name of another node; returns its answer."""
     nonce = secrets.token_hex(16)
     # So long ago that each peer has renewed since.
-    body = outage_question_body(OutageQuestion(asker, failing_for=60.0))
+    body = outage_question_body(OutageQuestion(asker, failing_for=60.0, duration=10.0))
     message = build_message(key, peer=peer, kind=OUTAGE, nonce=nonce, body=body).decode()
     options = ["-X", "POST", "-H", "Content-Type: application/json", "--data-raw", message]
     host = f"[{address}]" if ":" in address else address

@@ -135,7 +135,7 @@ class LeasedNode:
         """Let no node be able to renew until then, as all of them say."""
         while clock.now() < self.began + until:
             if self.renewer.in_doubt.is_set():
-                self.extend(extended_deadline(clock.now(), TIMING))
+                self.extend(extended_deadline(clock.now(), TIMING, {}))
             await asyncio.sleep(0.1)
 
     async def until(self, seconds):

@@ -22,7 +22,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from labkit.net.namespaces import ip_batch, netns
-from purelb.core.holding.right import HoldDeadline
+from purelb.core.holding.deadline import HoldDeadline
 from purelb.core.model import Address, InterfaceAddress, Service
 from purelb.core.node.decisions import VipDecision, decide_vips
 from purelb.core.node.plan import plan

@@ -10,7 +10,8 @@ from types import MappingProxyType
 from prometheus_client import CollectorRegistry
 
 from purelb.core.election.claims import claimed
-from purelb.core.holding.right import HoldDeadline, Right
+from purelb.core.holding.deadline import HoldDeadline
+from purelb.core.holding.right import Right
 from purelb.core.settings import LeaseTiming
 from purelb_agent.fence.fence import AddressFence
 from purelb_agent.holding.renewer import Said

@@ -11,7 +11,7 @@ from purelb.core.addresses import parse_range
 from purelb.core.election.election import MembershipView
 from purelb.core.election.members import Member
 from purelb.core.election.vips import VipIndex
-from purelb.core.holding.right import HoldDeadline
+from purelb.core.holding.deadline import HoldDeadline
 from purelb.core.model import InterfaceAddress, Link, PoolType, Service, ServiceGroup, ServiceKey
 from purelb.core.names import ADDRESS_PROTOCOL
 from purelb.core.node.decisions import decide_vips

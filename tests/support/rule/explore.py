@@ -13,7 +13,7 @@ from tests.support.rule.cluster import Cluster
 from tests.support.rule.records import Fault
 
 # How many ticks after the last fault the address must be on its winner, and nowhere else.
-SETTLED_AFTER = 16
+SETTLED_AFTER = 24
 ALWAYS = 1000
 # The fate of a node whose agent does not end by itself.
 _OF_ONE = ("frozen", "cut", "slow", "stalled", "tainted")
@@ -24,6 +24,8 @@ KINDS = (*_OF_ONE, *_STOP, *_OF_ALL, *_OF_LINKS)
 # A Lease that a program deletes. A node that starts before it is back cannot know of its node: that
 # is a limit of the rule, so none starts.
 WITH_DELETED = (*(kind for kind in KINDS if kind not in _STOP), "deleted")
+# A Lease that says for a while that it counts for longer.
+WITH_LONGER = (*KINDS, "longer")
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,7 @@ def _choices(scope: Scope) -> Iterator[Choice]:
     names = scope.names
     for kind in scope.kinds:
         nodes: Iterable[tuple[str, ...]]
-        if kind in (*_OF_ONE, *_STOP):
+        if kind in (*_OF_ONE, *_STOP, "longer"):
             nodes = [(name,) for name in names]
         elif kind == "some cut":
             sizes = range(2, len(names))

@@ -19,6 +19,8 @@ IT: frozenset[Address] = frozenset({VIP})
 # The subnet of the address, and another one.
 ITS, OTHER = ip_network("192.0.2.0/24"), ip_network("198.51.100.0/24")
 TIMING = LeaseTiming(duration=6, renew_deadline=4, retry_period=1)
+# What a Lease says while its node has chosen a longer duration.
+LONGER = LeaseTiming(duration=14, renew_deadline=10, retry_period=1)
 _NOBODY: frozenset[str] = frozenset()
 
 

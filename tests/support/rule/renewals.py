@@ -10,7 +10,7 @@ from dataclasses import replace
 from purelb.core.holding.outage import CanRenew, OutageAnswer, OutageQuestion, PeerAnswer
 from purelb.core.holding.right import Renewal, Right
 from purelb.core.model import Lease
-from tests.support.rule.records import TIMING, SlowRenewal
+from tests.support.rule.records import LONGER, TIMING, SlowRenewal
 from tests.support.rule.world import World
 
 # After how many ticks a slow write acts.
@@ -55,10 +55,11 @@ class Renewing(World):
         node, right = self.nodes[name], self.holder(name).right
         if self.now < right.due_at(self.now):
             return
-        right, renewal = right.sent(self.subnets[name], now=self.now)
+        timing = LONGER if self.has("longer", name) else TIMING
+        right, renewal = right.sent(self.subnets[name], now=self.now, timing=timing)
         self._with_right(name, right)
         lease = Lease(
-            name, instance=str(node.starts), holder=name, duration=TIMING.duration,
+            name, instance=str(node.starts), holder=name, duration=timing.duration,
             renew_time=float(self.now), epoch=renewal.epoch, subnets=renewal.subnets,
             mail=node.mail,
         )  # fmt: skip
@@ -79,7 +80,7 @@ class Renewing(World):
                 if self.leases.get(name) is slow.lease:
                     self._succeed(name, slow.renewal)
                     return
-            elif self.now < slow.renewal.sent_at + TIMING.renew_deadline:
+            elif self.now < slow.renewal.deadline.announce_until:
                 continue
             self.change(name, slow=tuple(s for s in self.nodes[name].slow if s is not slow))
             right = self.holder(name).right.failed(slow.renewal, now=self.now)
@@ -115,10 +116,10 @@ class Renewing(World):
     def _says_whether_it_can(self, asker: str, peer: str, since: float) -> OutageAnswer:
         if not self.passes(asker, peer):
             return _SILENT
-        can = self._can_renew(peer, since)
+        can, duration = self._can_renew(peer, since), self.holder(asker).right.timing.duration
+        question = OutageQuestion(asker, self.now - since, duration)
         holder, answer = self.holder(peer).answer_outage(
-            OutageQuestion(asker, self.now - since), age=can and can.age, is_listed=True,
-            now=self.now,
-        )  # fmt: skip
+            question, age=can and can.age, is_listed=True, now=self.now
+        )
         self.take(peer, holder)
         return answer if self.passes(peer, asker) else _SILENT

@@ -15,10 +15,21 @@ import pytest
 
 from purelb.core.holding.counted_lease import Check, CountedLease
 from purelb.core.holding.counting import Counting
+from purelb.core.holding.holder import Holder
 from purelb.core.holding.permissions import Pair, Permissions
 from purelb.core.holding.right import Right
 from tests.support.rule import cluster
-from tests.support.rule.explore import ALWAYS, KINDS, WITH_DELETED, Choice, Explorer, Scope, follow
+from tests.support.rule.explore import (
+    ALWAYS,
+    KINDS,
+    WITH_DELETED,
+    WITH_LONGER,
+    Choice,
+    Explorer,
+    Scope,
+    follow,
+)
+from tests.support.rule.records import TIMING
 from tests.support.rule.talk import explore
 
 # On a machine that is busy with labs.
@@ -43,7 +54,19 @@ SCOPES = {
     "two nodes, turned": Scope(TURNED, (0, 0), lengths=(1, 4), apart=6),
     "two nodes, Lease deleted": Scope(TWO, (0, 1), kinds=WITH_DELETED, lengths=(6,), apart=7),
     "two nodes, no peers": Scope(TWO, (0, 1), lengths=(6,), always=apart(TWO)),
+    "two nodes, durations change": Scope(TWO, (0, 1), kinds=WITH_LONGER, lengths=(6,)),
+    "two nodes, two durations": Scope(
+        TURNED, (0, 0), lengths=(1, 4), apart=6, always=(Choice("longer", ("c",), ALWAYS),)
+    ),
     "three nodes": Scope(THREE, (0, 1, 2), lengths=(6,), first=range(9, 10), apart=4),
+    "three nodes, two durations": Scope(
+        THREE,
+        (0, 1, 2),
+        lengths=(6,),
+        first=range(9, 10),
+        apart=4,
+        always=(Choice("longer", ("c",), ALWAYS),),
+    ),
     "three nodes, API cuts": Scope(
         THREE, (0, 1, 2), kinds=CUTS[:3], lengths=(3,), first=range(9, 10), apart=5, budget=3
     ),
@@ -194,6 +217,14 @@ def _promises_nothing(monkeypatch):
     monkeypatch.setattr(Counting, "promise", lambda self, _node, **_until: self)
 
 
+def _promises_as_long_as_its_own_lease_lasts(monkeypatch):
+    def answer(self, question, real=Holder.answer_outage, **facts):
+        after, said = real(self, question._replace(duration=TIMING.duration), **facts)
+        return after, said._replace(promised=question.duration)
+
+    monkeypatch.setattr(Holder, "answer_outage", answer)
+
+
 def _hears_no_promise_to_others(monkeypatch):
     monkeypatch.setattr(Counting, "with_promised", lambda self, _promised, **_now: self)
 
@@ -253,6 +284,10 @@ SCHEDULES = {
     "outage, the holder frozen": (
         _promises_nothing,
         [at(9, "all cut", "a", "b", length=1), at(10, "frozen", "a", length=4)],
+    ),
+    "a longer Lease, cut off, then frozen": (
+        _promises_as_long_as_its_own_lease_lasts,
+        [at(9, "longer", "a", length=4), at(12, "cut", "a"), at(18, "frozen", "a")],
     ),
     "Lease of the holder deleted": (
         _takes_a_deleted_lease_for_a_leave,

@@ -42,20 +42,32 @@ MUTANTS = (
     Mutant(
         "a promise lasts for half of a Lease",
         _HOLDER,
-        "until = now + self.right.timing.duration",
-        "until = now + self.right.timing.duration / 2",
+        "until=now + seconds, listed",
+        "until=now + seconds / 2, listed",
     ),
     Mutant(
         "a node promises nothing before it has listed the Leases",
         _HOLDER,
-        "counting.promise(asker, until=until, listed=is_listed)",
-        "counting.promise(asker, until=until, listed=True)",
+        "until=now + seconds, listed=is_listed)",
+        "until=now + seconds, listed=True)",
+    ),
+    Mutant(
+        "an agreement lasts as long as the own Lease, although a node promised less",
+        _HOLDER,
+        "extended_deadline(asked_at, right.timing, said)",
+        "extended_deadline(asked_at, right.timing, {})",
+    ),
+    Mutant(
+        "a node promises as long as its own Lease lasts, not the asker's",
+        _HOLDER,
+        "seconds = promise_seconds(question, self.right.timing)",
+        "seconds = self.right.timing.duration",
     ),
     Mutant(
         "an agreement counts from its last answer, not from the question",
         _HOLDER,
-        "extended_deadline(asked_at, right.timing)",
-        "extended_deadline(now, right.timing)",
+        "extended_deadline(asked_at, right.timing, said)",
+        "extended_deadline(now, right.timing, said)",
     ),
     Mutant(
         "an agreement never lets a node hold its addresses for longer",

@@ -38,14 +38,14 @@ MUTANTS = (
     Mutant(
         "an agreement lets a node hold for as long as the promises last",
         _PEERS,
-        "hold_until=asked_at + timing.renew_deadline,",
-        "hold_until=asked_at + timing.duration,",
+        "hold_until=asked_at + seconds)",
+        "hold_until=asked_at + timing.duration)",
     ),
     Mutant(
         "an agreement lets a node announce until its addresses end",
         _PEERS,
-        "announce_until=asked_at + timing.renew_deadline / 2,",
-        "announce_until=asked_at + timing.renew_deadline,",
+        "announce_until=asked_at + seconds / 2,",
+        "announce_until=asked_at + seconds,",
     ),
     Mutant(
         "a renewal from before the failure of the asker shows that a peer can renew",

@@ -12,8 +12,8 @@ MUTANTS = (
     Mutant(
         "the right lasts as long as the Lease, without the time for a withdrawal",
         _RIGHT,
-        "return self.sent_at + self.timing.renew_deadline\n",
-        "return self.sent_at + self.timing.duration\n",
+        "self.sent_at + self.timing.renew_deadline,\n",
+        "self.sent_at + self.timing.duration,\n",
     ),
     Mutant(
         "all clocks go at the same rate",
@@ -24,8 +24,20 @@ MUTANTS = (
     Mutant(
         "the right counts from the answer to a renewal, not from its request",
         _RIGHT,
-        "sent_at, took = renewal.sent_at, now - renewal.sent_at",
-        "sent_at, took = now, now - renewal.sent_at",
+        "sent_at, took, timing = renewal.sent_at, now - renewal.sent_at, renewal.timing",
+        "sent_at, took, timing = now, now - renewal.sent_at, renewal.timing",
+    ),
+    Mutant(
+        "a renewal with a shorter duration that may have been written ends nothing sooner",
+        _RIGHT,
+        "limit=renewal.deadline.limited_to(self.limit),",
+        "limit=None,",
+    ),
+    Mutant(
+        "a renewal is taken for one with the duration of the one before",
+        _RIGHT,
+        "            timing=timing,\n            sent_at=sent_at,",
+        "            sent_at=sent_at,",
     ),
     Mutant(
         "a renewal that is answered after its own end gives a right",
@@ -36,7 +48,7 @@ MUTANTS = (
     Mutant(
         "a renewal continues an epoch after the Lease's end",
         _RIGHT,
-        "renewal.epoch == self.epoch and now < self._lease_ends_at and not is_late:",
+        "renewal.epoch == self.epoch and not is_ended and not is_late:",
         "renewal.epoch == self.epoch and not is_late:",
     ),
     Mutant(
@@ -168,7 +180,7 @@ MUTANTS = (
     Mutant(
         "a node whose renewals are slow renews too late for the next one",
         _RIGHT,
-        "pause = min(self.timing.renew_period, self.timing.renew_deadline - 2 * took)",
+        "pause = min(timing.renew_period, timing.renew_deadline - 2 * took)",
         "pause = self.timing.renew_period",
     ),
     Mutant(

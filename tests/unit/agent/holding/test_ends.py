@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from purelb.core.holding.right import HoldDeadline
+from purelb.core.holding.deadline import HoldDeadline
 from purelb_agent.holding.ends import PROMISED, RIGHT, Ends
 from purelb_agent.kube.client import ApiError
 from purelb_agent.runtime import clock

@@ -50,7 +50,7 @@ class AnsweringPeers:
         self.time_to_ask.append(round(seconds, 2))
         await asyncio.sleep(self.seconds)
         assert kind == OUTAGE
-        answer = outage_answer_body(OutageAnswer(self.answer))
+        answer = outage_answer_body(OutageAnswer(self.answer, promised=10.0))
         return {} if self.answer is SILENT else dict.fromkeys({"n2", "n3"} & peers.keys(), answer)
 
     @property

@@ -66,7 +66,10 @@ def ask(store, asked):
     OutageKeeper(peers, renewer, store, RecordedEvents(), metrics=None)
 
     async def ask(asker, **more):
-        body = {**outage_question_body(OutageQuestion(asker, failing_for=1.5)), **more}
+        body = {
+            **outage_question_body(OutageQuestion(asker, failing_for=1.5, duration=10.0)),
+            **more,
+        }
         message = build_message(KEY, peer="n1", kind=OUTAGE, nonce="nonce", body=body)
 
         async def read():

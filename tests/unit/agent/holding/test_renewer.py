@@ -12,7 +12,8 @@ from dataclasses import replace
 
 import pytest
 
-from purelb.core.holding.right import HoldDeadline, RightState
+from purelb.core.holding.deadline import HoldDeadline
+from purelb.core.holding.right import RightState
 from purelb_agent.kube.client import ApiError
 from purelb_agent.runtime import clock
 from tests.support.agent.leased_node import COLLECTION, DOWN, NETS, NODE, PATH, LeasedNode

@@ -8,7 +8,8 @@ import asyncio
 
 import pytest
 
-from purelb.core.holding.right import HoldDeadline, RightState
+from purelb.core.holding.deadline import HoldDeadline
+from purelb.core.holding.right import RightState
 from purelb_agent.holding.renewer import Said
 from purelb_agent.kube.client import ApiError
 from purelb_agent.runtime import clock

@@ -17,7 +17,7 @@ from purelb.core.election.members import (
     ServiceProxy,
     Standing,
 )
-from purelb.core.holding.right import HoldDeadline
+from purelb.core.holding.deadline import HoldDeadline
 from purelb.core.model import ServiceKey
 from purelb.core.names import DRAINING_TAINTS, EXCLUDE_LABEL, SPOT_TAINT_KEY
 from purelb_agent.kube.store import NodeStore

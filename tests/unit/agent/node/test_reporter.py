@@ -15,7 +15,7 @@ from purelb.core.election.claims import claimed
 from purelb.core.election.draining import NodeMarks
 from purelb.core.election.members import Standing
 from purelb.core.holding.counted_lease import Check
-from purelb.core.holding.right import HoldDeadline
+from purelb.core.holding.deadline import HoldDeadline
 from purelb.core.model import Announcement
 from purelb.core.names import ANNOUNCING_ANNOTATIONS, DRAINING_TAINTS
 from purelb.core.node.configuration import NodeConfig, SelectedConfig, SelectorState

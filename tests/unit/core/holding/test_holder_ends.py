@@ -135,7 +135,7 @@ class TestReads:
 
 
 def question(asker="b", *, fails_for=2.0):
-    return OutageQuestion(asker, fails_for)
+    return OutageQuestion(asker, fails_for, TIMING.duration)
 
 
 class TestAnswersInAnOutage:
@@ -152,6 +152,18 @@ class TestAnswersInAnOutage:
         assert answer.answer is CANNOT
         assert node.counting.promises == {"b": 15.0}
         assert node.counting.leases["b"].until == 15.0
+
+    @pytest.mark.parametrize(
+        ("duration", "promised"), [(3.0, 3.0), (30.0, 30.0), (1e6, 60.0)], ids=str
+    )
+    def test_for_as_long_as_the_askers_lease_lasts(self, node, duration, promised):
+        node, answer = self.answer(node, OutageQuestion("b", 1.0, duration))
+        assert (answer.promised, node.counting.promises) == (promised, {"b": 5.0 + promised})
+
+    def test_a_later_promise_takes_nothing_back(self, node):
+        node, _answer = self.answer(node, OutageQuestion("b", 1.0, 10.0))
+        node, answer = self.answer(node, OutageQuestion("b", 1.0, 3.0))
+        assert (answer.promised, node.counting.promises) == (3.0, {"b": 15.0})
 
     def test_whose_lease_has_ended_is_not_promised_anything_but_heard(self, node):
         counting = node.counting.ended("b", "b.1", now=5.0)
@@ -197,14 +209,20 @@ class TestAnswersInAnOutage:
 
 class TestOwnOutage:
     def hear(self, node, now=5.2, **said):
-        answers = {peer: OutageAnswer(answer) for peer, answer in said.items()}
+        answers = {peer: OutageAnswer(answer, promised=10.0) for peer, answer in said.items()}
         return node.hear_outage(node.members(), answers, since=4.0, asked_at=5.0, now=now)
 
     def test_if_none_can_it_holds_for_longer(self, node):
         node, found = self.hear(node, b=CANNOT, c=SILENT)
         assert found is OutageAssessment.HOLD
-        assert node.right.agreed == extended_deadline(5.0, TIMING)
+        assert node.right.agreed == extended_deadline(5.0, TIMING, {})
         assert not node.right.is_cut_off
+
+    def test_it_holds_for_no_longer_than_all_promised(self, node):
+        said = {"b": OutageAnswer(CANNOT, promised=10.0), "c": OutageAnswer(CANNOT, promised=4.0)}
+        node, found = node.hear_outage(node.members(), said, since=4.0, asked_at=5.0, now=5.2)
+        assert found is OutageAssessment.HOLD
+        assert node.right.agreed == extended_deadline(5.0, TIMING, said)
 
     def test_if_one_can_only_this_one_is_cut_off(self, node):
         node, found = self.hear(node, b=CAN, c=CANNOT)

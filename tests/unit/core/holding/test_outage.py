@@ -8,6 +8,7 @@ from functools import cache, cached_property
 
 import pytest
 
+from purelb.core.holding.deadline import HoldDeadline
 from purelb.core.holding.outage import (
     CanRenew,
     Heard,
@@ -21,6 +22,7 @@ from purelb.core.holding.outage import (
     outage_answer_body,
     outage_question_body,
     own_answer,
+    promise_seconds,
     read_can_renew,
     read_outage_answer,
     read_outage_question,
@@ -225,10 +227,22 @@ class TestExtendedDeadline:
         ids=["default", "shortest", "long"],
     )
     def test_it_is_less_than_a_renewal_gives(self, timing):
-        right = extended_deadline(100.0, timing)
+        right = extended_deadline(100.0, timing, {})
         assert right.announce_until == 100.0 + timing.renew_deadline / 2
         assert right.hold_until == 100.0 + timing.renew_deadline
         assert 100.0 < right.announce_until < right.hold_until < 100.0 + timing.duration
+
+    @pytest.mark.parametrize(
+        ("promised", "seconds"), [(10.0, 7.0), (60.0, 7.0), (5.0, 3.5), (0.0, 0.0)]
+    )
+    def test_where_less_was_promised_it_is_shorter(self, promised, seconds):
+        said = {
+            "n2": OutageAnswer(CANNOT, promised=60.0),
+            "n3": OutageAnswer(CANNOT, promised=promised),
+            "n4": OutageAnswer(SILENT),
+        }
+        right = extended_deadline(100.0, LeaseTiming(), said)
+        assert (right.announce_until, right.hold_until) == (100 + seconds / 2, 100 + seconds)
 
 
 # A renewal that was sent at 98 or at 90.
@@ -262,17 +276,17 @@ NO_SECONDS = [None, "1", True, -0.1, float("inf"), float("nan"), 10**400, [], {}
 class TestBodies:
     @pytest.mark.parametrize("seconds", [0, 0.25, 7])
     def test_a_question_is_read_as_it_was_written(self, seconds):
-        question = OutageQuestion("n1", seconds)
+        question = OutageQuestion("n1", seconds, 10.0)
         assert read_outage_question(outage_question_body(question)) == question
 
     @pytest.mark.parametrize("answer", SPOKEN)
     def test_an_answer_is_read_as_it_was_written(self, answer):
-        said = OutageAnswer(answer, 1.5)
+        said = OutageAnswer(answer, 1.5, 10.0)
         assert read_outage_answer(outage_answer_body(said)) == said
 
     @pytest.mark.parametrize("answer", ["silent", "may", None, 1, []])
     def test_another_answer_is_none(self, answer):
-        assert read_outage_answer({"answer": answer, "age": 0}) is None
+        assert read_outage_answer({"answer": answer, "age": 0, "promised": 0}) is None
 
     def test_that_a_node_can_renew_is_read_as_it_was_written(self):
         can = CanRenew("n1", 2.5)
@@ -282,8 +296,19 @@ class TestBodies:
         assert can_renew_body(None) == {}
         assert read_can_renew({"age": 1.0}) is None
 
+    def test_what_agents_of_an_earlier_version_say_is_read(self):
+        question = read_outage_question({"asker": "n1", "failingFor": 1})
+        assert question == OutageQuestion("n1", 1.0, 0.0)
+        assert promise_seconds(question, LeaseTiming()) == 10.0
+        said = {"n2": read_outage_answer({"answer": "cannot", "age": 0})}
+        assert extended_deadline(0.0, LeaseTiming(), said) == HoldDeadline(3.5, 7.0)
+
     @pytest.mark.parametrize("seconds", NO_SECONDS, ids=str)
     def test_what_has_no_number_of_seconds_is_none(self, seconds):
-        assert read_outage_question({"asker": "n1", "failingFor": seconds}) is None
-        assert read_outage_answer({"answer": "can", "age": seconds}) is None
+        question = {"asker": "n1", "failingFor": 1, "duration": 10}
+        assert read_outage_question({**question, "failingFor": seconds}) is None
+        assert read_outage_question({**question, "duration": seconds}) is None
+        answer = {"answer": "can", "age": 1, "promised": 0}
+        assert read_outage_answer({**answer, "age": seconds}) is None
+        assert read_outage_answer({**answer, "promised": seconds}) is None
         assert read_can_renew({"can": "n1", "age": seconds}) is None

@@ -7,13 +7,8 @@ from ipaddress import ip_network
 
 import pytest
 
-from purelb.core.holding.right import (
-    HoldDeadline,
-    Renewal,
-    Right,
-    RightState,
-    is_prolonged,
-)
+from purelb.core.holding.deadline import HoldDeadline, is_prolonged
+from purelb.core.holding.right import Renewal, Right, RightState
 from purelb.core.settings import LeaseTiming
 
 TIMING = LeaseTiming()
@@ -35,6 +30,13 @@ def failed(right, *, at, subnets=SUBNETS):
 def renewed(right, *, sent_at, now=None, subnets=SUBNETS):
     right, renewal = right.sent(subnets, now=sent_at)
     return right.succeeded(renewal, now=sent_at if now is None else now)
+
+
+SHORT = LeaseTiming(5, 3.5, 1)
+
+
+def sent_short(right, *, at):
+    return right.sent(SUBNETS, now=at, timing=SHORT)
 
 
 @pytest.fixture
@@ -231,7 +233,7 @@ class TestEpochs:
         assert renewed(deleted, sent_at=12.0).epoch not in ("", right.epoch)
 
     def test_an_answer_in_another_epoch_gives_no_right(self, right):
-        after = right.succeeded(Renewal("t.9", SUBNETS, 12.0), now=12.0)
+        after = right.succeeded(Renewal("t.9", SUBNETS, TIMING, 12.0), now=12.0)
         assert after.deadline(12.0) == right.deadline(12.0)
 
     def test_one_whose_write_failed_is_never_entered(self):
@@ -303,3 +305,41 @@ class TestProlonged:
 
     def test_so_is_one_after_its_end(self):
         assert not is_prolonged(self.BEFORE, self.AFTER, now=17.0)
+
+
+class TestDurations:
+    """A Lease may say another duration with each renewal."""
+
+    def test_the_right_is_that_of_the_last_renewal(self, right):
+        right, renewal = sent_short(right, at=12.0)
+        right = right.succeeded(renewal, now=12.1)
+        assert right.deadline(12.1) == HoldDeadline(15.5, 12.0 + 5 * 0.999)
+        assert (right.timing, right.next_at) == (SHORT, 14.5)
+        right, renewal = right.sent(SUBNETS, now=14.5, timing=TIMING)
+        assert right.deadline(14.5).announce_until == 15.5
+        right = right.succeeded(renewal, now=14.6)
+        assert right.deadline(14.6).announce_until == 21.5
+
+    def test_what_a_shorter_one_says_may_be_true_from_when_it_is_sent(self, right):
+        """Who has seen no other Lease of the node counts it for no longer."""
+        right, renewal = sent_short(right, at=11.0)
+        assert right.deadline(11.0) == HoldDeadline(14.5, 11.0 + 5 * 0.999)
+        right = right.failed(renewal, now=13.0)
+        assert right.deadline(13.0) == HoldDeadline(14.5, 11.0 + 5 * 0.999)
+        assert right.deadline(14.5) is None
+
+    def test_so_it_may_while_the_answer_to_one_before_it_comes(self, right):
+        right, before = right.sent(SUBNETS, now=11.0)
+        right, _short = sent_short(right, at=11.5)
+        right = right.succeeded(before, now=11.6)
+        assert right.deadline(11.6) == HoldDeadline(15.0, 11.5 + 5 * 0.999)
+
+    def test_another_answer_takes_that_back(self, right):
+        right, _renewal = sent_short(right, at=11.0)
+        right, renewal = right.sent(SUBNETS, now=12.0, timing=TIMING)
+        right = right.succeeded(renewal, now=12.1)
+        assert right.deadline(12.1).announce_until == 19.0
+
+    def test_one_of_the_same_duration_ends_nothing_sooner(self, right):
+        after, _renewal = right.sent(SUBNETS, now=15.0)
+        assert after.deadline(15.0) == right.deadline(15.0)

@@ -8,7 +8,8 @@ from ipaddress import ip_network
 
 import pytest
 
-from purelb.core.holding.right import HoldDeadline, Right, RightState
+from purelb.core.holding.deadline import HoldDeadline
+from purelb.core.holding.right import Right, RightState
 from purelb.core.settings import LeaseTiming
 
 TIMING = LeaseTiming()

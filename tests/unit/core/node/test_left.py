@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from purelb.core.holding.right import HoldDeadline
+from purelb.core.holding.deadline import HoldDeadline
 from purelb.core.names import ADDRESS_PROTOCOL, FENCED_PROTOCOL, WITNESS_PROTOCOL
 from purelb.core.node.left import Opened
 from purelb.core.node.plan import prolonged

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from purelb.core.addresses import parse_range
 from purelb.core.election.election import MembershipView
-from purelb.core.holding.right import HoldDeadline
+from purelb.core.holding.deadline import HoldDeadline
 from purelb.core.model import ExternalSource, InterfaceAddress, PoolType, Reason
 from purelb.core.names import ADDRESS_PROTOCOL
 from purelb.core.node.decisions import decide_vips

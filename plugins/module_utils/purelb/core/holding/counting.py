@@ -242,6 +242,7 @@ class Counting:
         known = self.leases.get(node)
         if listed if known is None else not known.counts:
             return None
+        until = max(until, self.promises.get(node, until))
         promises, leases = {**self.promises, node: until}, self.leases
         if known is not None:
             leases = {**leases, node: replace(known, until=max(known.until, until))}

@@ -27,6 +27,7 @@ from .outage import (
     assess_outage,
     extended_deadline,
     own_answer,
+    promise_seconds,
 )
 from .permissions import (
     PermissionAnswer,
@@ -336,24 +337,23 @@ class Holder:
     def answer_outage(
         self, question: OutageQuestion, *, age: Optional[float], is_listed: bool, now: float
     ) -> Tuple[Holder, OutageAnswer]:
-        """Answer a peer that cannot renew; CANNOT promises to count it for a full duration.
+        """Answer a peer that cannot renew; CANNOT promises to count it as long as its Lease lasts.
 
         `age`: how many seconds ago this node sent the renewal that shows that it can; None: it
-        shows nothing, or was sent before those of the asker failed. `is_listed`: it has listed the
-        Leases.
+        shows nothing, or was sent before the asker's failed. `is_listed`: it has listed the Leases.
         """
         asker, since = question.asker, now - question.failing_for
         heard = (said for peer, said in self.who_can.heard.items() if peer != asker)
         answer = own_answer(can_renew=age is not None, heard=heard, since=since, now=now)
-        counting = self.counting
+        counting, seconds = self.counting, 0.0
         if answer is PeerAnswer.CANNOT:
-            until = now + self.right.timing.duration
-            promised = counting.promise(asker, until=until, listed=is_listed)
+            seconds = promise_seconds(question, self.right.timing)
+            promised = counting.promise(asker, until=now + seconds, listed=is_listed)
             answer = PeerAnswer.KNOWS if promised is None else answer
             counting = promised or counting
         # After that: one whose Lease has ended for this node gets no promise for being heard.
         counting = counting.heard(asker, now=now)
-        return replace(self, counting=counting).at(now), OutageAnswer(answer, age or 0.0)
+        return replace(self, counting=counting).at(now), OutageAnswer(answer, age or 0.0, seconds)
 
     def members(self) -> FrozenSet[str]:
         """Return whom to ask whether they can renew: all near nodes with a Lease, and this one.
@@ -384,7 +384,7 @@ class Holder:
         found = assess_outage(members, self.node, answers, told=told)
         right = self.right.cut_off(is_cut_off=found is OutageAssessment.ALONE_CUT_OFF)
         if found is OutageAssessment.HOLD:
-            right = right.extended(extended_deadline(asked_at, right.timing), now=now)
+            right = right.extended(extended_deadline(asked_at, right.timing, said), now=now)
         return replace(self, right=right, who_can=who_can), found
 
     def hear_can(self, can: Optional[CanRenew], *, now: float) -> Holder:

@@ -15,8 +15,8 @@ from enum import Enum
 from typing import Any, Iterable, Mapping, NamedTuple, Optional
 
 from ..settings import LeaseTiming
+from .deadline import HoldDeadline
 from .messages import Json
-from .right import HoldDeadline
 
 # A renewal sent at most this long before the question counts as one sent after it.
 FRESHNESS = 0.5
@@ -24,6 +24,8 @@ FRESHNESS = 0.5
 KNOWN_FOR = 3.5
 # How long a request of a peer to the API may take before it answers CANNOT.
 PATIENCE = 0.5
+# For so many seconds another node is promised to be counted at most, or as long as the own Lease.
+LONGEST_PROMISE = 60.0
 # How long a message to one peer may take.
 MESSAGE_SECONDS = 0.5
 # The kind of the message that asks whether a peer can renew.
@@ -55,6 +57,7 @@ class OutageAssessment(str, Enum):
 _SPOKEN = (PeerAnswer.CAN, PeerAnswer.CANNOT, PeerAnswer.KNOWS)
 # JSON has numbers that are too large to calculate with.
 _FOR_EVER = 1e9
+_MOST = 1e6
 _ANY_CAN = (PeerAnswer.CAN, PeerAnswer.KNOWS)
 
 
@@ -78,21 +81,24 @@ def assess_outage(
     return OutageAssessment.ISOLATED
 
 
-def extended_deadline(asked_at: float, timing: LeaseTiming) -> HoldDeadline:
+def extended_deadline(
+    asked_at: float, timing: LeaseTiming, said: Mapping[str, OutageAnswer]
+) -> HoldDeadline:
     """Return the deadline of a node that holds after a question sent at `asked_at`.
 
     The node holds until the renew deadline of a renewal sent at `asked_at`, and announces for half
     of that time, which is long enough to miss a question or two. Why this is safe: a peer that
-    answers CANNOT promises not to treat the asker's Lease as expired for a full duration after its
-    answer, which comes after `asked_at`; and once it sees the API again, it gives every Lease a
+    answers CANNOT promises not to treat the asker's Lease as expired for its full duration after
+    its answer, which comes after `asked_at`; and once it sees the API again, it gives every Lease a
     full duration. So no node that answered takes over before `asked_at + duration`, and this
-    deadline comes earlier. Silent nodes promise nothing: one that can renew, and that neither this
-    node nor any of its peers can reach, takes over when the Lease expires.
+    deadline comes earlier. Where one promised less (`said`: the answers), all is shorter by as
+    much. Silent nodes promise nothing: one that can renew, and that neither this node nor any of
+    its peers can reach, takes over when the Lease expires.
     """
-    return HoldDeadline(
-        announce_until=asked_at + timing.renew_deadline / 2,
-        hold_until=asked_at + timing.renew_deadline,
-    )
+    promised = (answer.promised for answer in said.values() if answer.answer is PeerAnswer.CANNOT)
+    least = min(promised, default=timing.duration)
+    seconds = timing.renew_deadline * min(1.0, least / timing.duration)
+    return HoldDeadline(announce_until=asked_at + seconds / 2, hold_until=asked_at + seconds)
 
 
 class Heard(NamedTuple):
@@ -157,40 +163,63 @@ def own_answer(*, can_renew: bool, heard: Iterable[Heard], since: float, now: fl
 
 
 class OutageQuestion(NamedTuple):
-    """Whether a peer can renew, asked by a node whose renewals fail for so many seconds."""
+    """Whether a peer can renew, asked by a node whose renewals fail for so many seconds.
+
+    `duration`: how long its Lease counts after a renewal, in seconds; 0: it does not say.
+    """
 
     asker: str
     failing_for: float
+    duration: float
 
 
 class OutageAnswer(NamedTuple):
-    """A peer's answer; `age`: how many seconds ago it sent the renewal that shows that it can."""
+    """A peer's answer; `age`: how many seconds ago it sent the renewal that shows that it can.
+
+    `promised`: with CANNOT, for how many seconds it counts the asker.
+    """
 
     answer: PeerAnswer
     age: float = 0.0
+    promised: float = 0.0
 
 
 def outage_question_body(question: OutageQuestion) -> Json:
     """Return a question as JSON."""
-    return {"asker": question.asker, "failingFor": question.failing_for}
+    return {
+        "asker": question.asker,
+        "failingFor": question.failing_for,
+        "duration": question.duration,
+    }
 
 
 def read_outage_question(body: Json) -> Optional[OutageQuestion]:
     """Return the question in JSON; None if there is none."""
-    seconds = _seconds(body.get("failingFor"))
-    return None if seconds is None else OutageQuestion(str(body.get("asker")), seconds)
+    # Agents of 0.1.0 say no duration.
+    failing_for, duration = _seconds(body.get("failingFor")), _seconds(body.get("duration", 0))
+    if failing_for is None or duration is None:
+        return None
+    return OutageQuestion(str(body.get("asker")), failing_for, duration)
 
 
 def outage_answer_body(answer: OutageAnswer) -> Json:
     """Return an answer as JSON."""
-    return {"answer": answer.answer.value, "age": answer.age}
+    return {"answer": answer.answer.value, "age": answer.age, "promised": answer.promised}
 
 
 def read_outage_answer(body: Json) -> Optional[OutageAnswer]:
     """Return the answer in JSON; None if there is none."""
-    age = _seconds(body.get("age"))
+    # Agents of 0.1.0 promise as long as their own Lease lasts, and do not say so.
+    age, promised = _seconds(body.get("age")), _seconds(body.get("promised", _MOST))
     spoken = [answer for answer in _SPOKEN if answer.value == body.get("answer")]
-    return OutageAnswer(spoken[0], age) if spoken and age is not None else None
+    if not spoken or age is None or promised is None:
+        return None
+    return OutageAnswer(spoken[0], age, promised)
+
+
+def promise_seconds(question: OutageQuestion, timing: LeaseTiming) -> float:
+    """Return for how long to count an asker: as long as its Lease lasts, within reason."""
+    return min(question.duration or timing.duration, max(LONGEST_PROMISE, timing.duration))
 
 
 class CanRenew(NamedTuple):

@@ -15,16 +15,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import NamedTuple, Optional, Tuple
+from typing import Iterable, NamedTuple, Optional, Tuple
 
 from ..model import Network
 from ..settings import LeaseTiming
+from .deadline import HoldDeadline
 
 # The others count the Lease by their own clocks, so a right ends earlier by this part of its
 # duration: the rates of two clocks that are both kept by NTP differ by less (500 ppm each).
 _CLOCK_RATES = 0.001
-# How long a frame may be on its way that a node sent with its last right.
-_ON_ITS_WAY = 0.02
 # Seconds between two renewals at least, but for one that writes a change.
 _MIN_PAUSE = 0.5
 # Renewals that may wait for their answers at a time.
@@ -46,45 +45,6 @@ def is_earlier(epoch: str, other: str) -> bool:
     return (len(epoch), epoch) < (len(other), other)
 
 
-@dataclass(frozen=True)
-class HoldDeadline:
-    """Until when a node may hold addresses, on its own monotonic clock.
-
-    `announce_until`: the agent withdraws its addresses at this time. `hold_until`: the peers may
-    take over from this time on; the kernel has then removed what a dead or frozen agent left.
-    `is_agreed`: it rests on what the neighbors agreed to, as the own Lease is not renewed.
-    """
-
-    announce_until: float
-    hold_until: float
-    is_agreed: bool = False
-
-    @property
-    def silent_at(self) -> float:
-        """From when on the fence lets nothing through any more; what it let through is on its way.
-
-        A frame may wait in the interface's queue, and clocks are compared in milliseconds.
-        """
-        return self.hold_until - _ON_ITS_WAY
-
-    def extended_to(self, other: HoldDeadline, *, is_agreed: bool) -> HoldDeadline:
-        """Return the later of two deadlines."""
-        return HoldDeadline(
-            max(self.announce_until, other.announce_until),
-            max(self.hold_until, other.hold_until),
-            is_agreed,
-        )
-
-
-def is_prolonged(
-    before: Optional[HoldDeadline], after: Optional[HoldDeadline], *, now: float
-) -> bool:
-    """Whether a renewal in time is all that happened between two deadlines."""
-    if before is None or after is None or before.is_agreed or after.is_agreed:
-        return False
-    return now < before.announce_until <= after.announce_until
-
-
 class RightState(str, Enum):
     """What the right rests on, as the log names it.
 
@@ -100,27 +60,41 @@ class RightState(str, Enum):
 
 
 class Renewal(NamedTuple):
-    """A renewal that was sent: in which epoch, with which subnets, and when."""
+    """A renewal that was sent: in which epoch, with which subnets and timing, and when."""
 
     epoch: str
     subnets: Tuple[Network, ...]
+    timing: LeaseTiming
     sent_at: float
+
+    @property
+    def deadline(self) -> HoldDeadline:
+        """Until when it lets its node hold addresses.
+
+        From its end on the others may find the Lease ended, at the earliest, if none follows.
+        """
+        return HoldDeadline(
+            self.sent_at + self.timing.renew_deadline,
+            self.sent_at + self.timing.duration * (1 - _CLOCK_RATES),
+        )
 
 
 @dataclass(frozen=True)
 class Right:
     """The own Lease, its renewals, and until when this node may hold addresses.
 
-    `token`: differs for each start of the agent. `number`: of the epoch in which the last write
-    succeeded; 0: none yet, or it is over. `next_number`: of the next epoch. `sent_at`: when the
-    last successful renewal of the epoch was sent, and `took`: seconds until it was answered;
-    `is_failing`: one after it failed. `is_shown`: a watch or a list has shown this node its own
-    Lease in this epoch, and so every Lease that was written before. `is_left`: a renewal in another
-    epoch has been sent. `is_deleted`: a program deleted the Lease. `agreed`: until when it may hold
-    because no node can renew; `is_cut_off`: another one can. `subnets`: what the Lease lists in
-    this epoch. `under_way`: renewals without an answer; `failing_since`: when the first one after
-    the last that succeeded was sent. `next_at`: when to send the next one, and `change_at`: when to
-    write what else the Lease is to say.
+    `timing`: that of the last successful renewal. `token`: differs for each start of the agent.
+    `number`: of the epoch in which the last write succeeded; 0: none yet, or it is over.
+    `next_number`: of the next epoch. `sent_at`: when the last successful renewal of the epoch was
+    sent, and `took`: seconds until it was answered; `is_failing`: one after it failed. `is_shown`:
+    a watch or a list has shown this node its own Lease in this epoch, and so every Lease that was
+    written before. `is_left`: a renewal in another epoch has been sent. `is_deleted`: a program
+    deleted the Lease. `agreed`: until when it may hold because no node can renew; `is_cut_off`:
+    another one can. `subnets`: what the Lease lists in this epoch. `under_way`: renewals without an
+    answer; `failing_since`: when the first one after the last that succeeded was sent. `next_at`:
+    when to send the next one, and `change_at`: when to write what else the Lease is to say.
+    `limit`: where a renewal with a shorter duration has been sent since, and may have been written:
+    who has seen no other waits no longer than it says.
     """
 
     timing: LeaseTiming
@@ -141,6 +115,7 @@ class Right:
     failing_since: Optional[float] = None
     next_at: float = _NEVER
     change_at: float = _NOT_DUE
+    limit: Optional[HoldDeadline] = None
 
     @property
     def epoch(self) -> str:
@@ -159,14 +134,15 @@ class Right:
         return f"{self.token}.{number}"
 
     @property
-    def ends_at(self) -> float:
-        """Until when the own Lease gives the right to announce, counted from the last renewal."""
-        return self.sent_at + self.timing.renew_deadline
+    def own_deadline(self) -> HoldDeadline:
+        """Until when the own Lease gives the right, counted from the last renewal."""
+        last = Renewal(self.epoch, self.subnets, self.timing, self.sent_at)
+        return last.deadline.limited_to(self.limit)
 
     @property
-    def _lease_ends_at(self) -> float:
-        """When the others may find the own Lease ended, at the earliest."""
-        return self.sent_at + self.timing.duration * (1 - _CLOCK_RATES)
+    def ends_at(self) -> float:
+        """Until when the own Lease gives the right to announce."""
+        return self.own_deadline.announce_until
 
     @property
     def is_quick(self) -> bool:
@@ -214,17 +190,22 @@ class Right:
         soon = max(now, self.sent_at + _MIN_PAUSE)
         return self if self.under_way else replace(self, next_at=min(self.next_at, soon))
 
-    def sent(self, subnets: Tuple[Network, ...], *, now: float) -> Tuple[Right, Renewal]:
+    def sent(
+        self, subnets: Tuple[Network, ...], *, now: float, timing: Optional[LeaseTiming] = None
+    ) -> Tuple[Right, Renewal]:
         """Record that a renewal is sent, which others may see from now on.
+
+        `timing`: what the Lease says from now on; None: what it said before.
 
         It is in another epoch if the present one is over. Then others take what was agreed on in
         that for void, so it is never written again, even if the subnets are the same again.
         """
         ends = now >= self.ends_at or subnets != self.subnets or self.is_deleted or self.is_left
         number = self.number if self.number and not ends else self.next_number
-        renewal = Renewal(self._named(number), subnets, now)
+        renewal = Renewal(self._named(number), subnets, timing or self.timing, now)
         right = replace(
             self,
+            limit=renewal.deadline.limited_to(self.limit),
             is_shown=self.is_shown and number == self.number,
             is_left=self.is_left or number != self.number,
             under_way=(*self.under_way, renewal),
@@ -243,15 +224,24 @@ class Right:
         """
         if self.is_released:
             return self
-        sent_at, took = renewal.sent_at, now - renewal.sent_at
+        sent_at, took, timing = renewal.sent_at, now - renewal.sent_at, renewal.timing
         alone = replace(self, under_way=())
-        renewed = replace(alone, sent_at=sent_at, took=took, is_failing=False, failing_since=None)
+        renewed = replace(
+            alone,
+            timing=timing,
+            sent_at=sent_at,
+            took=took,
+            is_failing=False,
+            failing_since=None,
+            limit=_earliest(other for other in self.under_way if other.sent_at > sent_at),
+        )
         # The time left when the next one is sent is twice what this one took.
-        pause = min(self.timing.renew_period, self.timing.renew_deadline - 2 * took)
+        pause = min(timing.renew_period, timing.renew_deadline - 2 * took)
         renewed = replace(renewed, next_at=sent_at + max(pause, took))
         has_right = self.deadline(now) is not None
         is_late = now >= renewed.ends_at
-        if has_right and renewal.epoch == self.epoch and now < self._lease_ends_at and not is_late:
+        is_ended = now >= self.own_deadline.hold_until
+        if has_right and renewal.epoch == self.epoch and not is_ended and not is_late:
             return renewed
         had_none = has_right or self.sent_at == _NEVER
         is_useful = had_none or not self.is_cut_off or renewed.is_quick_by(_RETURN)
@@ -324,11 +314,11 @@ class Right:
         """Return until when this node may hold addresses; None if it may not hold any."""
         if not self.number:
             return None
-        own = HoldDeadline(self.ends_at, self._lease_ends_at)
+        own = self.own_deadline
         if self.agreed is not None and now < self.agreed.announce_until:
-            is_doubtful = self.is_failing or now >= self.ends_at
+            is_doubtful = self.is_failing or now >= own.announce_until
             return own.extended_to(self.agreed, is_agreed=is_doubtful)
-        return own if now < self.ends_at else None
+        return own if now < own.announce_until else None
 
     def state(self, now: float) -> RightState:
         """Return what the right rests on now."""
@@ -348,6 +338,13 @@ class Right:
         agreement only keeps what it has.
         """
         return self.is_shown and now < self.ends_at and self.deadline(now) is not None
+
+
+def _earliest(renewals: Iterable[Renewal]) -> Optional[HoldDeadline]:
+    limit: Optional[HoldDeadline] = None
+    for renewal in renewals:
+        limit = renewal.deadline.limited_to(limit)
+    return limit
 
 
 def _begun(right: Right, subnets: Tuple[Network, ...]) -> Right:

@@ -25,7 +25,7 @@ from typing import (
 )
 
 from ..election.vips import Vip
-from ..holding.right import HoldDeadline
+from ..holding.deadline import HoldDeadline
 from ..model import Address, InterfaceAddress, PoolType, Reason
 from ..names import ADDRESS_PROTOCOL, FENCED_PROTOCOL, WITNESS_PROTOCOL
 from .decisions import Decisions, VipDecision

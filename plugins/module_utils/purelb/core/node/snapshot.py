@@ -15,7 +15,7 @@ from typing import FrozenSet, Iterable, Mapping, Optional, Sequence, Tuple
 from ..election.election import MembershipView
 from ..election.members import Member, Standing
 from ..election.vips import Vip
-from ..holding.right import HoldDeadline
+from ..holding.deadline import HoldDeadline
 from ..model import Address, InterfaceAddress, Link, Network, ServiceGroup, ServiceKey
 from ..names import OUR_PROTOCOLS, PROXY_INTERFACES
 from ..settings import ON_DUMMY, AddressConfig
