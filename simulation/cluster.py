@@ -19,6 +19,7 @@ from purelb.core.holding.peer_keys import PeerKeys
 from purelb.core.model import Address
 from purelb.core.names import DEFAULT_NAMESPACE
 from purelb_agent.allocator.main import AllocatorOutside, AllocatorSettings, run_allocator
+from purelb_agent.fence.moment import MOMENT_BYTES
 from purelb_agent.holding.own_lease import Identity
 from purelb_agent.kube.client import Kube
 from purelb_agent.leader.leader_kube import LeaderKube
@@ -186,6 +187,7 @@ class Cluster(Between):
     def start_agent(self, node: Node) -> None:
         """Start a new Pod of the agent on a node."""
         node.pods += 1
+        node.kernel.fence.moment = bytearray(MOMENT_BYTES)
         node.kubelet.begin_pod()
         self.start_container(node)
 

@@ -24,6 +24,7 @@ from purelb.core.fence.programs import (
 )
 from purelb.core.model import Address
 from purelb_agent.fence.control import Control
+from purelb_agent.fence.moment import MOMENT_BYTES
 from simulation.node.netlink import take_time
 from simulation.time.machine import Clock, Machine
 from simulation.time.process import Process
@@ -45,13 +46,14 @@ class Fence:
 
     `hooks`: the filters of each, in the order in which they run. `changed` is called with each
     address that may have fallen silent, or not be silent any more. `is_forbidden`: the kernel
-    refuses programs.
+    refuses programs. `moment`: the file of the agent's Pod; see agent/purelb_agent/fence/moment.
     """
 
     def __init__(self) -> None:
         self.hooks: dict[Hook, list[Filter]] = defaultdict(list)
         self.changed: Callable[[Address], None] = lambda _address: None
         self.is_forbidden = False
+        self.moment = bytearray(MOMENT_BYTES)
         self._count = 0
         self._programs: dict[int, tuple[FenceProgram, ModelFence]] = {}
         self._subscribers: list[tuple[Process, Action]] = []
@@ -104,7 +106,7 @@ class _ModelControl(Control):
     """The control map; `changed` is called whenever one of its moments has passed or moved."""
 
     def __init__(self, machine: Machine, process: Process, kernel: Kernel, changed: Action) -> None:
-        super().__init__(bytearray(CONTROL_BYTES))
+        super().__init__(bytearray(CONTROL_BYTES), kernel.fence.moment)
         self._process, self._kernel, self._changed = process, kernel, changed
         self._boot = _Moment(machine, machine.boot, lambda: self._words[DEADLINE // 8], changed)
         self._awake = _Moment(machine, machine.monotonic, lambda: self._words[UNTIL // 8], changed)

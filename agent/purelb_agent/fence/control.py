@@ -20,8 +20,17 @@ class Control:
     one. `struct.pack_into` would not do: it clears the bytes first.
     """
 
-    def __init__(self, memory: bytearray | memoryview) -> None:
+    def __init__(
+        self, memory: bytearray | memoryview, moment: bytearray | memoryview | None = None
+    ) -> None:
+        """`moment`: 8 bytes in which the next agent finds until when the fence is open.
+
+        It cannot read the map. None: it is not to know.
+        """
         self._words = memoryview(memory)[:CONTROL_BYTES].cast("Q")
+        self._moment = memoryview(bytearray(_WORD) if moment is None else moment).cast("Q")
+        # Until when the fence of the agent before this one is open.
+        self._before = self._moment[0]
         # What it is to be open until, once nothing is left of a right that has ended.
         self._wanted: float | None = None
         self._is_clean = self._was_open = False
@@ -30,7 +39,7 @@ class Control:
     def opened(self) -> Opened:
         """Whether it has been open; see core/node/left."""
         if not self._was_open:
-            return Opened.NOT_YET
+            return Opened.BEFORE if self._before > _nanoseconds(clock.now()) else Opened.NOT_YET
         return Opened.EVER_SINCE if self._is_open() else Opened.SHUT
 
     def _is_open(self) -> bool:
@@ -56,7 +65,10 @@ class Control:
 
     def store(self, moment: float | None) -> None:
         """Store the moment."""
-        self._words[DEADLINE // _WORD] = 0 if moment is None else _nanoseconds(moment)
+        stored = 0 if moment is None else _nanoseconds(moment)
+        self._words[DEADLINE // _WORD] = stored
+        if self._was_open:
+            self._moment[0] = stored
 
     def stand_until(self, moment: float) -> None:
         """Drop nothing any more from this moment on, however the agent ended.
@@ -73,6 +85,7 @@ class Control:
     def close(self) -> None:
         """Release the memory."""
         self._words.release()
+        self._moment.release()
 
 
 def _nanoseconds(moment: float) -> int:

@@ -23,6 +23,7 @@ from purelb.core.fence.hooks import Hook
 from purelb.core.fence.programs import VALUE_BYTES, FenceProgram, Maps, code_of, key_of
 from purelb.core.model import Address
 from purelb_agent.fence.control import Control
+from purelb_agent.fence.moment import shared_moment
 from purelb_agent.fence.syscalls import Bpf
 from purelb_agent.runtime.netlink import NetlinkError, Requests, open_socket
 
@@ -34,8 +35,16 @@ _ALREADY_GONE = {errno.ENOENT, errno.EINVAL, errno.ENODEV}
 class FenceKernel:
     """One fence: shut from the start, and attached nowhere."""
 
-    def __init__(self, *, open_socket: Callable[[int], socket.socket] = open_socket) -> None:
-        """OSError if the kernel has no such programs, or forbids them."""
+    def __init__(
+        self,
+        moment: Callable[[], memoryview] = shared_moment,
+        *,
+        open_socket: Callable[[int], socket.socket] = open_socket,
+    ) -> None:
+        """OSError if the kernel has no such programs, or forbids them.
+
+        `moment` returns what the next agent reads; see Control.
+        """
         self._opened: list[int] = []
         try:
             self._bpf = Bpf()
@@ -49,7 +58,7 @@ class FenceKernel:
         except OSError:
             self._close_files()
             raise
-        self.control = Control(memoryview(self._page))
+        self.control = Control(memoryview(self._page), moment())
         self._requests = Requests(open_socket)
         self._news = open_socket(filters.RTMGRP_TC)
         self._news.setblocking(False)

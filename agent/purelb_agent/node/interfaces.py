@@ -143,21 +143,14 @@ class Interfaces:
 
     def apply(self, planned: Plan) -> bool:
         """Carry out a plan, as far as the kernel lets it; returns False if it refused a change."""
-        first = planned.first
-        added = [self._put(put) for put in first]
         removed = [self._remove(remove) for remove in planned.removes]
         # What was there until now is not put back for another program's sake.
         self.held -= {(r.held.link, r.held.address) for r in planned.removes}
         with self._metrics.time_renewals():
-            added += [self._put(put) for put in planned.puts if put not in first]
+            added = [self._put(put) for put in planned.puts]
         self.held = self.put & planned.wanted
         self._metrics.show_held(len(self.held))
         return all(removed) and all(added)
-
-    def refresh(self, put: Put) -> bool:
-        """Refresh one address that the last plan wanted; returns False if it is not as it was."""
-        seen = self._seen.get((put.link, put.address))
-        return seen is not None and seen.protocol == put.protocol and self._put(put)
 
     def withdraw_put(self, reason: Reason, *, only_expiring: bool = False) -> None:
         """Remove what this process has added, without a read of what is there.

@@ -33,7 +33,7 @@ from purelb.core.node.left import Opened
 from purelb.core.node.lost_segments import LostSegments
 from purelb.core.node.mistaken import RemovedVips, own_mistaken
 from purelb.core.node.moves import Moves
-from purelb.core.node.plan import Plan, Put, plan, prolonged
+from purelb.core.node.plan import Plan, plan
 from purelb.core.node.readiness import Readiness
 from purelb.core.node.snapshot import NodeSnapshot, membership_view_of, vips_on
 from purelb_agent.fence.fence import AddressFence
@@ -102,8 +102,8 @@ class Reconciler:
         self._removed = RemovedVips()
         self._moves = Moves()
         self._deprecated: frozenset[Network] = frozenset()
-        # What each renewal refreshes; None: it needs a whole cycle.
-        self._witness: Put | None = None
+        # Whether the last cycle left nothing to do that the next renewal changes.
+        self._is_steady = False
         self._leaving = False
         # When nothing is left of what an earlier agent put; the kernel may be a second late.
         self._left_until = clock.now() + renewer.right.timing.duration + 1.0
@@ -131,7 +131,7 @@ class Reconciler:
         changed, due = self._store.changed, self._try_cycle()
         while True:
             is_news = await changed.wait(until=self._before_deadline(due))
-            if not (is_news and changed.was_minor and self._prolong()):
+            if not (is_news and changed.was_minor and self._is_prolonged):
                 due = self._try_cycle()
 
     def _before_deadline(self, due: float) -> float:
@@ -141,18 +141,10 @@ class Reconciler:
             return due
         return min(due, deadline.announce_until)
 
-    def _prolong(self) -> bool:
-        """Do what a renewal needs where the fence ends the right; False: it needs a whole cycle.
-
-        Only the witness has a lifetime that ends with the right.
-        """
-        deadline = self._store.hold_deadline
-        if self._witness is None or deadline is None:
-            return False
-        if self._fence.opened is not Opened.EVER_SINCE:
-            return False
-        put = prolonged(self._witness, deadline, now=clock.now())
-        return put is not None and self._interfaces.refresh(put)
+    @property
+    def _is_prolonged(self) -> bool:
+        """Whether a renewal is no reason for a cycle: the fence ends the right, not lifetimes."""
+        return self._is_steady and self._fence.opened is Opened.EVER_SINCE
 
     def _try_cycle(self) -> float:
         """Run one cycle; one that cannot read the interfaces is tried again.
@@ -226,7 +218,7 @@ class Reconciler:
         held = self._interfaces.held
         if has_begun:
             self._readiness = self._readiness.after(planned, held, snapshot.addresses, now=now)
-        self._witness = planned.witness if done else None
+        self._is_steady = done and snapshot.is_fenced
         if snapshot.is_fenced != self._is_fenced:
             # A gap has been found or closed, so the lifetimes are to be others.
             return now

@@ -2,21 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which addresses a node has, from its kernel: read once, or followed by its notifications.
 
-What the fence ends counts until its witness ends, which is up to two seconds before: see
-core/node/left.
+What the fence ends counts as long as the fence is open.
 """
 
 from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
 from ipaddress import ip_address
 
 from labkit.lab import Lab
 from labkit.net.namespaces import netns
+from labkit.probe.fences import NodeFence
 from purelb.core.model import Address
-from purelb.core.names import FENCED_PROTOCOL, WITNESS_PROTOCOL
+from purelb.core.names import FENCED_PROTOCOL
 from purelb.core.node import rtnetlink
 from purelb.core.node.rtnetlink import Message
 
@@ -39,16 +38,6 @@ def _places(message: Message) -> dict[Place, int]:
     return {(found.link, found.prefixlen, found.address): found.protocol}
 
 
-def _held(places: Mapping[Place, int]) -> set[Address]:
-    """Return the addresses on all interfaces but lo whose right has not ended."""
-    has_witness = WITNESS_PROTOCOL in places.values()
-    return {
-        address
-        for (index, _length, address), protocol in places.items()
-        if index != _LOOPBACK and (has_witness or protocol != FENCED_PROTOCOL)
-    }
-
-
 def _open(*, groups: int) -> socket.socket:
     opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
     opened.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER)
@@ -59,16 +48,22 @@ def _open(*, groups: int) -> socket.socket:
 class NodeAddresses:
     """The addresses on one node: dumped once, then updated by its kernel's notifications."""
 
-    def __init__(self, namespace: str) -> None:
-        with netns(namespace):
+    def __init__(self, lab: Lab, node: str) -> None:
+        self._fence = NodeFence(lab, node)
+        with netns(lab.nodes[node].netns):
             self.news = _open(groups=_GROUPS)
             self._requests = _open(groups=0)
         self._places = self._dump()
 
     @property
     def addresses(self) -> set[Address]:
-        """The addresses on all interfaces but lo."""
-        return _held(self._places)
+        """The addresses on all interfaces but lo, without those that the fence keeps silent now."""
+        is_open = self._fence.is_open
+        return {
+            address
+            for (index, _length, address), protocol in self._places.items()
+            if index != _LOOPBACK and (is_open or protocol != FENCED_PROTOCOL)
+        }
 
     def _dump(self) -> dict[Place, int]:
         while True:
@@ -115,7 +110,7 @@ class NodeAddresses:
 
 def addresses_on(lab: Lab, node: str) -> set[Address]:
     """Return the addresses that a node has; what its fence keeps silent it has not."""
-    read = NodeAddresses(lab.nodes[node].netns)
+    read = NodeAddresses(lab, node)
     read.close()
     return read.addresses
 

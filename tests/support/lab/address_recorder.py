@@ -3,8 +3,9 @@
 """Records which nodes hold an address, from the netlink notifications of all nodes' kernels.
 
 An address counts as held as soon as it is on an interface, even while it is tentative or after
-duplicate address detection refused it: presence counts, not usability. Notifications of several
-nodes that the reader finds in one wake-up count as simultaneous.
+duplicate address detection refused it: presence counts, not usability; but not once the fence has
+fallen shut, which is noticed up to 20 ms later. Notifications of several nodes that the reader
+finds in one wake-up count as simultaneous.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from itertools import groupby
 from labkit.lab import Lab
 from labkit.probe.addresses import NodeAddresses, Place
 
-_STOP_MS = 50  # how often the reader checks whether to stop
+_LOOK_MS = 20  # how often the reader looks at the fences, and whether to stop
 # A kernel notifies after a change, on a busy machine a while after. Lost notifications never come.
 _NEWS_SECONDS = 2.0
 
@@ -83,7 +84,7 @@ class _Reader(threading.Thread):
     def __init__(self, lab: Lab, vips: tuple[str, ...], holders: Holders) -> None:
         super().__init__()
         self._vips = {vip: ip_address(vip) for vip in vips}
-        self._nodes = {name: NodeAddresses(host.netns) for name, host in lab.nodes.items()}
+        self._nodes = {name: NodeAddresses(lab, name) for name in lab.nodes}
         self._holders = holders
         self._finished = threading.Event()
         self._note()
@@ -105,10 +106,10 @@ class _Reader(threading.Thread):
         for node in self._nodes.values():
             poll.register(node.news, select.POLLIN)
         while not self._finished.is_set():
-            if poll.poll(_STOP_MS):
+            if poll.poll(_LOOK_MS):
                 for node in self._nodes.values():
                     node.read()
-                self._note()
+            self._note()
 
     def end(self) -> None:
         """Stop, and assert that no change was missed."""

@@ -81,6 +81,7 @@ ROWS: list[tuple[str, Any, str, tuple[Any, ...], Any]] = [
         "off",
     ),
     ("fence", False, AGENT, (*PROGRAM, "env", "PURELB_FENCE"), "off"),
+    ("fence", False, AGENT, (*POD, "volumes", 0, "name"), None),
     (
         "fence",
         False,

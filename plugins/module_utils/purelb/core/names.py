@@ -101,11 +101,9 @@ LINK_ALIAS = "purelb"
 # the 85 of OVN-Kubernetes.
 ADDRESS_PROTOCOL = 112
 # Where the fence is exact, addresses stay for longer than the right of their node, which the fence
-# ends: these have another mark. One alone, the witness, has a lifetime that ends with the right. So
-# who finds such addresses without it knows that their right has ended.
+# ends: these have another mark, as their right may have ended although they are there.
 FENCED_PROTOCOL = 113
-WITNESS_PROTOCOL = 114
-OUR_PROTOCOLS = frozenset({ADDRESS_PROTOCOL, FENCED_PROTOCOL, WITNESS_PROTOCOL})
+OUR_PROTOCOLS = frozenset({ADDRESS_PROTOCOL, FENCED_PROTOCOL})
 # The interfaces to which kube-proxy in IPVS mode and kube-router add the addresses of all Services.
 PROXY_INTERFACES = frozenset({"kube-ipvs0", "kube-dummy-if"})
 

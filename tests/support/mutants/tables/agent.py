@@ -124,8 +124,8 @@ MUTANTS = (
     Mutant(
         "a renewal is taken for no news although the fence does not end the right",
         _RECONCILE,
-        "        if self._witness is None or deadline is None:\n            return False\n",
-        "        if self._witness is None or deadline is None:\n            return True\n",
+        "return self._is_steady and self._fence.opened is Opened.EVER_SINCE",
+        "return self._fence.opened is Opened.EVER_SINCE",
     ),
     Mutant(
         "a node that cannot read its interfaces keeps addresses without a right",

@@ -13,6 +13,7 @@ _SNAPSHOT = f"{_CORE}/snapshot.py"
 _ANNOUNCING = f"{_CORE}/announcing.py"
 _MOVES = f"{_CORE}/moves.py"
 _LEFT = f"{_CORE}/left.py"
+_CONTROL = "agent/purelb_agent/fence/control.py"
 
 MUTANTS = (
     Mutant(
@@ -36,8 +37,7 @@ MUTANTS = (
     Mutant(
         "an address is put with its whole lifetime, however late that is",
         _PLAN,
-        "        if left >= self.valid_lft or (self.protocol == FENCED_PROTOCOL and left >= 1):\n"
-        "            return self\n",
+        "        if left >= self.valid_lft:\n            return self\n",
         "        return self\n",
     ),
     Mutant(
@@ -79,20 +79,26 @@ MUTANTS = (
     Mutant(
         "an agent that starts trusts what may have outlasted its right",
         _LEFT,
-        "        found = tuple(held for held in found if held.protocol == FENCED_PROTOCOL)\n",
-        "        found = ()\n",
+        "opened is Opened.SHUT or held.protocol == FENCED_PROTOCOL",
+        "opened is Opened.SHUT",
     ),
     Mutant(
         "an agent trusts its addresses although its fence was shut",
         _LEFT,
-        "    if opened is Opened.EVER_SINCE:\n",
+        "    if opened in (Opened.BEFORE, Opened.EVER_SINCE):\n",
         "    if opened is not Opened.NOT_YET:\n",
     ),
     Mutant(
-        "a new witness is put after the one before was removed",
+        "an agent that starts believes for ever that the one before has its right",
+        _CONTROL,
+        "return Opened.BEFORE if self._before > _nanoseconds(clock.now()) else Opened.NOT_YET",
+        "return Opened.BEFORE if self._before else Opened.NOT_YET",
+    ),
+    Mutant(
+        "an address is put although the fence has fallen shut",
         _PLAN,
-        "if put.protocol == WITNESS_PROTOCOL)\n",
-        "if put.protocol == -1)\n",
+        "return self if now < self.ends_by else None",
+        "return self",
     ),
     Mutant(
         "addresses that are not the agent's are removed",

@@ -68,6 +68,31 @@ class TestOpened:
         control.clean()
         assert control.opened is Opened.EVER_SINCE
 
+    def test_the_next_agent_knows_until_when_it_is_open(self, virtual_clock):
+        moment = bytearray(8)
+        control = Control(bytearray(24), moment)
+        control.open_until(clock.now() + 5)
+        assert Control(bytearray(24), moment).opened is Opened.NOT_YET
+        control.clean()
+        control.open_until(clock.now() + 10)
+        virtual_clock.advance(9.9)
+        following = Control(bytearray(24), moment)
+        assert following.opened is Opened.BEFORE
+        # It has no right yet, and says so; the one after it knows all the same.
+        following.open_until(None)
+        assert Control(bytearray(24), moment).opened is Opened.BEFORE
+        virtual_clock.advance(0.1)
+        assert following.opened is Opened.NOT_YET
+        assert Control(bytearray(24), moment).opened is Opened.NOT_YET
+
+    def test_who_gives_up_its_right_says_so(self):
+        moment = bytearray(8)
+        control = Control(bytearray(24), moment)
+        control.open_until(clock.now() + 10)
+        control.clean()
+        control.open_until(None)
+        assert Control(bytearray(24), moment).opened is Opened.NOT_YET
+
     def test_a_clean_node_without_a_right_stays_shut(self, control):
         control.clean()
         assert control.opened is Opened.NOT_YET

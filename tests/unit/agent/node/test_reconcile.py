@@ -17,7 +17,6 @@ from purelb.core.names import (
     DRAINING_TAINTS,
     FENCED_PROTOCOL,
     OUR_PROTOCOLS,
-    WITNESS_PROTOCOL,
 )
 from purelb.core.node.configuration import SelectorState
 from purelb.core.node.left import Opened
@@ -104,7 +103,7 @@ class TestStart:
         await asyncio.gather(task, return_exceptions=True)
 
     async def test_what_a_right_left_that_has_ended_is_not_held(self, node):
-        """There is no witness of it: another node may have the addresses, and the fence is shut."""
+        """Another node may have the addresses, and the fence is shut."""
         left = [replace(h, protocol=FENCED_PROTOCOL) for h in (on_eth0(VIP4), on_eth0(VIP6))]
         node.kernel.hold(*left)
         opened = []
@@ -227,12 +226,12 @@ class TestHolding:
         assert serving.held == ON_ETH0
         assert all(serving.kernel.held[place].expires_at > clock.now() for place in ON_ETH0)
 
-    async def test_with_the_fence_a_renewal_refreshes_one_address(self, serving):
-        """Of the others many are refreshed together, about twice a minute."""
+    async def test_with_the_fence_a_renewal_changes_nothing(self, serving):
+        """The addresses are refreshed together, about twice a minute."""
         serving.renew()
         await asyncio.sleep(1)
         marks = sorted(held.protocol for held in held_vips(serving))
-        assert marks == [FENCED_PROTOCOL, WITNESS_PROTOCOL]
+        assert marks == [FENCED_PROTOCOL] * 2
         # The marks are new: it reads them once.
         serving.renew()
         await settle()
@@ -241,14 +240,11 @@ class TestHolding:
             await asyncio.sleep(5)
             serving.renew()
         await settle()
-        assert serving.kernel.calls.count("put") == 5
-        assert serving.kernel.calls.count("addresses") == 0
-        (witness,) = (h for h in held_vips(serving) if h.protocol == WITNESS_PROTOCOL)
-        assert clock.now() + 7 < witness.expires_at < serving.store.hold_deadline.hold_until
+        assert serving.kernel.calls == []
         for _renewal in range(24):
             await asyncio.sleep(5)
             serving.renew()
-        assert serving.kernel.calls.count("put") == 5 + 24 + 4
+        assert serving.kernel.calls.count("put") == 2 * 5
         assert serving.held == ON_ETH0
 
     async def test_where_the_fence_has_a_gap_lifetimes_end_with_the_right(self, serving):
@@ -266,14 +262,14 @@ class TestHolding:
         serving.fence_kernel.notify()
         await asyncio.sleep(2)
         marks = sorted(held.protocol for held in held_vips(serving))
-        assert marks == [FENCED_PROTOCOL, WITNESS_PROTOCOL]
+        assert marks == [FENCED_PROTOCOL] * 2
 
-    async def test_a_witness_that_is_gone_is_put_back(self, serving):
+    async def test_an_address_that_is_gone_is_put_back(self, serving):
         serving.renew()
         await asyncio.sleep(1)
-        (witness,) = (h for h in held_vips(serving) if h.protocol == WITNESS_PROTOCOL)
-        del serving.kernel.held[witness.link, witness.address]
-        serving.kernel.notify(News(witness, is_gone=True))
+        gone = held_vips(serving)[0]
+        del serving.kernel.held[gone.link, gone.address]
+        serving.kernel.notify(News(gone, is_gone=True))
         serving.renew()
         await settle()
         assert serving.held == ON_ETH0

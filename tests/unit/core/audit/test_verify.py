@@ -10,7 +10,7 @@ import pytest
 from purelb.core.audit.evidence import NeighborReply, format_mac
 from purelb.core.election.election import rank
 from purelb.core.model import InterfaceAddress, PoolType
-from purelb.core.names import FENCED_PROTOCOL, WITNESS_PROTOCOL
+from purelb.core.names import FENCED_PROTOCOL
 from purelb.core.node.configuration import NodeConfig, Requirement
 from tests.support.core.audited_cluster import (
     DUMMY,
@@ -109,17 +109,18 @@ class TestLocalAddress:
     def test_that_the_fence_ends_may_outlast_the_lease(self, vip):
         cluster = AuditedCluster(vip)
         fenced = held(vip, seconds=60.0, protocol=FENCED_PROTOCOL)
-        witness = held(vip + 1, protocol=WITNESS_PROTOCOL)
-        cluster.only(self.winner(vip), fenced, witness)
+        cluster.only(self.winner(vip), fenced)
         assert ("error", "outlivesLease") not in cluster.found()
-        cluster.only(self.winner(vip), replace(fenced, expires_at=None), witness)
+        cluster.only(self.winner(vip), replace(fenced, expires_at=None))
         assert ("error", "outlivesLease") in cluster.found()
 
     def test_that_a_dead_agent_left_behind_its_fence_is_held_by_no_node(self, vip):
         """It is silent there, and on the next winner it answers."""
-        cluster = AuditedCluster(vip)
-        cluster.put(self.other(vip), held(vip, seconds=50.0, protocol=FENCED_PROTOCOL))
-        assert cluster.found() == []
+        cluster, other = AuditedCluster(vip), self.other(vip)
+        cluster.put(other, held(vip, seconds=50.0, protocol=FENCED_PROTOCOL))
+        assert cluster.found() == [("error", "wrongHolder")]
+        cluster.leases[other] = replace(cluster.leases[other], renew_time=NOW - 99)
+        assert ("error", "wrongHolder") not in cluster.found()
         (one,) = cluster.verify().holdings[vip]
         assert one.node == self.winner(vip)
 

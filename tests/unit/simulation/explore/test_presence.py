@@ -70,7 +70,7 @@ class TestUnheld:
     def test_time_adds_up_although_something_changes_all_the_time(self, cluster, in_a_copy, faults):
         def work():
             judge = Judge(cluster, faults)
-            end_agent(cluster, "n1")
+            cluster.power_off(cluster.nodes["n1"])
             for _ in range(40):
                 cluster.run(0.5)
                 judge.troubles.note()

@@ -16,6 +16,7 @@ from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Tuple
 from ..model import Address, InterfaceAddress, Link, ServiceGroup
 from ..node.configuration import NOWHERE, NodeConfig, choose
 from ..node.interfaces import selected_links
+from ..node.left import Opened
 from ..node.snapshot import NodeSnapshot, shows_marks
 
 
@@ -97,8 +98,11 @@ def format_mac(mac: bytes) -> str:
     return mac.hex(":") or "no MAC address"
 
 
-def snapshot_of(seen: Observation, evidence: Evidence) -> NodeSnapshot:
-    """Return the node's interfaces as its agent would see them."""
+def snapshot_of(seen: Observation, evidence: Evidence, *, has_right: bool) -> NodeSnapshot:
+    """Return the node's interfaces as its agent would see them.
+
+    `has_right`: its Lease has not ended; if it has, its fence, if there is one, is shut.
+    """
     config = choose(evidence.configs, evidence.labels.get(seen.node, {})).config or NOWHERE
     config = NOWHERE if config.problem else config
     dummy = next((link for link in seen.links if link.name == config.dummy_interface), None)
@@ -112,6 +116,7 @@ def snapshot_of(seen: Observation, evidence: Evidence) -> NodeSnapshot:
         addresses=seen.addresses,
         keeps_marks=shows_marks(seen.addresses),
         known=evidence.known,
+        opened=Opened.EVER_SINCE if has_right else Opened.NOT_YET,
     )
 
 

@@ -38,8 +38,12 @@ class Verification:
 
 def verify(report: Report, evidence: Evidence) -> Verification:
     """Compare the evidence with the audit's report."""
-    snapshots = {seen.node: snapshot_of(seen, evidence) for seen in evidence.observations}
     leases = {lease.lease.node: lease for lease in report.leases}
+    live = {node for node, lease in leases.items() if lease.is_live}
+    snapshots = {
+        seen.node: snapshot_of(seen, evidence, has_right=seen.node in live)
+        for seen in evidence.observations
+    }
     holdings = holdings_of(evidence.observations, snapshots)
     findings = list(report.findings)
     findings += _unexamined_findings(evidence)
@@ -55,7 +59,7 @@ def verify(report: Report, evidence: Evidence) -> Verification:
             findings += _local_findings(vip, held, snapshots, leases)
     findings += _unused_findings(holdings, snapshots, {vip.vip.address for vip in report.vips})
     held_vips = [h for vip in report.vips for h in holdings.get(vip.vip.address, ())]
-    fenced = {node for node, r in leases.items() if r.is_live and r.lease.fence == EXACT}
+    fenced = {node for node in live if leases[node].lease.fence == EXACT}
     findings += arp_findings(evidence.observations, snapshots, held_vips, fenced)
     findings += segment_findings(report, evidence, holdings)
     findings += [_silent(node, cause) for node, cause in evidence.silent.items()]

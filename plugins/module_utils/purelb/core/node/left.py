@@ -13,7 +13,7 @@ from enum import Enum
 from typing import FrozenSet, Iterable, Tuple
 
 from ..model import Address, InterfaceAddress
-from ..names import FENCED_PROTOCOL, WITNESS_PROTOCOL
+from ..names import FENCED_PROTOCOL
 
 # An address on an interface: index of the link, address.
 Place = Tuple[int, Address]
@@ -22,12 +22,13 @@ Place = Tuple[int, Address]
 class Opened(Enum):
     """Whether the fence of this agent has been open: by it, an agent knows its own right.
 
-    NOT_YET: it has just started, or has no fence. EVER_SINCE: from when it opened until now. SHUT:
-    until the right ended. The clock for that passes while the machine sleeps, with which the
-    lifetimes stand still.
+    NOT_YET: it has just started, or has no fence. BEFORE: the same, and that of the agent before it
+    is open. EVER_SINCE: from when it opened until now. SHUT: until the right ended. The clock for
+    that passes while the machine sleeps, with which the lifetimes stand still.
     """
 
     NOT_YET = "not yet"
+    BEFORE = "before"
     EVER_SINCE = "ever since"
     SHUT = "shut"
 
@@ -35,15 +36,13 @@ class Opened(Enum):
 def left_over(ours: Iterable[InterfaceAddress], opened: Opened) -> FrozenSet[Place]:
     """Return those of our addresses on real interfaces whose right has ended.
 
-    An agent that has just started sees it by the witness, whose lifetime is over before the right
-    is; without one nothing that outlasts its right can be trusted. Later the agent knows it itself,
-    as another program may have removed the witness.
+    To an agent that has just started, that is all that outlasts its right, unless it knows that the
+    fence of the agent before it is open.
     """
-    if opened is Opened.EVER_SINCE:
+    if opened in (Opened.BEFORE, Opened.EVER_SINCE):
         return frozenset()
-    found = tuple(ours)
-    if opened is Opened.NOT_YET:
-        if any(held.protocol == WITNESS_PROTOCOL for held in found):
-            return frozenset()
-        found = tuple(held for held in found if held.protocol == FENCED_PROTOCOL)
-    return frozenset((held.link, held.address) for held in found)
+    return frozenset(
+        (held.link, held.address)
+        for held in ours
+        if opened is Opened.SHUT or held.protocol == FENCED_PROTOCOL
+    )

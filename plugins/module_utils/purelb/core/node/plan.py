@@ -25,9 +25,8 @@ from typing import (
 )
 
 from ..election.vips import Vip
-from ..holding.deadline import HoldDeadline
 from ..model import Address, InterfaceAddress, PoolType, Reason
-from ..names import ADDRESS_PROTOCOL, FENCED_PROTOCOL, WITNESS_PROTOCOL
+from ..names import ADDRESS_PROTOCOL, FENCED_PROTOCOL
 from .decisions import Decisions, VipDecision
 from .left import Place
 from .snapshot import NodeSnapshot
@@ -48,8 +47,8 @@ _KERNEL_LATE = 1.0
 class Put:
     """Add an address or refresh its lifetimes, in whole seconds; None is permanent.
 
-    `ends_by`: when its right ends; None: never. By then its lifetime must have ended, however late
-    it is sent, unless the fence ends it. `protocol`: its mark, see names.
+    `ends_by`: when its right ends, or that of the lifetime if the fence does not end it; None:
+    never. `protocol`: its mark, see names.
     """
 
     link: int
@@ -64,15 +63,17 @@ class Put:
     protocol: int = ADDRESS_PROTOCOL
 
     def sent_at(self, now: float) -> Optional[Put]:
-        """Return what to send at this time; None if less than a second is left to hold it.
+        """Return what to send at this time; None if too little is left to hold it.
 
         A process can be stopped between its plan and this request, and others may have the address
         by now.
         """
         if self.ends_by is None or self.valid_lft is None:
             return self
+        if self.protocol == FENCED_PROTOCOL:
+            return self if now < self.ends_by else None
         left = int(self.ends_by - now)
-        if left >= self.valid_lft or (self.protocol == FENCED_PROTOCOL and left >= 1):
+        if left >= self.valid_lft:
             return self
         preferred = min(left, self.preferred_lft or 0)
         return replace(self, valid_lft=left, preferred_lft=preferred) if left >= 1 else None
@@ -99,23 +100,13 @@ class Remove:
 class Plan:
     """What to change; removals come first, as an address with a wrong mask is added again.
 
-    `witness`: the address whose lifetime ends with the right, where the fence ends the others; each
-    renewal refreshes it. `refresh_at`: when the next lifetime of another one needs a refresh if
-    nothing else happens; None: never.
+    `refresh_at`: when the next lifetime needs a refresh if nothing else happens; None: never.
     """
 
     removes: Tuple[Remove, ...]
     puts: Tuple[Put, ...]
     wanted: FrozenSet[Place]
     refresh_at: Optional[float]
-    witness: Optional[Put] = None
-
-    @property
-    def first(self) -> Tuple[Put, ...]:
-        """What to put before anything is removed: a new witness, as the one before may go."""
-        removed = {(remove.held.link, remove.held.address) for remove in self.removes}
-        marked = (put for put in self.puts if put.protocol == WITNESS_PROTOCOL)
-        return tuple(put for put in marked if (put.link, put.address) not in removed)
 
 
 def _wanted_address(
@@ -123,17 +114,21 @@ def _wanted_address(
 ) -> Optional[Put]:
     """Return the address as it should be now; None if the node may not hold it.
 
-    Its lifetime ends with the right.
+    Its right is ended by its lifetime, or by the fence.
     """
     is_local = decision.vip.pool_type is PoolType.LOCAL
+    is_fenced = is_local and snapshot.is_fenced
     config = snapshot.config if is_local else snapshot.dummy_config
     ends_by = _ends_by(snapshot) if is_local else None
     valid = config.valid_lifetime or None
     if ends_by is not None:
+        # With less than a second it would be gone at once.
         left = int(max(0.0, ends_by - now))
-        valid = min(left, valid or left)
-    # With less than a second it would be gone at once.
-    if decision.link is None or valid == 0:
+        if now >= ends_by or (left == 0 and not is_fenced):
+            return None
+        most = _FENCED_LIFETIME if is_fenced else left
+        valid = min(most, valid or most)
+    if decision.link is None:
         return None
     return Put(
         link=decision.link.index,
@@ -145,44 +140,8 @@ def _wanted_address(
         no_dad=decision.vip.skip_dad or decision.vip.address in moved,
         is_new=True,
         ends_by=ends_by,
+        protocol=FENCED_PROTOCOL if is_fenced else ADDRESS_PROTOCOL,
     )
-
-
-def _with_witness(
-    wants: Mapping[Place, Put], snapshot: NodeSnapshot
-) -> Tuple[Dict[Place, Put], Optional[Put]]:
-    """Let the fence end all addresses on real interfaces but one, the witness, which it returns.
-
-    That is the one before, as long as it is wanted, or else one that is there already.
-    """
-    local = {place for place, want in wants.items() if want.ends_by is not None}
-    if not local or not snapshot.is_fenced:
-        return dict(wants), None
-    there = [
-        (held.protocol != WITNESS_PROTOCOL, held.link, int(held.address), place)
-        for held in snapshot.addresses
-        for place in [(held.link, held.address)]
-        if place in local and place not in snapshot.left and _is_correct(held, wants[place])
-    ]
-    chosen = min(there)[-1] if there else min(local, key=lambda place: (place[0], int(place[1])))
-    witness = replace(wants[chosen], protocol=WITNESS_PROTOCOL)
-    changed = {place: _fenced(wants[place], snapshot) for place in local}
-    return {**wants, **changed, chosen: witness}, witness
-
-
-def _fenced(want: Put, snapshot: NodeSnapshot) -> Put:
-    valid = min(_FENCED_LIFETIME, snapshot.config.valid_lifetime or _FENCED_LIFETIME)
-    preferred = _preferred_lifetime(want.address, valid, snapshot.config.preferred_lifetime)
-    return replace(want, valid_lft=valid, preferred_lft=preferred, protocol=FENCED_PROTOCOL)
-
-
-def prolonged(witness: Put, deadline: HoldDeadline, *, now: float) -> Optional[Put]:
-    """Return the refresh of a witness after a renewal; None if too little is left of the right."""
-    ends_by = deadline.hold_until - _KERNEL_LATE
-    left = int(ends_by - now)
-    preferred = witness.preferred_lft and left
-    put = replace(witness, valid_lft=left, preferred_lft=preferred, ends_by=ends_by, is_new=False)
-    return put if left >= 1 else None
 
 
 def _prefixlen(vip: Vip) -> int:
@@ -198,9 +157,11 @@ def _prefixlen(vip: Vip) -> int:
 
 
 def _ends_by(snapshot: NodeSnapshot) -> float:
-    """Return when lifetimes on real interfaces must have ended."""
+    """Return when the fence ends addresses on real interfaces, or lifetimes must have ended."""
     deadline = snapshot.hold_deadline
-    return float("-inf") if deadline is None else deadline.hold_until - _KERNEL_LATE
+    if deadline is None:
+        return float("-inf")
+    return deadline.silent_at if snapshot.is_fenced else deadline.hold_until - _KERNEL_LATE
 
 
 def _preferred_lifetime(
@@ -273,10 +234,9 @@ def plan(
         want = _wanted_address(decision, snapshot, moved, now)
         if want is not None:
             wants[want.link, want.address] = want
-    wants, witness = _with_witness(wants, snapshot)
     removes, puts = _difference(decisions, snapshot, wants, now)
     refreshes = _refreshes(wants, puts, snapshot, now)
-    return Plan(removes, puts, frozenset(wants), min(refreshes, default=None), witness)
+    return Plan(removes, puts, frozenset(wants), min(refreshes, default=None))
 
 
 def _refreshes(
@@ -285,7 +245,7 @@ def _refreshes(
     """Yield when each lifetime needs a refresh; of those that the fence ends, many together."""
     sent = {(put.link, put.address) for put in puts}
     for place, want in wants.items():
-        if want.valid_lft is None or want.protocol == WITNESS_PROTOCOL:
+        if want.valid_lft is None:
             continue
         if want.protocol != FENCED_PROTOCOL:
             yield now + want.valid_lft / 2
