@@ -115,6 +115,7 @@ class Cluster(Between):
         segment = self.segments[is_second and self.shape.other is Other.RACK]
         nets = self.shape.of_versions(segment.nets)
         node = self.nodes[name] = Node(kernel, len(self.nodes) + 1, kubelet, nets)
+        node.timing = self.shape.timing
         segment.attach(node.kernel, node.eth0)
         node.kernel.fence.is_forbidden = not self.shape.is_fenced(name)
         if is_second and self.shape.other is Other.LINK:

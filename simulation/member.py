@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from purelb.core.holding.peer_keys import PeerKeys
 from purelb.core.model import Address
 from purelb.core.node.service_proxy import Answer
-from purelb.core.settings import LeaseTiming
+from purelb.core.settings import TimingChoice
 from simulation.kubelet import Kubelet
 from simulation.node.kernel import Kernel
 from simulation.node.messages import LinkState, Route
@@ -45,7 +45,7 @@ class Node:
         # Its own on other interfaces, with the lengths of their prefixes.
         self.more_addresses: list[tuple[int, Address, int]] = []
         self.pods = 0
-        self.timing = LeaseTiming()
+        self.timing = TimingChoice()
         self.keys: PeerKeys | None = KEYS
         self.agent: Process | None = None
         self.stop = asyncio.Event()

@@ -9,7 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from purelb.core.settings import TimingChoice
 from simulation.node.wire import Net
+
+# As by default, or with Leases for which even a kernel without a fence has much time.
+AUTO, LONG = TimingChoice(), TimingChoice(10.0, 7.0, 2.0)
 
 
 class Other(Enum):
@@ -33,13 +37,14 @@ class Shape:
     """How a cluster is built.
 
     `versions`: of IP, of nodes and Services. `is_varied`: Services ask for addresses, share them,
-    have one family alone or an address of a remote pool.
+    have one family alone or an address of a remote pool. `timing`: what nodes say of their Leases.
     """
 
     other: Other = Other.NONE
     versions: tuple[int, ...] = (4, 6)
     is_varied: bool = False
     fenced: Fenced = Fenced.ALL
+    timing: TimingChoice = LONG
 
     def is_fenced(self, name: str) -> bool:
         """Whether a node's kernel lets the fence in."""

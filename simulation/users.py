@@ -25,7 +25,7 @@ from purelb.core.names import (
     SERVICE_GROUP_ANNOTATION,
     SHARING_ANNOTATION,
 )
-from purelb.core.settings import LeaseTiming
+from purelb.core.settings import TimingChoice
 from purelb_agent.runtime.program import METRICS_PORT
 from simulation.api.objects import Json
 from simulation.cluster import Cluster
@@ -284,7 +284,7 @@ def restart_agent(cluster: Cluster, node: Node) -> str:
 
 
 def roll_out(
-    cluster: Cluster, timing: LeaseTiming, *, noted: Callable[[], None] = lambda: None
+    cluster: Cluster, timing: TimingChoice, *, noted: Callable[[], None] = lambda: None
 ) -> str:
     """Give all agents another timing: one is restarted when the one before it is ready.
 

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Mapping
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.errors import SettingError
 from ansible_collections.purelb.purelb.plugins.module_utils.purelb.core.settings import (
     EvictionLimit,
-    LeaseTiming,
+    TimingChoice,
 )
 
 
@@ -19,7 +19,7 @@ def setting_problem(environment: Mapping[str, Any]) -> str:
     """Returns an empty string if valid, otherwise the violated rule."""
     settings = {name: str(value) for name, value in environment.items()}
     try:
-        LeaseTiming.parse(settings)
+        TimingChoice.parse(settings)
         EvictionLimit.parse(settings)
     except SettingError as error:
         return str(error)

@@ -10,7 +10,7 @@ from functools import partial
 from purelb.core.holding.peer_keys import SIGNING, RotationStep, after_step, parse_keys
 from purelb.core.names import DEFAULT_NAMESPACE, DRAINING_TAINTS, EXCLUDE_LABEL
 from purelb.core.node.service_proxy import Answer
-from purelb.core.settings import LeaseTiming
+from purelb.core.settings import TimingChoice
 from simulation import users
 from simulation.chance import stream
 from simulation.explore.able import CONFIG, SELECTED
@@ -23,7 +23,7 @@ from simulation.time.timeline import Action
 _POOL = {"v4": "172.28.1.200-172.28.1.250", "v6": "fd28::200-fd28::2ff"}
 _NEW_KEY = b"the next key of all agents of it"
 _ROTATION = (RotationStep.ADD, RotationStep.SWITCH, RotationStep.REMOVE)
-_FAST = LeaseTiming(5, 3.5, 1)
+_FAST = TimingChoice(5.0, 3.5, 1.0)
 
 
 def taint(troubles: Troubles, fault: Fault) -> Action:

@@ -30,7 +30,8 @@ _FLAPS = "the API refuses {nodes} for {value:g} s, every {value:g} s"
 # all see, of one node, and of some (which withdraw up to a renewal period apart), a cable that is
 # out, and an agent or a node that is gone (a Lease's duration, and a margin).
 _OUTAGE, _API, _SOME = (1.0, 5.0), (2.0, 5.0), (5.0, 5.0)
-_CARRIER, _CRASH = (2.5, 12.0), (12.0, 12.0)
+# An agent that cannot read its kernel ends, and the next one writes no Lease before it can.
+_CARRIER, _CRASH, _UNREAD = (2.5, 12.0), (12.0, 12.0), (2.5, 12.0)
 # Only with others costs something what disturbs an agent or a link, and a new address: the Lease of
 # its winner may have to end first.
 _ODD, _NEW = (0.3, 12.0), (0.3, 10.0)
@@ -259,7 +260,7 @@ KINDS: Mapping[str, Kind] = {
         "an answer of the kernel of {nodes} is 2 s late", effects.late_answer, seconds=()
     ),
     "unreadable": Kind(
-        "the kernel of {nodes} cannot be read", effects.unreadable, away=_ODD, halts=True
+        "the kernel of {nodes} cannot be read", effects.unreadable, away=_UNREAD, halts=True
     ),
     "wall": Kind(
         "the wall clock of {nodes} steps by {value:+g} s",

@@ -321,7 +321,9 @@ class Judge:
         """Yield by how much the agents wrote more Leases than they should."""
         seconds = self._after(self.cluster.timeline.now)
         nodes = len(self.troubles.nodes)
-        renewals = max(1 / node.timing.renew_period for node in self.troubles.nodes)
+        choices = {node.timing for node in self.troubles.nodes}
+        fastest = (choice.timing(nodes=nodes, is_exact=True) for choice in choices)
+        renewals = max(1 / timing.renew_period for timing in fastest)
         limit = TIMES * renewals * seconds * nodes + EXTRA * nodes * len(self.troubles.moments)
         if self._writes > limit:
             yield f"{self._writes} Leases were written in {seconds:.0f} s by {nodes} nodes"

@@ -33,9 +33,9 @@ from purelb_agent.kube.store import NodeStore
 from purelb_agent.peers.peers import Peers
 from purelb_agent.runtime import clock, log
 
-# Pause between two rounds of questions while the hold deadline is extended; shorter before, as less
-# time is left until the deadline.
-_PAUSE_HOLDING, _PAUSE_UNDECIDED = 1.0, 0.5
+# Pause between two rounds of questions while the hold deadline is extended, as a part of the
+# Lease's duration; shorter before, as less time is left until the deadline. In seconds at most.
+_PAUSE_HOLDING, _PAUSE_UNDECIDED, _LONGEST_PAUSE = 0.1, 0.05, 1.0
 # How long one round of questions takes where a node does not answer.
 _ROUND, _SHORTEST_ROUND = 1.0, 0.3
 # How long before the hold deadline it is extended at the latest.
@@ -72,7 +72,8 @@ class OutageKeeper:
             while self._renewer.in_doubt.is_set():
                 asked_at = clock.now()
                 is_held = await self._ask(asked_at) is OutageAssessment.HOLD
-                pause = _PAUSE_HOLDING if is_held else _PAUSE_UNDECIDED
+                part = _PAUSE_HOLDING if is_held else _PAUSE_UNDECIDED
+                pause = min(_LONGEST_PAUSE, part * self._renewer.right.timing.duration)
                 await asyncio.sleep(max(0.0, asked_at + pause - clock.now()))
             outage = self._renewer.outage
             if outage is not None and outage is not previous:

@@ -15,7 +15,8 @@ from purelb.core.names import lease_name
 from purelb_agent.kube.client import CONFLICT, NOT_FOUND, ApiError, Json, Kube
 from purelb_agent.runtime import log
 
-_DELETE_ATTEMPTS = 3
+# Each attempt is three requests.
+_DELETE_ATTEMPTS, _DELETE_SECONDS = 3, 7.0
 
 
 @dataclass(frozen=True)
@@ -28,55 +29,57 @@ class Identity:
 
 
 class OwnLease:
-    """The Lease as this process last wrote it. Each request has a timeout of `seconds`.
+    """The Lease as this process last wrote it.
 
     Of two writes that are under way at once at most one takes effect, unless the other one has read
     the Lease again: each names the version that it replaces.
     """
 
-    def __init__(self, kube: Kube, identity: Identity, *, seconds: float) -> None:
+    def __init__(self, kube: Kube, identity: Identity) -> None:
         self._kube = kube
         self._identity = identity
-        self._seconds = seconds
         self._body: Json | None = None
         self._node_uid = ""
         path = f"/apis/coordination.k8s.io/v1/namespaces/{identity.namespace}/leases"
         self._collection, self._path = path, f"{path}/{lease_name(identity.node)}"
 
-    async def write(self, lease: Lease) -> None:
-        """Create or replace the Lease; one changed by others is read and replaced."""
+    async def write(self, lease: Lease, *, seconds: float) -> None:
+        """Create or replace the Lease; one changed by others is read and replaced.
+
+        Each request may take so many seconds.
+        """
         if not self._node_uid:
             path = f"/api/v1/nodes/{self._identity.node}"
-            node = await self._kube.request("GET", path, seconds=self._seconds)
+            node = await self._kube.request("GET", path, seconds=seconds)
             self._node_uid = node["metadata"]["uid"]
         owned = replace(lease, node_uid=self._node_uid)
         wanted = codec.lease_body(owned, namespace=self._identity.namespace)
-        known = self._body = self._body or await self.read(self._seconds)
+        known = self._body = self._body or await self.read(seconds)
         try:
-            self._body = await self._replace(wanted, known)
+            self._body = await self._replace(wanted, known, seconds)
         except ApiError as error:
             if known is None or error.status not in (NOT_FOUND, CONFLICT):
                 raise
             # A Node that was deleted and created again has another UID, and its Lease is gone.
             self._node_uid = ""
-            self._body = await self.read(self._seconds)
+            self._body = await self.read(seconds)
             if not self._is_own(self._body):
                 log.warning("leaseChangedByOthers", lease=lease_name(lease.node), error=str(error))
-            await self.write(lease)
+            await self.write(lease, seconds=seconds)
 
     def _is_own(self, body: Json | None) -> bool:
         """Whether this agent wrote it, by a request that it had no answer to."""
         lease = codec.lease_of(body) if body else None
         return lease is not None and lease.instance == self._identity.instance
 
-    async def _replace(self, wanted: Json, known: Json | None) -> Json:
+    async def _replace(self, wanted: Json, known: Json | None, seconds: float) -> Json:
         if known is None:
-            return await self._kube.request("POST", self._collection, wanted, seconds=self._seconds)
+            return await self._kube.request("POST", self._collection, wanted, seconds=seconds)
         # With the UID, a PUT of a deleted Lease fails: without it, the API server would create one
         # that belongs to a Node that is gone.
         for field in ("resourceVersion", "uid"):
             wanted["metadata"][field] = known["metadata"][field]
-        return await self._kube.request("PUT", self._path, wanted, seconds=self._seconds)
+        return await self._kube.request("PUT", self._path, wanted, seconds=seconds)
 
     async def read(self, seconds: float) -> Json | None:
         """Returns the Lease, or None if there is none; ApiError if the request fails."""
@@ -106,13 +109,13 @@ class OwnLease:
             return
 
     async def _delete_once(self) -> bool:
-        body = await self.read(self._seconds)
+        body = await self.read(_DELETE_SECONDS)
         if body is None or not self._is_own(body):
             return False
         body["spec"]["holderIdentity"] = ""
-        body = await self._kube.request("PUT", self._path, body, seconds=self._seconds)
+        body = await self._kube.request("PUT", self._path, body, seconds=_DELETE_SECONDS)
         meta = body["metadata"]
         this_version = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": this_version}
-        await self._kube.request("DELETE", self._path, options, seconds=self._seconds)
+        await self._kube.request("DELETE", self._path, options, seconds=_DELETE_SECONDS)
         return True

@@ -14,10 +14,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from purelb.core.election.members import ServiceProxy
+from purelb.core.fence.gaps import EXACT
 from purelb.core.holding.outage import FRESHNESS, PATIENCE
 from purelb.core.holding.right import Renewal, Right, RightState
 from purelb.core.model import Address, Lease, Network, NodeAddress, Outage
 from purelb.core.node.conflicts import FoundDuplicates
+from purelb.core.settings import LeaseTiming
 from purelb_agent.fence.control import Control
 from purelb_agent.holding.metrics import LeaseMetrics
 from purelb_agent.holding.own_lease import Identity, OwnLease
@@ -65,8 +67,7 @@ class Renewer:
         key_ids: Callable[[], tuple[str, ...]],
         control: Control,
     ) -> None:
-        self._timing = store.holder.right.timing
-        self._lease = OwnLease(kube, identity, seconds=self._timing.renew_deadline)
+        self._lease = OwnLease(kube, identity)
         self._store = store
         self._identity = identity
         self._metrics = metrics
@@ -193,11 +194,12 @@ class Renewer:
 
     def _send(self, group: asyncio.TaskGroup) -> None:
         """Send a renewal, unless all that is due is a change that is none any more."""
-        now, lease = clock.now(), self._wanted()
+        now, timing = clock.now(), self._next_timing()
+        lease = self._wanted(timing)
         if now < self._right.next_at and lease == self._last:
             self._right = self._right.unchanged()
             return
-        self._right, renewal = self._right.sent(lease.subnets, now=now)
+        self._right, renewal = self._right.sent(lease.subnets, now=now, timing=timing)
         self._last = lease
         # Without a key its peers cannot ask this node, so they must not wait for it.
         epoch = renewal.epoch if lease.peer_keys else ""
@@ -207,8 +209,9 @@ class Renewer:
     async def _write(self, lease: Lease, renewal: Renewal) -> None:
         error: ApiError | TimeoutError | None = None
         try:
-            async with asyncio.timeout(self._timing.renew_deadline):
-                await self._lease.write(lease)
+            seconds = renewal.timing.renew_deadline
+            async with asyncio.timeout(seconds):
+                await self._lease.write(lease, seconds=seconds)
         except (ApiError, TimeoutError) as raised:
             error = raised
         finally:
@@ -223,7 +226,15 @@ class Renewer:
                 str(error) or "no answer in time", self._right.failed(renewal, now=clock.now())
             )
 
-    def _wanted(self) -> Lease:
+    def _next_timing(self) -> LeaseTiming:
+        counting = self._store.holder.counting
+        return self._store.timing.timing(
+            nodes=1 + sum(counted.counts for counted in counting.leases.values()),
+            is_exact=self._said.fence == EXACT,
+            took=self._right.slowness(clock.now()),
+        )
+
+    def _wanted(self, timing: LeaseTiming) -> Lease:
         """Return what the Lease is to say now, but for its epoch and its time."""
         return Lease(
             node=self._identity.node,
@@ -231,7 +242,7 @@ class Renewer:
             mail=self._mail,
             instance=self._identity.instance,
             holder=self._identity.node,
-            duration=self._timing.duration,
+            duration=timing.duration,
             outage=self._outage,
             peer_keys=self._key_ids(),
             duplicates=self._duplicates.at(clock.now()),
@@ -266,7 +277,7 @@ class Renewer:
 
     def _used(self, right: Right, now: float) -> float | None:
         """Return how much of the time until its end a right has used; None without one."""
-        used = (now - right.sent_at) / self._timing.renew_deadline
+        used = (now - right.sent_at) / right.timing.renew_deadline
         return None if right.deadline(now) is None else used
 
     def _note_outage(self) -> None:

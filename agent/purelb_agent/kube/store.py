@@ -30,7 +30,7 @@ from purelb.core.holding.permissions import Permissions
 from purelb.core.holding.right import Right
 from purelb.core.model import Address, Lease, Network, NodeAddress, ServiceKey
 from purelb.core.node.mistaken import mistaken_addresses, word_of
-from purelb.core.settings import LeaseTiming
+from purelb.core.settings import TimingChoice
 from purelb_agent.kube.lease_table import LeaseTable
 from purelb_agent.kube.tables import (
     config_table,
@@ -56,15 +56,17 @@ class NodeStore:
         classes: Classes,
         drains: bool,
         excludes: bool = False,
-        timing: LeaseTiming | None = None,
+        timing: TimingChoice = TimingChoice(),  # noqa: B008 - frozen
     ) -> None:
         """`classes` selects our Services; with `drains`, taints keep addresses off a node.
 
         With `excludes`, so does the label of nodes that take no traffic of load balancers.
+        `timing`: how long the renewals of the own Lease are to last.
         """
+        self.timing = timing
         self.changed = Wakeup()
         # A token that no earlier agent of this node had.
-        right = Right(timing or LeaseTiming(), token=secrets.token_hex(4))
+        right = Right(timing.longest, token=secrets.token_hex(4))
         self.holder = Holder(right, Permissions(node))
         self.services = service_table(
             self._services_changed, wanted=lambda service: concerns_agents(service, classes)

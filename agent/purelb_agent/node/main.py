@@ -20,7 +20,7 @@ from purelb.core.election.claims import ALL_CLASSES, Classes, claimed
 from purelb.core.holding.peer_keys import PeerKeys
 from purelb.core.names import API_GROUP, API_VERSION, DEFAULT_NAMESPACE, LEADER_LEASE
 from purelb.core.node.conflicts import DuplicateAddress
-from purelb.core.settings import LeaseTiming, parse_port, parse_switch, required
+from purelb.core.settings import TimingChoice, parse_port, parse_switch, required
 from purelb_agent import __version__
 from purelb_agent.fence.fence import AddressFence
 from purelb_agent.fence.kernel import FenceKernel
@@ -64,9 +64,10 @@ _ENVIRONMENT = """\
   PURELB_NODE_NAME       name of this node (required)
   PURELB_POD_UID         UID of this pod, identifies the holder of the Lease (required)
   PURELB_NAMESPACE       namespace of the Leases (purelb-system)
-  PURELB_LEASE_DURATION  how long a Lease is valid without renewal (10s)
-  PURELB_RENEW_DEADLINE  time after which a node withdraws if renewals fail (7s)
-  PURELB_RETRY_PERIOD    pause after a failed renewal (2s)
+  PURELB_LEASE_DURATION  how long a Lease is valid without renewal; auto: by the number of nodes
+                         and what writes take (auto)
+  PURELB_RENEW_DEADLINE  time after which a node withdraws if renewals fail (auto)
+  PURELB_RETRY_PERIOD    pause after a failed renewal (auto)
   PURELB_OUTAGE_HOLD     keep addresses while no node reaches the API: on or off (on)
   PURELB_CLAIM_UNCLASSED serve Services without a loadBalancerClass: on or off (on)
   PURELB_DRAINING        keep addresses off nodes with a draining taint: on or off (on)
@@ -87,7 +88,7 @@ class AgentSettings:
     """
 
     identity: Identity
-    timing: LeaseTiming = field(default_factory=LeaseTiming)
+    timing: TimingChoice = field(default_factory=TimingChoice)
     classes: Classes = ALL_CLASSES
     drains: bool = True
     excludes: bool = False
@@ -105,7 +106,7 @@ class AgentSettings:
         files = PeerKeyFiles.open(keys) if keeps_addresses else None
         return cls(
             _identity(environ),
-            LeaseTiming.parse(environ),
+            TimingChoice.parse(environ),
             claimed(unclassed=parse_switch(environ, "PURELB_CLAIM_UNCLASSED", default=True)),
             parse_switch(environ, "PURELB_DRAINING", default=True),
             parse_switch(environ, "PURELB_EXCLUDE_LABELLED_NODES", default=False),

@@ -17,7 +17,7 @@ from purelb.core.api import codec
 from purelb.core.election.claims import claimed
 from purelb.core.fence.programs import CONTROL_BYTES
 from purelb.core.holding.outage import extended_deadline
-from purelb.core.settings import LeaseTiming
+from purelb.core.settings import LeaseTiming, TimingChoice
 from purelb_agent.fence.control import Control
 from purelb_agent.holding.own_lease import Identity
 from purelb_agent.holding.renewer import Renewer
@@ -34,6 +34,7 @@ PATH = f"{COLLECTION}/purelb-node-n1"
 NODE = "/api/v1/nodes/n1"
 NETS = (NET4, NET6)
 TIMING = LeaseTiming()
+CHOICE = TimingChoice(TIMING.duration, TIMING.renew_deadline, TIMING.retry_period)
 DOWN = ApiError(0, "no route to host")
 _WRITES = (("POST", COLLECTION), ("PUT", PATH))
 
@@ -52,14 +53,14 @@ class RecordedControl(Control):
 class LeasedNode:
     """A renewer, the requests that it sends, and what it publishes to the store."""
 
-    def __init__(self):
+    def __init__(self, choice=CHOICE):
         self.api = FakeApi()
         self.api.answer("GET", NODE, {"metadata": {"name": "n1", "uid": "uid-n1"}})
         self.api.answer("GET", PATH, ApiError(404, "not found"))
         self.api.answer("DELETE", PATH, {})
         for method, path in _WRITES:
             self.api.answer(method, path, self._stored)
-        self.store = NodeStore("n1", classes=claimed(unclassed=True), drains=True)
+        self.store = NodeStore("n1", classes=claimed(unclassed=True), drains=True, timing=choice)
         self.registry = CollectorRegistry()
         self.metrics = NodeMetrics(self.registry).lease
         self.keys = ("key",)
@@ -154,6 +155,10 @@ class LeasedNode:
     @property
     def written_at(self):
         return [at for at, _lease in self.writes]
+
+    @property
+    def durations(self):
+        return [lease.duration for _at, lease in self.writes]
 
     @property
     def lease(self):

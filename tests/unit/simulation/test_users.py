@@ -11,14 +11,14 @@ import pytest
 from purelb.core.election.election import rank
 from purelb.core.holding.peer_keys import PeerKeys
 from purelb.core.names import DRAINING_TAINTS, PEER_KEYS_ANNOTATION
-from purelb.core.settings import LeaseTiming
+from purelb.core.settings import TimingChoice
 from simulation import users
 from simulation.history import History
 from simulation.invariants import Leaks, given_twice, misled, ownerless
 from simulation.member import KEYS
 from tests.unit.simulation.schedules.story import THREE, at_work
 
-FAST = LeaseTiming(5, 3.5, 1)
+FAST = TimingChoice(5.0, 3.5, 1.0)
 OTHER = PeerKeys(b"another key of all the agents")
 ASKED = ip_address("172.28.1.240")
 

@@ -13,8 +13,16 @@ from .errors import SettingError
 
 _LIMIT = re.compile(r"(?P<number>[1-9]\d{0,8})(?P<percent>%)?")
 _DURATION = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>ms|s|m)?")
-# A shorter Lease leaves no time to renew, as the kernel removes addresses up to a second late.
-_SHORTEST_LEASE = 5.0
+# A shorter Lease leaves no time to renew; nor does one of less than five seconds where the kernel
+# removes addresses up to a second late.
+_SHORTEST, _SHORTEST_LIFETIMES = 2.0, 5.0
+# Leases that are timed by themselves last so long: one second more for each ten nodes, and a
+# multiple of what a write takes.
+_AUTO_SHORTEST, _AUTO_LONGEST, _NODES_A_SECOND, _WRITES = 3.0, 10.0, 10, 4
+_MANY_NODES = 1000
+# The part of a Lease in which its node announces. Without a fence that is exact, the kernel needs
+# the rest.
+_TO_WITHDRAW, _TO_WITHDRAW_EXACT = 0.7, 0.9
 _LAST_PORT = 65535
 _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, None: 1.0}
 
@@ -59,10 +67,10 @@ class LeaseTiming:
 
     def __post_init__(self) -> None:
         """Raise a SettingError for timings with which two nodes could hold one address."""
-        if self.duration < _SHORTEST_LEASE or self.duration != int(self.duration):
+        if self.duration < _SHORTEST or self.duration != int(self.duration):
             raise SettingError(
-                "PURELB_LEASE_DURATION must be whole seconds, 5 or more: a Lease has no fractions, "
-                "and the kernel removes addresses up to a second late"
+                "PURELB_LEASE_DURATION must be auto, or whole seconds, 2 or more: a Lease has no "
+                "fractions, and a renewal takes its time"
             )
         if not self.renew_deadline < self.duration:
             raise SettingError(
@@ -77,21 +85,85 @@ class LeaseTiming:
 
     @property
     def renew_period(self) -> float:
-        """Seconds between successful renewals: half the duration, so that one may fail."""
-        return self.duration / 2
+        """Seconds between successful renewals.
+
+        Half the duration, so that one may fail; of a short one less, as attempts that follow need
+        two seconds.
+        """
+        return max(self.duration / 4, min(self.duration / 2, self.duration - 2))
+
+
+@dataclass(frozen=True)
+class TimingChoice:
+    """How nodes time their Leases, as the installation says it, in seconds; None: by themselves.
+
+    The other two are given only with a duration.
+    """
+
+    duration: Optional[float] = None
+    renew_deadline: Optional[float] = None
+    retry_period: Optional[float] = None
+
+    def __post_init__(self) -> None:
+        """Raise a SettingError for timings with which two nodes could hold one address."""
+        if self.duration is None and (self.renew_deadline, self.retry_period) != (None, None):
+            raise SettingError(
+                "PURELB_RENEW_DEADLINE and PURELB_RETRY_PERIOD must be auto where "
+                "PURELB_LEASE_DURATION is: they depend on it"
+            )
+        for is_exact in (True, False):
+            self.timing(nodes=1, is_exact=is_exact)
+
+    def timing(self, *, nodes: int, is_exact: bool, took: float = 0.0) -> LeaseTiming:
+        """Return the timing of a node's next renewal.
+
+        `nodes`: how many renew Leases. `is_exact`: its addresses fall silent exactly when its right
+        ends. If not, their lifetimes end it, which the kernel counts in whole seconds, and up to a
+        second late: that needs longer ones. `took`: how long the last renewal took.
+        """
+        duration = seconds_for(nodes, took) if self.duration is None else self.duration
+        if not is_exact and duration < _SHORTEST_LIFETIMES:
+            return _usual(_SHORTEST_LIFETIMES, is_exact=False)
+        usual = _usual(duration, is_exact=is_exact)
+        deadline = usual.renew_deadline if self.renew_deadline is None else self.renew_deadline
+        retry = usual.retry_period if self.retry_period is None else self.retry_period
+        return LeaseTiming(duration, deadline, retry)
+
+    @property
+    def longest(self) -> LeaseTiming:
+        """The longest that it comes to."""
+        return self.timing(nodes=_MANY_NODES, is_exact=False)
 
     @classmethod
-    def parse(cls, mapping: Mapping[str, str]) -> LeaseTiming:
+    def parse(cls, mapping: Mapping[str, str]) -> TimingChoice:
         """Parse PURELB_LEASE_DURATION, PURELB_RENEW_DEADLINE and PURELB_RETRY_PERIOD."""
 
-        def seconds(name: str, default: float) -> float:
-            return parse_duration(mapping[name], name) if mapping.get(name) else default
+        def seconds(name: str) -> Optional[float]:
+            text = mapping.get(name, "").strip()
+            return None if text in ("", "auto") else parse_duration(text, name)
 
         return cls(
-            seconds("PURELB_LEASE_DURATION", cls.duration),
-            seconds("PURELB_RENEW_DEADLINE", cls.renew_deadline),
-            seconds("PURELB_RETRY_PERIOD", cls.retry_period),
+            seconds("PURELB_LEASE_DURATION"),
+            seconds("PURELB_RENEW_DEADLINE"),
+            seconds("PURELB_RETRY_PERIOD"),
         )
+
+
+def seconds_for(nodes: int, took: float) -> float:
+    """Return for how long a Lease is to be valid where so many nodes renew theirs.
+
+    So all of them together write about twenty a second, and no more than thirty, up to a hundred
+    nodes; more write in proportion. Where writes take long, there is to be time for some.
+    """
+    # Whole seconds, rounded up.
+    by_size, by_writes = -(-nodes // _NODES_A_SECOND), -(-_WRITES * took // 1)
+    return float(min(_AUTO_LONGEST, max(_AUTO_SHORTEST, by_size, by_writes)))
+
+
+def _usual(duration: float, *, is_exact: bool) -> LeaseTiming:
+    """Return the usual timing of Leases that are valid for so long."""
+    deadline = (_TO_WITHDRAW_EXACT if is_exact else _TO_WITHDRAW) * duration
+    return LeaseTiming(duration, deadline, duration / 5)
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,15 @@ MUTANTS = (
     ),
     Mutant(
         "a node answers an asker with what the asker itself said",
-        _HOLDER,
-        "heard = (said for peer, said in self.who_can.heard.items() if peer != asker)",
-        "heard = self.who_can.heard.values()",
+        _OUTAGE,
+        "if peer != question.asker)",
+        "if peer)",
+    ),
+    Mutant(
+        "what a peer said is passed on for a shorter time than others ask at",
+        _OUTAGE,
+        "duration = max(question.duration or _FOR_EVER, timing.duration)",
+        "duration = min(question.duration or _FOR_EVER, timing.duration)",
     ),
     Mutant(
         "what a peer answered that can renew is kept when it cannot any more",
@@ -60,8 +66,8 @@ MUTANTS = (
     Mutant(
         "a node promises as long as its own Lease lasts, not the asker's",
         _HOLDER,
-        "seconds = promise_seconds(question, self.right.timing)",
-        "seconds = self.right.timing.duration",
+        "seconds = promise_seconds(question, timing)",
+        "seconds = timing.duration",
     ),
     Mutant(
         "an agreement counts from its last answer, not from the question",

@@ -50,13 +50,13 @@ MUTANTS = (
     Mutant(
         "a renewal from before the failure of the asker shows that a peer can renew",
         _PEERS,
-        "any(now - said.at <= KNOWN_FOR and said.renewed_at >= since for said in heard)",
-        "any(now - said.at <= KNOWN_FOR for said in heard)",
+        "any(said.at >= lately and said.renewed_at >= since for said in heard)",
+        "any(said.at >= lately for said in heard)",
     ),
     Mutant(
         "a node passes on for ever what a peer once said",
         _PEERS,
-        "any(now - said.at <= KNOWN_FOR and said.renewed_at >= since for said in heard)",
+        "any(said.at >= lately and said.renewed_at >= since for said in heard)",
         "any(said.renewed_at >= since for said in heard)",
     ),
     Mutant(

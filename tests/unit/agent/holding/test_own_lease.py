@@ -48,7 +48,7 @@ def api():
 
 @pytest.fixture
 def own(api):
-    return OwnLease(api, Identity("n1", "pod-n1", NAMESPACE), seconds=2.0)
+    return OwnLease(api, Identity("n1", "pod-n1", NAMESPACE))
 
 
 def requests(api):
@@ -57,7 +57,7 @@ def requests(api):
 
 class TestWrite:
     async def test_the_first_write_creates_a_lease_owned_by_the_node(self, own, api):
-        await own.write(LEASE)
+        await own.write(LEASE, seconds=2.0)
         assert requests(api) == [("GET", NODE), ("GET", PATH), ("POST", COLLECTION)]
         body = api.requests[-1].body
         assert body["metadata"]["ownerReferences"][0]["uid"] == "uid-n1"
@@ -65,46 +65,46 @@ class TestWrite:
 
     async def test_a_lease_that_exists_is_replaced_in_the_version_that_was_read(self, own, api):
         api.answer("GET", PATH, lease_object("n1", version="41"))
-        await own.write(LEASE)
+        await own.write(LEASE, seconds=2.0)
         (request,) = api.sent("PUT")
         meta = request.body["metadata"]
         assert (meta["resourceVersion"], meta["uid"]) == ("41", "uid-lease-n1")
 
     async def test_a_renewal_is_one_request(self, own, api):
-        await own.write(LEASE)
+        await own.write(LEASE, seconds=2.0)
         api.requests.clear()
-        await own.write(LEASE)
+        await own.write(LEASE, seconds=2.0)
         assert requests(api) == [("PUT", PATH)]
 
     async def test_each_request_gets_the_timeout(self, own, api):
-        await own.write(LEASE)
+        await own.write(LEASE, seconds=2.0)
         assert {request.seconds for request in api.requests} == {2.0}
 
     @pytest.mark.parametrize("error", [MISSING, CONFLICT], ids=["deleted", "changed"])
     async def test_a_lease_changed_by_others_is_read_and_written_again(
         self, own, api, error, caplog
     ):
-        await own.write(LEASE)
+        await own.write(LEASE, seconds=2.0)
         api.answer("PUT", PATH, error, times=1)
         api.answer("GET", PATH, lease_object("n1", version="41", instance="other"), times=1)
         api.requests.clear()
-        await own.write(LEASE)
+        await own.write(LEASE, seconds=2.0)
         assert requests(api) == [("PUT", PATH), ("GET", PATH), ("GET", NODE), ("PUT", PATH)]
         assert api.sent("PUT")[-1].body["metadata"]["resourceVersion"] == "41"
         assert caplog.messages == ["leaseChangedByOthers"]
 
     async def test_an_own_write_without_an_answer_is_no_change_by_others(self, own, api, caplog):
-        await own.write(LEASE)
+        await own.write(LEASE, seconds=2.0)
         api.answer("PUT", PATH, CONFLICT, times=1)
         api.answer("GET", PATH, lease_object("n1", version="41", instance="pod-n1"), times=1)
-        await own.write(LEASE)
+        await own.write(LEASE, seconds=2.0)
         assert api.sent("PUT")[-1].body["metadata"]["resourceVersion"] == "41"
         assert caplog.messages == []
 
     async def test_of_two_writes_at_once_one_takes_effect(self, own, api):
-        await own.write(LEASE)
+        await own.write(LEASE, seconds=2.0)
         api.hang("PUT", PATH)
-        writes = [asyncio.create_task(own.write(LEASE)) for _ in range(2)]
+        writes = [asyncio.create_task(own.write(LEASE, seconds=2.0)) for _ in range(2)]
         await asyncio.sleep(0)
         api.answer("PUT", PATH, CONFLICT, times=1)
         api.answer("GET", PATH, lease_object("n1", version="2", instance="pod-n1"))
@@ -113,10 +113,10 @@ class TestWrite:
         assert [r.body["metadata"]["resourceVersion"] for r in api.sent("PUT")] == ["1", "1", "2"]
 
     async def test_a_node_that_was_created_again_owns_a_new_lease(self, own, api):
-        await own.write(LEASE)
+        await own.write(LEASE, seconds=2.0)
         api.answer("PUT", PATH, MISSING, times=1)
         api.answer("GET", NODE, node("uid-new"))
-        await own.write(LEASE)
+        await own.write(LEASE, seconds=2.0)
         assert api.requests[-1].method == "POST"
         assert api.requests[-1].body["metadata"]["ownerReferences"][0]["uid"] == "uid-new"
 
@@ -124,36 +124,36 @@ class TestWrite:
     async def test_another_error_is_raised_and_the_next_write_is_one_request(
         self, own, api, status
     ):
-        await own.write(LEASE)
+        await own.write(LEASE, seconds=2.0)
         api.answer("PUT", PATH, ApiError(status, "no"), times=1)
         with pytest.raises(ApiError):
-            await own.write(LEASE)
+            await own.write(LEASE, seconds=2.0)
         api.requests.clear()
-        await own.write(LEASE)
+        await own.write(LEASE, seconds=2.0)
         assert requests(api) == [("PUT", PATH)]
 
     async def test_a_lease_that_others_create_first_is_an_error(self, own, api):
         api.answer("POST", COLLECTION, CONFLICT, times=1)
         with pytest.raises(ApiError):
-            await own.write(LEASE)
+            await own.write(LEASE, seconds=2.0)
 
     @pytest.mark.parametrize("path", [NODE, PATH])
     async def test_an_error_while_reading_is_raised(self, own, api, path):
         api.answer("GET", path, ApiError(403, "no"))
         with pytest.raises(ApiError, match="no"):
-            await own.write(LEASE)
+            await own.write(LEASE, seconds=2.0)
         assert not api.sent("POST")
 
     async def test_a_request_that_hangs_is_an_error(self, own, api):
         api.hang("POST", COLLECTION)
         with pytest.raises(ApiError, match="no answer within 2 s"):
-            await own.write(LEASE)
+            await own.write(LEASE, seconds=2.0)
 
     async def test_after_a_cancelled_write_the_next_one_succeeds(self, own, api):
-        async for interruption in cancel_at_each_await(lambda: own.write(LEASE)):
+        async for interruption in cancel_at_each_await(lambda: own.write(LEASE, seconds=2.0)):
             assert api.under_way == 0, interruption
         api.requests.clear()
-        await own.write(LEASE)
+        await own.write(LEASE, seconds=2.0)
         assert [request.outcome for request in api.requests] == ["answered"]
         assert api.requests[-1].body["metadata"]["name"] == "purelb-node-n1"
 

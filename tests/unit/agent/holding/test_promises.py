@@ -20,7 +20,7 @@ from purelb.core.holding.outage import (
     read_outage_answer,
 )
 from purelb.core.holding.peer_keys import PeerKeys
-from purelb.core.settings import LeaseTiming
+from purelb.core.settings import LeaseTiming, TimingChoice
 from purelb_agent.holding.outage import OutageKeeper
 from purelb_agent.kube.store import NodeStore
 from purelb_agent.peers.peers import Peers
@@ -29,6 +29,7 @@ from tests.support.agent.kubernetes_objects import lease_object
 from tests.support.agent.recorded_events import RecordedEvents
 
 TIMING = LeaseTiming()
+CHOICE = TimingChoice(TIMING.duration, TIMING.renew_deadline, TIMING.retry_period)
 KEY = b"sixteen bytes or more"
 PATIENCE = 0.5
 
@@ -40,7 +41,7 @@ async def unreachable(_address, _message):
 @pytest.fixture
 def store():
     """The store of a node with a peer; nothing has been found out about the peer's Lease."""
-    made = NodeStore("n1", classes=claimed(unclassed=True), drains=True)
+    made = NodeStore("n1", classes=claimed(unclassed=True), drains=True, timing=CHOICE)
     made.leases.put(lease_object("n2", epoch="e.1"))
     made.leases.put(lease_object("n3", epoch="f.1"))
     made.leases.listed = True

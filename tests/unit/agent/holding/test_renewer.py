@@ -9,13 +9,18 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
+from purelb.core.fence.gaps import EXACT
 from purelb.core.holding.deadline import HoldDeadline
 from purelb.core.holding.right import RightState
+from purelb.core.settings import TimingChoice
+from purelb_agent.holding.renewer import Said
 from purelb_agent.kube.client import ApiError
 from purelb_agent.runtime import clock
+from tests.support.agent.kubernetes_objects import lease_object
 from tests.support.agent.leased_node import COLLECTION, DOWN, NETS, NODE, PATH, LeasedNode
 from tests.support.agent.logs import Logged
 
@@ -249,6 +254,62 @@ class TestSlowRenewals:
             node.slow_writes(0.0)
             await node.until(34)
             assert state(node) is RightState.RENEWED
+
+
+class TestTiming:
+    """Where the installation says nothing of it: three seconds, if the fence is exact."""
+
+    @pytest.fixture
+    async def node(self):
+        return LeasedNode(TimingChoice())
+
+    @staticmethod
+    def durations(node):
+        """Of all renewals until now, each with the seconds from the one before."""
+        times = [0.0, *node.written_at]
+        pauses = [round(b - a, 1) for a, b in pairwise(times)]
+        return list(zip(node.durations, pauses, strict=True))
+
+    async def test_it_is_short_as_soon_as_the_fence_is_known_to_be_exact(self, node):
+        async with node.running():
+            await asyncio.sleep(1)
+            node.renewer.say(Said(fence=EXACT))
+            await asyncio.sleep(3)
+        assert self.durations(node) == [(5, 0.0), (3, 1.5), (3, 1.0), (3, 1.0)]
+
+    async def test_it_is_long_again_when_the_fence_has_a_gap(self, node):
+        node.renewer.say(Said(fence=EXACT))
+        async with node.running():
+            await asyncio.sleep(1.2)
+            node.renewer.say(Said(fence="eth0=behindOther"))
+            await asyncio.sleep(3.5)
+        assert self.durations(node) == [(3, 0.0), (3, 1.0), (5, 0.7), (5, 2.5)]
+
+    async def test_it_is_by_the_number_of_nodes_that_renew_theirs(self, node):
+        node.renewer.say(Said(fence=EXACT))
+        for number in range(2, 51):
+            node.store.leases.put(lease_object(f"n{number}"))
+        async with node.running():
+            await asyncio.sleep(3)
+        assert self.durations(node) == [(5, 0.0), (5, 2.5)]
+
+    async def test_where_writes_take_long_there_is_time_for_them(self, node):
+        node.renewer.say(Said(fence=EXACT))
+        async with node.running():
+            node.slow_writes(1.5)
+            await asyncio.sleep(12)
+            assert not node.renewer.right.is_in_doubt
+        assert set(node.durations[2:]) == {6}
+
+    async def test_so_there_is_where_they_hang(self, node):
+        node.renewer.say(Said(fence=EXACT))
+        async with node.running():
+            node.slow_writes(3.5)
+            await asyncio.sleep(10)
+            for _second in range(20):
+                await asyncio.sleep(1)
+                assert state(node) is RightState.RENEWED
+        assert set(node.durations[2:]) == {10}
 
 
 class TestLostRight:

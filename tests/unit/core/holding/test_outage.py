@@ -266,8 +266,30 @@ class TestOwnAnswer:
         ],
     )
     def test_answer_depends_on_own_renewal_and_heard_answers(self, can_renew, heard, expected):
-        answer = own_answer(can_renew=can_renew, heard=heard, since=95.0, now=100.0)
+        question = OutageQuestion("n1", 5.0, 10.0)
+        said = {f"n{number}": each for number, each in enumerate(heard, start=2)}
+        answer = own_answer(question, said, TIMING, can_renew=can_renew, now=100.0)
         assert answer is expected
+
+    def test_what_the_asker_said_is_not_passed_on_to_it(self):
+        question = OutageQuestion("n2", 5.0, 10.0)
+        answer = own_answer(question, {"n2": LATELY}, TIMING, can_renew=False, now=100.0)
+        assert answer is CANNOT
+
+    @pytest.mark.parametrize(
+        ("asked", "own", "seconds"),
+        [(3.0, 3.0, 1.05), (10.0, 3.0, 3.5), (3.0, 10.0, 3.5), (0.0, 3.0, 3.5), (60.0, 60.0, 3.5)],
+    )
+    def test_who_can_is_passed_on_until_both_have_asked_again(self, asked, own, seconds):
+        """An asker of 0.1.0 does not say for how long its Lease lasts."""
+        question, timing = OutageQuestion("n1", 5.0, asked), LeaseTiming(own, 0.9 * own, own / 5)
+        answers = {
+            own_answer(question, {"n2": Heard(100.0 - ago, 99.0)}, timing, can_renew=False, now=100)
+            for ago in (0.0, seconds - 0.01)
+        }
+        assert answers == {KNOWS}
+        late = {"n2": Heard(100.0 - seconds - 0.01, 99.0)}
+        assert own_answer(question, late, timing, can_renew=False, now=100.0) is CANNOT
 
 
 NO_SECONDS = [None, "1", True, -0.1, float("inf"), float("nan"), 10**400, [], {}]

@@ -340,6 +340,15 @@ class TestDurations:
         right = right.succeeded(renewal, now=12.1)
         assert right.deadline(12.1).announce_until == 19.0
 
+    def test_slow_is_what_is_under_way_or_was_answered_late_or_never(self, right):
+        assert right.slowness(11.0) == 0.0
+        later, renewal = sent(right, at=12.0)
+        assert later.slowness(14.5) == 2.5
+        assert later.succeeded(renewal, now=15.0).slowness(20.0) == 3.0
+        refused = failed(later.failed(renewal, now=15.0), at=15.5)
+        assert refused.slowness(20.0) == 3.0
+        assert renewed(refused, sent_at=16.0, now=16.1).slowness(20.0) == pytest.approx(0.1)
+
     def test_one_of_the_same_duration_ends_nothing_sooner(self, right):
         after, _renewal = right.sent(SUBNETS, now=15.0)
         assert after.deadline(15.0) == right.deadline(15.0)

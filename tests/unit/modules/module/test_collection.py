@@ -107,7 +107,8 @@ def test_invalid_limit_of_evictions_is_a_problem():
 
 
 def test_invalid_timings_return_the_violated_rule():
-    problem = setting_problem({"PURELB_RENEW_DEADLINE": "10s"})
+    times = {"PURELB_LEASE_DURATION": "10s", "PURELB_RENEW_DEADLINE": "10s"}
+    problem = setting_problem(times)
     assert "PURELB_RENEW_DEADLINE must be shorter than PURELB_LEASE_DURATION" in problem
 
 

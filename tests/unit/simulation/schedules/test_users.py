@@ -17,7 +17,7 @@ from purelb.core.holding.peer_keys import (
     parse_keys,
 )
 from purelb.core.names import DRAINING_TAINTS
-from purelb.core.settings import LeaseTiming
+from purelb.core.settings import TimingChoice
 from simulation import users
 from simulation.api.way import Reach
 from simulation.chance import stream
@@ -34,7 +34,7 @@ from tests.unit.simulation.schedules.story import (
     won_by,
 )
 
-SLOW, FAST = LeaseTiming(), LeaseTiming(5, 3.5, 1)
+SLOW, FAST = TimingChoice(10.0, 7.0, 2.0), TimingChoice(5.0, 3.5, 1.0)
 SEEDS = pytest.mark.parametrize("seed", range(1, 4))
 NEW_KEY = b"the next key of all agents of it"
 # Seconds in which the kubelets write what is new in a Secret.

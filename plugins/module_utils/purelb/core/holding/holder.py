@@ -342,12 +342,11 @@ class Holder:
         `age`: how many seconds ago this node sent the renewal that shows that it can; None: it
         shows nothing, or was sent before the asker's failed. `is_listed`: it has listed the Leases.
         """
-        asker, since = question.asker, now - question.failing_for
-        heard = (said for peer, said in self.who_can.heard.items() if peer != asker)
-        answer = own_answer(can_renew=age is not None, heard=heard, since=since, now=now)
+        asker, timing, heard = question.asker, self.right.timing, self.who_can.heard
+        answer = own_answer(question, heard, timing, can_renew=age is not None, now=now)
         counting, seconds = self.counting, 0.0
         if answer is PeerAnswer.CANNOT:
-            seconds = promise_seconds(question, self.right.timing)
+            seconds = promise_seconds(question, timing)
             promised = counting.promise(asker, until=now + seconds, listed=is_listed)
             answer = PeerAnswer.KNOWS if promised is None else answer
             counting = promised or counting
@@ -379,7 +378,7 @@ class Holder:
         """
         duration = self.right.timing.duration
         who_can = self.who_can.answered(said, asked_at=asked_at, now=now, duration=duration)
-        told = who_can.was_told(since=since, now=now)
+        told = who_can.was_told(since=since, now=now, duration=duration)
         answers = {peer: spoken.answer for peer, spoken in said.items()}
         found = assess_outage(members, self.node, answers, told=told)
         right = self.right.cut_off(is_cut_off=found is OutageAssessment.ALONE_CUT_OFF)

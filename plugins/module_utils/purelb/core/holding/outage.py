@@ -20,8 +20,10 @@ from .messages import Json
 
 # A renewal sent at most this long before the question counts as one sent after it.
 FRESHNESS = 0.5
-# How long a peer's CAN is passed on: who hears of it withdraws before the promises that it has end.
-KNOWN_FOR = 3.5
+# How long a peer's CAN is passed on, in seconds at most, and as a part of a Lease's duration: both
+# who asks and who passes it on ask again before. Who hears of it withdraws before the promises that
+# it has end.
+_KNOWN_FOR, _KNOWN_PART = 3.5, 0.35
 # How long a request of a peer to the API may take before it answers CANNOT.
 PATIENCE = 0.5
 # For so many seconds another node is promised to be counted at most, or as long as the own Lease.
@@ -111,9 +113,13 @@ class Heard(NamedTuple):
     renewed_at: float
 
 
-def is_heard(heard: Iterable[Heard], *, since: float, now: float) -> bool:
-    """Whether a peer said lately that it can renew, and has done so since then."""
-    return any(now - said.at <= KNOWN_FOR and said.renewed_at >= since for said in heard)
+def is_heard(heard: Iterable[Heard], *, since: float, now: float, duration: float) -> bool:
+    """Whether a peer said lately that it can renew, and has done so since then.
+
+    `duration`: of the longest Lease of those that ask, which do so at its pace.
+    """
+    lately = now - min(_KNOWN_FOR, _KNOWN_PART * duration)
+    return any(said.at >= lately and said.renewed_at >= since for said in heard)
 
 
 @dataclass(frozen=True)
@@ -143,23 +149,14 @@ class WhoCan:
         told = {**self.told, can.node: Heard(now, now - MESSAGE_SECONDS - can.age)}
         return replace(self, told=_recent(told, now, duration))
 
-    def was_told(self, *, since: float, now: float) -> bool:
+    def was_told(self, *, since: float, now: float, duration: float) -> bool:
         """Whether a peer said so lately, and nothing else after it, and renewed since then."""
-        return is_heard(self.told.values(), since=since, now=now)
+        return is_heard(self.told.values(), since=since, now=now, duration=duration)
 
 
 def _recent(heard: Mapping[str, Heard], now: float, duration: float) -> Mapping[str, Heard]:
-    return {peer: said for peer, said in heard.items() if now - said.at < duration}
-
-
-def own_answer(*, can_renew: bool, heard: Iterable[Heard], since: float, now: float) -> PeerAnswer:
-    """Return the answer of a node to one whose renewals fail since then.
-
-    `heard`: what peers other than the asker last said to this node.
-    """
-    if can_renew:
-        return PeerAnswer.CAN
-    return PeerAnswer.KNOWS if is_heard(heard, since=since, now=now) else PeerAnswer.CANNOT
+    begin = now - max(duration, _KNOWN_FOR)
+    return {peer: said for peer, said in heard.items() if said.at > begin}
 
 
 class OutageQuestion(NamedTuple):
@@ -182,6 +179,27 @@ class OutageAnswer(NamedTuple):
     answer: PeerAnswer
     age: float = 0.0
     promised: float = 0.0
+
+
+def own_answer(
+    question: OutageQuestion,
+    heard: Mapping[str, Heard],
+    timing: LeaseTiming,
+    *,
+    can_renew: bool,
+    now: float,
+) -> PeerAnswer:
+    """Return the answer of a node to one whose renewals fail.
+
+    `heard`: what peers last said to this node; what the asker said is not passed on to it.
+    """
+    if can_renew:
+        return PeerAnswer.CAN
+    since = now - question.failing_for
+    duration = max(question.duration or _FOR_EVER, timing.duration)
+    others = (said for peer, said in heard.items() if peer != question.asker)
+    knows = is_heard(others, since=since, now=now, duration=duration)
+    return PeerAnswer.KNOWS if knows else PeerAnswer.CANNOT
 
 
 def outage_question_body(question: OutageQuestion) -> Json:

@@ -86,7 +86,8 @@ class Right:
     `timing`: that of the last successful renewal. `token`: differs for each start of the agent.
     `number`: of the epoch in which the last write succeeded; 0: none yet, or it is over.
     `next_number`: of the next epoch. `sent_at`: when the last successful renewal of the epoch was
-    sent, and `took`: seconds until it was answered; `is_failing`: one after it failed. `is_shown`:
+    sent, and `took`: seconds until it was answered, or one after it that failed, if that took
+    longer; `is_failing`: one after it failed. `is_shown`:
     a watch or a list has shown this node its own Lease in this epoch, and so every Lease that was
     written before. `is_left`: a renewal in another epoch has been sent. `is_deleted`: a program
     deleted the Lease. `agreed`: until when it may hold because no node can renew; `is_cut_off`:
@@ -158,6 +159,10 @@ class Right:
         """Whether renewals fail, hang, or take so long that the next one may come too late."""
         is_doubtful = self.is_failing or len(self.under_way) > 1 or not self.is_quick
         return is_doubtful and not self.is_released
+
+    def slowness(self, now: float) -> float:
+        """Return how long renewals take at present, in seconds, with the one that is under way."""
+        return max([self.took, *(now - renewal.sent_at for renewal in self.under_way)])
 
     def can_renew(self, since: float) -> bool:
         """Whether a renewal that was sent since then shows that this node can renew.
@@ -256,6 +261,7 @@ class Right:
         return replace(
             self,
             is_failing=True,
+            took=max(self.took, now - renewal.sent_at),
             next_number=self.next_number + (1 if is_next else 0),
             under_way=under_way,
             next_at=self.next_at if under_way else self._retry_at(now),
