@@ -113,7 +113,9 @@ def lose_pod(lab: Lab, prober: Prober, vip: str) -> None:
 def lose_node(lab: Lab, prober: Prober, vip: str) -> None:
     """Cut the holder's cable, print when the client got an answer again, and connect it again."""
     loser = holder(lab, vip)
-    print(f"  cutting off {loser}; its Lease expires within 10 s ...", flush=True)
+    lease = lab.api.get(f"{LEASES}/purelb-node-{loser}")
+    seconds = lease["spec"]["leaseDurationSeconds"]
+    print(f"  cutting off {loser}; its Lease expires within {seconds} s ...", flush=True)
     start = time.monotonic()
     lab.cut(loser)
     try:

@@ -27,6 +27,7 @@ from tests.support.lab.cluster_queries import (
     holder,
     leftovers,
     reset_lock_transitions,
+    unready_agents,
 )
 from tests.support.lab.faults import (
     agents_replaced,
@@ -129,7 +130,7 @@ def _healthy_cluster(
     lab: Lab = request.getfixturevalue("cluster")
     with _readiness.breaks_lab():
         # A terminating agent counts as ready for a while, but its addresses are on another node.
-        eventually(lambda: agents_replaced(lab), "an agent ready on every node", seconds=60)
+        eventually(lambda: agents_replaced(lab), partial(unready_agents, lab), seconds=60)
         installation.wait_for_web(lab)
     reset_lock_transitions(lab)
     yield

@@ -28,6 +28,7 @@ from tests.support.lab.cluster_queries import (
     agents_ready,
     eventually,
     reset_lock_transitions,
+    unready_agents,
 )
 from tests.support.lab.cluster_queries import IMAGE as OWN_IMAGE
 from tests.support.v1 import v1_install
@@ -138,7 +139,7 @@ class Installation:
         if self._seen() != self._usual:
             self._install(IMAGE)
             self._usual = self._seen()
-        eventually(lambda: agents_ready(self._lab), "an agent ready on every node", seconds=60)
+        eventually(lambda: agents_ready(self._lab), partial(unready_agents, self._lab), seconds=60)
 
     def load_image(self) -> None:
         """Load the pages' image into the nodes, unless a page has begun with it."""

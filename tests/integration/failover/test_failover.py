@@ -8,6 +8,7 @@ Each test prints figures of this machine; the asserted limits are the contract's
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import pytest
 
@@ -25,6 +26,7 @@ from tests.support.lab.cluster_queries import (
     delete_agent,
     eventually,
     holder,
+    unready_agents,
 )
 from tests.support.lab.faults import (
     ip,
@@ -195,7 +197,7 @@ def test_lease_of_a_deleted_node_is_deleted(cluster, make_service):
         )
     finally:
         cluster.start(node, "kubelet")
-    eventually(lambda: agents_ready(cluster), "return of the node", seconds=60)
+    eventually(lambda: agents_ready(cluster), partial(unready_agents, cluster), seconds=60)
     # The web server's pod was deleted with its Node; kube-proxy learns this later.
     eventually(lambda: answers(cluster, vip6), "answer over IPv6")
 

@@ -47,7 +47,9 @@ _ERRORS = ("taskFailed", "Traceback", "level=error", '"level": "error"', "Fatal 
 T = TypeVar("T")
 
 
-def eventually(condition: Callable[[], T], what: str, *, seconds: float = 15.0) -> T:
+def eventually(
+    condition: Callable[[], T], what: str | Callable[[], str], *, seconds: float = 15.0
+) -> T:
     """Poll a condition until it is true; return its value. Fails with `what` after `seconds`.
 
     A request of the condition that fails for a transient reason is repeated.
@@ -64,7 +66,9 @@ def eventually(condition: Callable[[], T], what: str, *, seconds: float = 15.0) 
                 raise
             failure = f"; last failed request: {error!r}"
         is_over = time.monotonic() >= deadline
-        assert not is_over, f"no {what} within {seconds:g} s, but {seen!r}{failure}"
+        if is_over:
+            missed = what if isinstance(what, str) else what()
+            raise AssertionError(f"no {missed} within {seconds:g} s, but {seen!r}{failure}")
         time.sleep(0.05)
 
 
@@ -85,6 +89,21 @@ def agents_ready(lab: Lab) -> bool:
     status = lab.api.get(DAEMON_SET)["status"]
     leases = lab.api.items(LEASES, labelSelector="app.kubernetes.io/component=lbnodeagent")
     return status.get("numberReady") == len(lab.nodes) == len(leases)
+
+
+def unready_agents(lab: Lab) -> str:
+    """Return what an agent on every node is wanted for, with what there is of them now."""
+    states = []
+    for pod in lab.api.items(AGENTS, labelSelector="component=lbnodeagent"):
+        status, spec = pod["status"], pod["spec"]
+        parts = [spec.get("nodeName"), status.get("phase"), status.get("reason")]
+        parts += [c["status"] for c in status.get("conditions", ()) if c["type"] == "Ready"]
+        parts += [each.get("state") for each in status.get("containerStatuses", ())]
+        states.append(f"{pod['metadata']['name']}: {parts}")
+    leases = lab.api.items(LEASES, labelSelector="app.kubernetes.io/component=lbnodeagent")
+    names = [lease["metadata"]["name"] for lease in leases]
+    nodes = [node["metadata"]["name"] for node in lab.api.items("/api/v1/nodes")]
+    return f"agent ready on every node ({'; '.join(states)}; Leases {names}; Nodes {nodes})"
 
 
 def agent_pod(lab: Lab, node: str) -> dict[str, Any]:
