@@ -122,13 +122,12 @@ def _wanted_address(
     ends_by = _ends_by(snapshot) if is_local else None
     valid = config.valid_lifetime or None
     if ends_by is not None:
-        # With less than a second it would be gone at once.
-        left = int(max(0.0, ends_by - now))
-        if now >= ends_by or (left == 0 and not is_fenced):
-            return None
-        most = _FENCED_LIFETIME if is_fenced else left
+        most = int(max(0.0, ends_by - now))
+        if is_fenced:
+            most = _FENCED_LIFETIME if now < ends_by else 0
         valid = min(most, valid or most)
-    if decision.link is None:
+    # With less than a second it would be gone at once.
+    if decision.link is None or valid == 0:
         return None
     return Put(
         link=decision.link.index,
