@@ -6,20 +6,24 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import rmtree
+from typing import TypeVar
 
 from tests.support.mutants.copies import copy_again, copy_tracked
 from tests.support.mutants.mutant import Mutant
 from tests.support.mutants.programs import Outcome, Programs
 from tests.support.mutants.trial import Found, Kind, Stage, name_of, tried
 
+T = TypeVar("T")
 # As each runs the tests of a whole stage, more would need more memory.
 AT_A_TIME = 2
+# Python sees a signal that comes just before a wait only when that ends.
+_LONGEST_WAIT = 0.5
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ def run(job: Job) -> int:
             for number, mutant in job.mutants.items()
         }
         found: dict[int, Found | None] = {}
-        for done in as_completed(work):
+        for done in _completed(work):
             number = work[done]
             found[number] = done.result()
             job.say(_line(job, number, found[number]))
@@ -66,6 +70,14 @@ def _ending(programs: Programs) -> Iterator[ThreadPoolExecutor]:
     finally:
         programs.end()
         pool.shutdown(cancel_futures=True)
+
+
+def _completed(work: Iterable[Future[T]]) -> Iterator[Future[T]]:
+    """Yield futures as they are done; Ctrl-C is never missed for long."""
+    left = set(work)
+    while left:
+        done, left = wait(left, timeout=_LONGEST_WAIT, return_when=FIRST_COMPLETED)
+        yield from done
 
 
 def _try(
@@ -84,7 +96,7 @@ def _is_green(job: Job, folder: Path, programs: Programs, pool: ThreadPoolExecut
     for stage in job.first:
         command = stage.command("")
         work[pool.submit(programs.run, command, folder, seconds=stage.seconds)] = command
-    for done in as_completed(work):
+    for done in _completed(work):
         outcome, name = done.result(), name_of(work[done])
         if outcome.status != 0:
             job.say(f"{outcome.output}\nred without a mutant, so nothing was tried: {name}")
