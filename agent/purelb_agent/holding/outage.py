@@ -18,8 +18,9 @@ from purelb.core.holding.outage import (
     OUTAGE,
     OutageAnswer,
     OutageAssessment,
-    OutageQuestion,
     PeerAnswer,
+    Round,
+    next_round,
     outage_answer_body,
     outage_question_body,
     read_outage_answer,
@@ -70,35 +71,32 @@ class OutageKeeper:
             self._assessment = None
             previous = self._renewer.outage
             while self._renewer.in_doubt.is_set():
-                asked_at = clock.now()
-                is_held = await self._ask(asked_at) is OutageAssessment.HOLD
+                now = clock.now()
+                asked = next_round(self._renewer.right, self._renewer.next_timing(), now=now)
+                is_held = await self._ask(asked) is OutageAssessment.HOLD
                 part = _PAUSE_HOLDING if is_held else _PAUSE_UNDECIDED
                 pause = min(_LONGEST_PAUSE, part * self._renewer.right.timing.duration)
-                await asyncio.sleep(max(0.0, asked_at + pause - clock.now()))
+                await asyncio.sleep(max(0.0, asked.asked_at + pause - clock.now()))
             outage = self._renewer.outage
             if outage is not None and outage is not previous:
                 self._report_end(outage)
 
-    async def _ask(self, asked_at: float) -> OutageAssessment:
-        failing_since = self._renewer.right.failing_since
-        since = asked_at if failing_since is None else failing_since
+    async def _ask(self, asked: Round) -> OutageAssessment:
         members = self._store.holder.members()
         # Who said unasked that it can may be no member yet; its answer is passed on to those whom
         # it does not reach.
-        asked = {*members, *self._store.holder.who_can.told} - {self._renewer.node}
-        duration = self._renewer.right.timing.duration
-        question = OutageQuestion(self._renewer.node, asked_at - since, duration)
+        others = {*members, *self._store.holder.who_can.told} - {self._renewer.node}
         said = await self._peers.ask(
-            {peer: self._store.addresses_of(peer) for peer in asked},
+            {peer: self._store.addresses_of(peer) for peer in others},
             OUTAGE,
-            outage_question_body(question),
-            seconds=self._time_to_ask(asked_at),
+            outage_question_body(asked.question(self._renewer.node)),
+            seconds=self._time_to_ask(asked.asked_at),
         )
-        answers = {peer: read_outage_answer(said.get(peer, {})) or _SILENT for peer in asked}
+        answers = {peer: read_outage_answer(said.get(peer, {})) or _SILENT for peer in others}
         for spoken in answers.values():
             self._metrics.count_peer_answer(spoken.answer.value)
         holder, assessment = self._store.holder.hear_outage(
-            members, answers, since=since, asked_at=asked_at, now=clock.now()
+            members, asked, answers, now=clock.now()
         )
         self._store.take(holder)
         self._renewer.publish()

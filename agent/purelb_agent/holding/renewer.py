@@ -194,7 +194,7 @@ class Renewer:
 
     def _send(self, group: asyncio.TaskGroup) -> None:
         """Send a renewal, unless all that is due is a change that is none any more."""
-        now, timing = clock.now(), self._next_timing()
+        now, timing = clock.now(), self.next_timing()
         lease = self._wanted(timing)
         if now < self._right.next_at and lease == self._last:
             self._right = self._right.unchanged()
@@ -226,7 +226,8 @@ class Renewer:
                 str(error) or "no answer in time", self._right.failed(renewal, now=clock.now())
             )
 
-    def _next_timing(self) -> LeaseTiming:
+    def next_timing(self) -> LeaseTiming:
+        """Return how a renewal that is sent now is to be timed."""
         counting = self._store.holder.counting
         return self._store.timing.timing(
             nodes=1 + sum(counted.counts for counted in counting.leases.values()),

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 from purelb.core.api import codec
 from purelb.core.election.claims import claimed
 from purelb.core.fence.programs import CONTROL_BYTES
-from purelb.core.holding.outage import extended_deadline
+from purelb.core.holding.outage import extended_deadline, next_round
 from purelb.core.settings import LeaseTiming, TimingChoice
 from purelb_agent.fence.control import Control
 from purelb_agent.holding.own_lease import Identity
@@ -136,7 +136,8 @@ class LeasedNode:
         """Let no node be able to renew until then, as all of them say."""
         while clock.now() < self.began + until:
             if self.renewer.in_doubt.is_set():
-                self.extend(extended_deadline(clock.now(), TIMING, {}))
+                asked = next_round(self.renewer.right, TIMING, now=clock.now())
+                self.extend(extended_deadline(asked, {}))
             await asyncio.sleep(0.1)
 
     async def until(self, seconds):

@@ -7,9 +7,10 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from purelb.core.holding.outage import CanRenew, OutageAnswer, OutageQuestion, PeerAnswer
+from purelb.core.holding.outage import CanRenew, OutageAnswer, PeerAnswer, Round, next_round
 from purelb.core.holding.right import Renewal, Right
 from purelb.core.model import Lease
+from purelb.core.settings import LeaseTiming
 from tests.support.rule.records import LONGER, TIMING, SlowRenewal
 from tests.support.rule.world import World
 
@@ -51,11 +52,14 @@ class Renewing(World):
     def _with_right(self, name: str, right: Right) -> None:
         self.take(name, replace(self.holder(name), right=right).at(self.now))
 
+    def _timing(self, name: str) -> LeaseTiming:
+        return LONGER if self.has("longer", name) else TIMING
+
     def _renew(self, name: str) -> None:
         node, right = self.nodes[name], self.holder(name).right
         if self.now < right.due_at(self.now):
             return
-        timing = LONGER if self.has("longer", name) else TIMING
+        timing = self._timing(name)
         right, renewal = right.sent(self.subnets[name], now=self.now, timing=timing)
         self._with_right(name, right)
         lease = Lease(
@@ -97,12 +101,10 @@ class Renewing(World):
         right = self.holder(name).right
         if not right.is_in_doubt:
             return
-        since = self.now if right.failing_since is None else right.failing_since
+        asked = next_round(right, self._timing(name), now=self.now)
         members, told = self.holder(name).members(), self.holder(name).who_can.told
-        said = {p: self._says_whether_it_can(name, p, since) for p in {*members, *told} - {name}}
-        holder, _found = self.holder(name).hear_outage(
-            members, said, since=since, asked_at=self.now, now=self.now
-        )
+        said = {p: self._says_whether_it_can(name, p, asked) for p in {*members, *told} - {name}}
+        holder, _found = self.holder(name).hear_outage(members, asked, said, now=self.now)
         self.take(name, holder)
 
     def _can_renew(self, name: str, since: float = -math.inf) -> CanRenew | None:
@@ -113,13 +115,12 @@ class Renewing(World):
         can = node.right.can_renew(since)
         return CanRenew(name, self.now - node.right.sent_at) if can else None
 
-    def _says_whether_it_can(self, asker: str, peer: str, since: float) -> OutageAnswer:
+    def _says_whether_it_can(self, asker: str, peer: str, asked: Round) -> OutageAnswer:
         if not self.passes(asker, peer):
             return _SILENT
-        can, duration = self._can_renew(peer, since), self.holder(asker).right.timing.duration
-        question = OutageQuestion(asker, self.now - since, duration)
+        can = self._can_renew(peer, asked.since)
         holder, answer = self.holder(peer).answer_outage(
-            question, age=can and can.age, is_listed=True, now=self.now
+            asked.question(asker), age=can and can.age, is_listed=True, now=self.now
         )
         self.take(peer, holder)
         return answer if self.passes(peer, asker) else _SILENT

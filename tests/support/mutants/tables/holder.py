@@ -60,8 +60,8 @@ MUTANTS = (
     Mutant(
         "an agreement lasts as long as the own Lease, although a node promised less",
         _HOLDER,
-        "extended_deadline(asked_at, right.timing, said)",
-        "extended_deadline(asked_at, right.timing, {})",
+        "extended_deadline(asked, said)",
+        "extended_deadline(asked, {})",
     ),
     Mutant(
         "a node promises as long as its own Lease lasts, not the asker's",
@@ -72,8 +72,8 @@ MUTANTS = (
     Mutant(
         "an agreement counts from its last answer, not from the question",
         _HOLDER,
-        "extended_deadline(asked_at, right.timing, said)",
-        "extended_deadline(now, right.timing, said)",
+        "extended_deadline(asked, said)",
+        "extended_deadline(asked._replace(asked_at=now), said)",
     ),
     Mutant(
         "an agreement never lets a node hold its addresses for longer",

@@ -17,6 +17,7 @@ from purelb.core.holding.outage import (
     OutageAssessment,
     OutageQuestion,
     PeerAnswer,
+    Round,
     extended_deadline,
 )
 from purelb.core.holding.permissions import Permissions
@@ -24,6 +25,8 @@ from tests.support.core.holders import NOTHING, TIMING, holder, lease
 from tests.support.core.snapshots import VIP4
 
 CAN, CANNOT, KNOWS, SILENT = PeerAnswer.CAN, PeerAnswer.CANNOT, PeerAnswer.KNOWS, PeerAnswer.SILENT
+# The renewals fail for a second.
+ASKED = Round(4.0, 5.0, TIMING)
 
 
 @pytest.fixture
@@ -178,7 +181,7 @@ class TestAnswersInAnOutage:
 
     def heard(self, node, *, age=0.0, by=CAN, since=1.0):
         said = {"c": OutageAnswer(by, age)}
-        return node.hear_outage(node.members(), said, since=since, asked_at=4.0, now=4.5)[0]
+        return node.hear_outage(node.members(), Round(since, 4.0, TIMING), said, now=4.5)[0]
 
     def test_it_passes_on_what_it_heard_but_not_to_the_one_that_said_it(self, node):
         node = self.heard(node)
@@ -210,19 +213,19 @@ class TestAnswersInAnOutage:
 class TestOwnOutage:
     def hear(self, node, now=5.2, **said):
         answers = {peer: OutageAnswer(answer, promised=10.0) for peer, answer in said.items()}
-        return node.hear_outage(node.members(), answers, since=4.0, asked_at=5.0, now=now)
+        return node.hear_outage(node.members(), ASKED, answers, now=now)
 
     def test_if_none_can_it_holds_for_longer(self, node):
         node, found = self.hear(node, b=CANNOT, c=SILENT)
         assert found is OutageAssessment.HOLD
-        assert node.right.agreed == extended_deadline(5.0, TIMING, {})
+        assert node.right.agreed == extended_deadline(ASKED, {})
         assert not node.right.is_cut_off
 
     def test_it_holds_for_no_longer_than_all_promised(self, node):
         said = {"b": OutageAnswer(CANNOT, promised=10.0), "c": OutageAnswer(CANNOT, promised=4.0)}
-        node, found = node.hear_outage(node.members(), said, since=4.0, asked_at=5.0, now=5.2)
+        node, found = node.hear_outage(node.members(), ASKED, said, now=5.2)
         assert found is OutageAssessment.HOLD
-        assert node.right.agreed == extended_deadline(5.0, TIMING, said)
+        assert node.right.agreed == extended_deadline(ASKED, said)
 
     def test_if_one_can_only_this_one_is_cut_off(self, node):
         node, found = self.hear(node, b=CAN, c=CANNOT)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
 import pytest
@@ -16,9 +16,11 @@ from purelb.core.holding.outage import (
     OutageAssessment,
     OutageQuestion,
     PeerAnswer,
+    Round,
     assess_outage,
     can_renew_body,
     extended_deadline,
+    next_round,
     outage_answer_body,
     outage_question_body,
     own_answer,
@@ -27,6 +29,7 @@ from purelb.core.holding.outage import (
     read_outage_answer,
     read_outage_question,
 )
+from purelb.core.holding.right import Right
 from purelb.core.settings import LeaseTiming
 
 TIMING = LeaseTiming()
@@ -220,6 +223,25 @@ class TestAllClustersOfUpToFiveNodes:
         assert cluster.holders == [0, 1]
 
 
+class TestNextRound:
+    """Renewals that fail since 98; the last one that succeeded gave a Lease of 10 s."""
+
+    right = Right(LeaseTiming(), "n1-a", failing_since=98.0)
+
+    @pytest.mark.parametrize(
+        ("timing", "seconds"),
+        [(LeaseTiming(12.0, 9.0, 2.0), 12.0), (LeaseTiming(3.0, 2.7, 0.6), 10.0)],
+        ids=["longer", "shorter"],
+    )
+    def test_it_asks_for_the_longer_of_the_last_lease_and_the_next(self, timing, seconds):
+        asked = next_round(self.right, timing, now=100.0)
+        assert asked.question("n1") == OutageQuestion("n1", 2.0, seconds)
+
+    def test_a_renewal_that_only_takes_long_fails_since_now(self):
+        right = replace(self.right, failing_since=None)
+        assert next_round(right, LeaseTiming(), now=100.0) == Round(100.0, 100.0, LeaseTiming())
+
+
 class TestExtendedDeadline:
     @pytest.mark.parametrize(
         "timing",
@@ -227,7 +249,7 @@ class TestExtendedDeadline:
         ids=["default", "shortest", "long"],
     )
     def test_it_is_less_than_a_renewal_gives(self, timing):
-        right = extended_deadline(100.0, timing, {})
+        right = extended_deadline(Round(99.0, 100.0, timing), {})
         assert right.announce_until == 100.0 + timing.renew_deadline / 2
         assert right.hold_until == 100.0 + timing.renew_deadline
         assert 100.0 < right.announce_until < right.hold_until < 100.0 + timing.duration
@@ -241,7 +263,7 @@ class TestExtendedDeadline:
             "n3": OutageAnswer(CANNOT, promised=promised),
             "n4": OutageAnswer(SILENT),
         }
-        right = extended_deadline(100.0, LeaseTiming(), said)
+        right = extended_deadline(Round(99.0, 100.0, LeaseTiming()), said)
         assert (right.announce_until, right.hold_until) == (100 + seconds / 2, 100 + seconds)
 
 
@@ -323,7 +345,7 @@ class TestBodies:
         assert question == OutageQuestion("n1", 1.0, 0.0)
         assert promise_seconds(question, LeaseTiming()) == 10.0
         said = {"n2": read_outage_answer({"answer": "cannot", "age": 0})}
-        assert extended_deadline(0.0, LeaseTiming(), said) == HoldDeadline(3.5, 7.0)
+        assert extended_deadline(Round(-1.0, 0.0, LeaseTiming()), said) == HoldDeadline(3.5, 7.0)
 
     @pytest.mark.parametrize("seconds", NO_SECONDS, ids=str)
     def test_what_has_no_number_of_seconds_is_none(self, seconds):

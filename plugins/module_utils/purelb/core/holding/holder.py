@@ -23,6 +23,7 @@ from .outage import (
     OutageAssessment,
     OutageQuestion,
     PeerAnswer,
+    Round,
     WhoCan,
     assess_outage,
     extended_deadline,
@@ -365,25 +366,22 @@ class Holder:
     def hear_outage(
         self,
         members: FrozenSet[str],
+        asked: Round,
         said: Mapping[str, OutageAnswer],
         *,
-        since: float,
-        asked_at: float,
         now: float,
     ) -> Tuple[Holder, OutageAssessment]:
-        """Take what the members and others answered to the question at `asked_at`.
+        """Take what the members and others answered to a round of questions.
 
-        `since`: since when the renewals of this node fail. If no node can renew, this one may hold
-        for longer.
+        If no node can renew, this one may hold for longer.
         """
-        duration = self.right.timing.duration
-        who_can = self.who_can.answered(said, asked_at=asked_at, now=now, duration=duration)
-        told = who_can.was_told(since=since, now=now, duration=duration)
+        who_can = self.who_can.answered(asked, said, now=now)
+        told = who_can.was_told(since=asked.since, now=now, duration=asked.timing.duration)
         answers = {peer: spoken.answer for peer, spoken in said.items()}
         found = assess_outage(members, self.node, answers, told=told)
         right = self.right.cut_off(is_cut_off=found is OutageAssessment.ALONE_CUT_OFF)
         if found is OutageAssessment.HOLD:
-            right = right.extended(extended_deadline(asked_at, right.timing, said), now=now)
+            right = right.extended(extended_deadline(asked, said), now=now)
         return replace(self, right=right, who_can=who_can), found
 
     def hear_can(self, can: Optional[CanRenew], *, now: float) -> Holder:

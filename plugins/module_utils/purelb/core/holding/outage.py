@@ -17,6 +17,7 @@ from typing import Any, Iterable, Mapping, NamedTuple, Optional
 from ..settings import LeaseTiming
 from .deadline import HoldDeadline
 from .messages import Json
+from .right import Right
 
 # A renewal sent at most this long before the question counts as one sent after it.
 FRESHNESS = 0.5
@@ -83,10 +84,33 @@ def assess_outage(
     return OutageAssessment.ISOLATED
 
 
-def extended_deadline(
-    asked_at: float, timing: LeaseTiming, said: Mapping[str, OutageAnswer]
-) -> HoldDeadline:
-    """Return the deadline of a node that holds after a question sent at `asked_at`.
+class Round(NamedTuple):
+    """What a node asks all its peers at `asked_at`, as its renewals fail since `since`.
+
+    `timing`: what its Lease is to be counted by.
+    """
+
+    since: float
+    asked_at: float
+    timing: LeaseTiming
+
+    def question(self, asker: str) -> OutageQuestion:
+        """Return what each peer is asked."""
+        return OutageQuestion(asker, self.asked_at - self.since, self.timing.duration)
+
+
+def next_round(right: Right, timing: LeaseTiming, *, now: float) -> Round:
+    """Return what to ask now, where the next renewal would have this timing.
+
+    Where writes have become slow, that of the last one is too short for them. A shorter one is for
+    renewals.
+    """
+    since = now if right.failing_since is None else right.failing_since
+    return Round(since, now, max(right.timing, timing, key=lambda timing: timing.duration))
+
+
+def extended_deadline(asked: Round, said: Mapping[str, OutageAnswer]) -> HoldDeadline:
+    """Return the deadline of a node that holds after a round of questions.
 
     The node holds until the renew deadline of a renewal sent at `asked_at`, and announces for half
     of that time, which is long enough to miss a question or two. Why this is safe: a peer that
@@ -97,6 +121,7 @@ def extended_deadline(
     much. Silent nodes promise nothing: one that can renew, and that neither this node nor any of
     its peers can reach, takes over when the Lease expires.
     """
+    asked_at, timing = asked.asked_at, asked.timing
     promised = (answer.promised for answer in said.values() if answer.answer is PeerAnswer.CANNOT)
     least = min(promised, default=timing.duration)
     seconds = timing.renew_deadline * min(1.0, least / timing.duration)
@@ -133,16 +158,14 @@ class WhoCan:
     heard: Mapping[str, Heard] = field(default_factory=dict)
     told: Mapping[str, Heard] = field(default_factory=dict)
 
-    def answered(
-        self, said: Mapping[str, OutageAnswer], *, asked_at: float, now: float, duration: float
-    ) -> WhoCan:
-        """Record what peers answered to a question; after `duration` it is forgotten."""
+    def answered(self, asked: Round, said: Mapping[str, OutageAnswer], *, now: float) -> WhoCan:
+        """Record what peers answered; once a Lease would have ended it is forgotten."""
         can = {p: a for p, a in said.items() if a.answer is PeerAnswer.CAN}
         silent = {p for p, a in said.items() if a.answer is PeerAnswer.SILENT}
         heard = {p: h for p, h in self.heard.items() if p in silent or p not in said}
-        heard.update({p: Heard(now, asked_at - a.age) for p, a in can.items()})
+        heard.update({p: Heard(now, asked.asked_at - a.age) for p, a in can.items()})
         told = {p: h for p, h in self.told.items() if p in silent or p in can or p not in said}
-        return WhoCan(_recent(heard, now, duration), told)
+        return WhoCan(_recent(heard, now, asked.timing.duration), told)
 
     def told_by(self, can: CanRenew, *, now: float, duration: float) -> WhoCan:
         """Record what a peer said unasked, by a message that it sent a moment ago."""
