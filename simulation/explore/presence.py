@@ -20,6 +20,7 @@ from simulation.explore.fault import Fault, Kind
 from simulation.explore.spans import FOR_EVER, Span, common, longest, note, seconds, without
 from simulation.explore.troubles import Troubles
 from simulation.history import History, Holders
+from simulation.shape import AUTO
 from simulation.time.timeline import MICROSECONDS
 
 # Seconds. A crash, at worst (the contract); counted from the last change of what is wrong.
@@ -34,6 +35,9 @@ DURATION = LeaseTiming().duration
 # After two nodes had an address, or frames got lost, hosts are told again with the next probe
 # (docs/design.md).
 _TOLD_AGAIN = 31.0
+# Of short Leases the last renewal may be so long ago, which is too long for an agreement of nodes
+# that lose the API over more than this.
+_SHORT, _SPREADS = 3.0, 1.0
 T = TypeVar("T")
 
 
@@ -182,10 +186,13 @@ class Presence:
         Shortly before it counts as well, as they had hardly recovered. If only some nodes were
         without the API until the outage, these have rightly withdrawn: all of the segment if no
         other one reached the API; any disturbed node may be the one whose Lease the others have to
-        wait for then. `states`: up to the outage's.
+        wait for then. Where Leases are short, an outage that reaches the nodes one after the other
+        is as if only some had it. `states`: up to the outage's.
         """
         end = states[-1][0][1]
         began, was_split, was_cut_off, members = before_outage(states)
+        if self._cluster.shape.timing == AUTO and _split_for(states, began) > _SPREADS:
+            return True
         # Who could not renew since then has not recovered.
         recent = 0.0 if was_split else began - TAKEOVER
         disturbed = {
@@ -231,6 +238,12 @@ class Presence:
             dated.append(((since, since + each), seen))
             since += each
         return dated
+
+
+def _split_for(states: list[tuple[Span, State]], began: float) -> float:
+    """Return for how long only some nodes had no API within a short Lease before an outage."""
+    before = [(began - _SHORT, began)]
+    return seconds(common(before, (span for span, state in states if state.is_split)))
 
 
 def before_outage(states: list[tuple[Span, State]]) -> tuple[float, bool, bool, frozenset[str]]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from purelb.core.names import ADDRESSES_ANNOTATION, SERVICE_GROUP_ANNOTATION, SHARING_ANNOTATION
 from simulation import users
 from simulation.cluster import Cluster
-from simulation.shape import PLAIN, Fenced, Other, Shape
+from simulation.shape import AUTO, LONG, PLAIN, Fenced, Other, Shape
 
 # Clusters at work from which schedules begin, each with phases and delays of its own.
 CLUSTERS = 48
@@ -22,6 +22,7 @@ _SHAPES = {
     17: Shape(versions=(6,)),
     41: Shape(versions=(6,)),
 }
+_LONG_FIFTHS = 2
 _SEVENTHS = {3: Fenced.NONE, 5: Fenced.SECONDS}
 _EIGHTHS = {4: Shape(is_varied=True), 6: Shape(Other.LINK), 7: Shape(Other.RACK)}
 # What one asks for, and the ranges of other groups.
@@ -38,7 +39,8 @@ def size_of(number: int) -> int:
 def shape_of(number: int) -> Shape:
     """Return how a cluster is built."""
     shape = _SHAPES.get(number) or _EIGHTHS.get(number % 8, PLAIN)
-    return replace(shape, fenced=_SEVENTHS.get(number % 7, Fenced.ALL))
+    timing = LONG if number % 5 < _LONG_FIFTHS else AUTO
+    return replace(shape, fenced=_SEVENTHS.get(number % 7, Fenced.ALL), timing=timing)
 
 
 def add_services(cluster: Cluster) -> None:

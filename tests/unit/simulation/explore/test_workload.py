@@ -13,7 +13,7 @@ from simulation.explore.judge import SETTLED, Judge
 from simulation.explore.trial import at_work
 from simulation.explore.workload import CLUSTERS, shape_of, size_of
 from simulation.manifests import NET4, NET6, OTHER4, OTHER6
-from simulation.shape import PLAIN, Fenced, Other, Shape
+from simulation.shape import AUTO, LONG, PLAIN, Fenced, Other, Shape
 
 VARIED, LINK, RACK = 4, 22, 47
 SINGLE = {4: 9, 6: 17}
@@ -40,7 +40,9 @@ def addresses_of(cluster, service):
 
 
 def test_most_clusters_are_plain_ones_of_two_to_five_nodes():
-    shapes = [replace(shape_of(number), fenced=Fenced.ALL) for number in range(CLUSTERS)]
+    shapes = [
+        replace(shape_of(number), fenced=Fenced.ALL, timing=LONG) for number in range(CLUSTERS)
+    ]
     assert 0.5 < shapes.count(PLAIN) / CLUSTERS < 0.8
     assert {shape.other for shape in shapes} == set(Other)
     assert {shape.versions for shape in shapes} == {(4, 6), (4,), (6,)}
@@ -53,6 +55,11 @@ def test_most_clusters_are_plain_ones_of_two_to_five_nodes():
 def test_most_clusters_have_fences_and_some_have_them_on_some_nodes():
     fenced = [shape_of(number).fenced for number in range(CLUSTERS)]
     assert [fenced.count(which) for which in Fenced] == [34, 7, 7]
+
+
+def test_in_most_clusters_leases_are_as_long_as_nodes_choose():
+    timings = [shape_of(number).timing for number in range(CLUSTERS)]
+    assert [timings.count(which) for which in (AUTO, LONG)] == [28, 20]
 
 
 def test_every_second_node_has_the_other_segment():
