@@ -24,7 +24,9 @@ from purelb_agent.peers.peers import Peers
 from purelb_agent.runtime import clock
 
 RIGHT, PROMISED = "right", "promised"
-_ANSWER_SECONDS = 0.44
+# How long to wait for an answer; and for one of a node that had no answer a moment ago, as nodes of
+# one segment answer within milliseconds, and its addresses are on no node meanwhile.
+_ANSWER_SECONDS, _SECOND_SECONDS = 0.44, 0.12
 _READ_SECONDS, _READ_AGAIN = 2.0, 0.5
 
 
@@ -73,7 +75,7 @@ class Ends:
     async def _ask_node(self, lease: Lease) -> None:
         asked_at = clock.now()
         can = can_renew_body(await self._can_renew())
-        await self._ask_for_its_right(lease, {"epoch": lease.epoch, **can})
+        await self._ask_for_its_right(lease, {"epoch": lease.epoch, **can}, _ANSWER_SECONDS)
         # Also where it says no more than what counts already: it would be asked again and again.
         self._found(lease.node, Check.ASK_NODE, asked_at)
 
@@ -81,8 +83,8 @@ class Ends:
         age = await self._renewer.renewed()
         return None if age is None else CanRenew(self._renewer.node, age)
 
-    async def _ask_for_its_right(self, lease: Lease, body: Json) -> None:
-        self._hear_right(lease, await self._ask(lease.node, RIGHT, body))
+    async def _ask_for_its_right(self, lease: Lease, body: Json, seconds: float) -> None:
+        self._hear_right(lease, await self._ask(lease.node, RIGHT, body, seconds))
 
     def _hear_right(self, lease: Lease, answer: Json | None) -> None:
         if answer is not None:
@@ -122,19 +124,22 @@ class Ends:
         can = can_renew_body(await self._can_renew())
         # The node as well: it may be within reach by now.
         *answers, _right = await asyncio.gather(
-            *(self._ask(other, PROMISED, {"node": node, **can}) for other in others),
-            self._ask_for_its_right(lease, {"epoch": lease.epoch, **can}),
+            *(
+                self._ask(other, PROMISED, {"node": node, **can}, _ANSWER_SECONDS)
+                for other in others
+            ),
+            self._ask_for_its_right(lease, {"epoch": lease.epoch, **can}, _SECOND_SECONDS),
         )
         for answer in answers:
             self._hear_right(lease, answer)
         self._found(node, Check.ASK_OTHERS, asked_at)
 
-    async def _ask(self, peer: str, kind: str, body: Json) -> Json | None:
+    async def _ask(self, peer: str, kind: str, body: Json, seconds: float) -> Json | None:
         if self._peers is None:
             return None
         addresses = self._store.addresses_of(peer)
         return await self._peers.tell(
-            peer, addresses, kind, body, seconds=_ANSWER_SECONDS, again=_ANSWER_SECONDS / 2
+            peer, addresses, kind, body, seconds=seconds, again=seconds / 2
         )
 
     async def _say_right(self, body: Json) -> Json | None:

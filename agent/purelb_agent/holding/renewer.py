@@ -274,6 +274,9 @@ class Renewer:
             self._held_since = self._held_since or before.sent_at
         if not self._right.is_in_doubt:
             self._note_outage()
+        if self.next_timing().duration < renewal.timing.duration:
+            # Writes are fast again: a long Lease keeps addresses from others for longer.
+            self.renew_soon()
         self.publish()
 
     def _used(self, right: Right, now: float) -> float | None:

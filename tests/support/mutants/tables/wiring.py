@@ -65,8 +65,8 @@ MUTANTS = (
     Mutant(
         "a node that asks for a right does not say that it can renew",
         _ENDS,
-        '{"epoch": lease.epoch, **can})\n        # Also',
-        '{"epoch": lease.epoch})\n        # Also',
+        '{"epoch": lease.epoch, **can}, _ANSWER_SECONDS)\n        # Also',
+        '{"epoch": lease.epoch}, _ANSWER_SECONDS)\n        # Also',
     ),
     Mutant(
         "a node does not know of its own taint",

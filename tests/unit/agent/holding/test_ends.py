@@ -115,8 +115,18 @@ class TestEnd:
         node.agents.answer("n3", PROMISED, HANGS)
         node.start()
         await node.until(11)
-        assert node.agents.asked("n2", RIGHT) == [9.55, 9.77, 10.0, 10.22]
+        assert node.agents.asked("n2", RIGHT) == [9.55, 9.77, 10.0, 10.06]
         assert node.agents.asked("n3", PROMISED) == [10.0, 10.22]
+
+    async def test_a_node_that_did_not_answer_is_hardly_waited_for_again(self, node):
+        node.see("n2")
+        node.see("n3", duration=100)
+        node.agents.answer("n2", RIGHT, HANGS)
+        node.start()
+        await node.until(10.1)
+        assert node.counts()
+        await node.until(10.15)
+        assert not node.counts()
 
     async def test_those_who_do_not_answer_are_not_waited_for(self, node):
         node.see("n2")

@@ -311,6 +311,19 @@ class TestTiming:
                 assert state(node) is RightState.RENEWED
         assert set(node.durations[2:]) == {10}
 
+    async def test_when_they_are_fast_again_it_is_short_soon(self, node):
+        node.renewer.say(Said(fence=EXACT))
+        async with node.running():
+            node.slow_writes(3.5)
+            await asyncio.sleep(10)
+            node.slow_writes(0)
+            await asyncio.sleep(10)
+        # The first fast one was sent as if it were slow.
+        found = self.durations(node)
+        last = max(number for number, (duration, _pause) in enumerate(found) if duration == 10)
+        assert found[last + 1] == (3, 0.5)
+        assert set(found[last + 2 :]) == {(3, 1.0)}
+
 
 class TestLostRight:
     async def test_it_ends_without_a_renewal(self, node, logged):
