@@ -102,8 +102,15 @@ def unready_agents(lab: Lab) -> str:
         states.append(f"{pod['metadata']['name']}: {parts}")
     leases = lab.api.items(LEASES, labelSelector="app.kubernetes.io/component=lbnodeagent")
     names = [lease["metadata"]["name"] for lease in leases]
-    nodes = [node["metadata"]["name"] for node in lab.api.items("/api/v1/nodes")]
-    return f"agent ready on every node ({'; '.join(states)}; Leases {names}; Nodes {nodes})"
+    nodes = {
+        node["metadata"]["name"]: [taint["key"] for taint in node["spec"].get("taints", ())]
+        for node in lab.api.items("/api/v1/nodes")
+    }
+    counted = lab.api.get(DAEMON_SET)["status"]
+    return (
+        f"agent ready on every node ({'; '.join(states)}; DaemonSet {counted}; "
+        f"Leases {names}; taints of Nodes {nodes})"
+    )
 
 
 def agent_pod(lab: Lab, node: str) -> dict[str, Any]:

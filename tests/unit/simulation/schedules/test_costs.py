@@ -25,12 +25,12 @@ def reach(cluster, how, names):
 
 
 def off(cluster, history):
-    """Return for how long each address was on no node, of those that were for 0.3 s."""
+    """Return for how long each address was on no node, of those that were for 0.1 s."""
     gone = {
         address: sum(seconds for seconds, holders in history.spans(address) if not holders)
         for address in cluster.addresses()
     }
-    return {address: seconds for address, seconds in gone.items() if seconds > 0.3}
+    return {address: seconds for address, seconds in gone.items() if seconds > 0.1}
 
 
 def on(cluster, name):
