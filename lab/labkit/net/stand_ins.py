@@ -46,9 +46,9 @@ class Ipvs:
         # A bridge, which does as well as a dummy interface while it is down.
         self._on_each([f"link add {IPVS} type bridge", f"link set {IPVS} arp off"])
 
-    def _on_each(self, commands: list[str]) -> None:
+    def _on_each(self, commands: list[str], *, force: bool = False) -> None:
         for node in self._nodes if commands else ():
-            ip_batch(commands, namespace=node.netns)
+            ip_batch(commands, namespace=node.netns, force=force)
 
     def follow(self, services: Iterable[Json]) -> None:
         """Have the IPv4 addresses that these Services have."""
@@ -59,7 +59,9 @@ class Ipvs:
             if ":" not in entry["ip"]
         }
         gone = [f"addr del {ip}/32 dev {IPVS}" for ip in self._has - found]
-        self._on_each(gone + [f"addr add {ip}/32 dev {IPVS}" for ip in found - self._has])
+        new = [f"addr add {ip}/32 dev {IPVS}" for ip in found - self._has]
+        # A node that misses one is no reason for the others to miss all of them.
+        self._on_each(gone + new, force=True)
         self._has = found
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ import time
 
 import pytest
 
+from labkit.api import ApiError
 from labkit.net.stand_ins import Ipvs
 from tests.support.lab.cluster_queries import (
     LEASES,
@@ -41,7 +42,7 @@ def ipvs(cluster):
 
     def follow():
         while not ends.wait(0.1):
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(OSError, ApiError):
                 stand_in.follow(cluster.api.items(SERVICES))
 
     thread = threading.Thread(target=follow)

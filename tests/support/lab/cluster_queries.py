@@ -85,19 +85,32 @@ def reset_lock_transitions(lab: Lab) -> None:
 
 
 def agents_ready(lab: Lab) -> bool:
-    """Whether every node has a ready agent and every agent a Lease."""
-    status = lab.api.get(DAEMON_SET)["status"]
+    """Whether every node has a ready agent and every agent a Lease.
+
+    Of Pods, as the status of their DaemonSet may count a node late that was deleted and is back.
+    """
+    ready = [
+        pod["spec"]["nodeName"]
+        for pod in lab.api.items(AGENTS, labelSelector="component=lbnodeagent")
+        if "deletionTimestamp" not in pod["metadata"] and "True" in _ready(pod)
+    ]
     leases = lab.api.items(LEASES, labelSelector="app.kubernetes.io/component=lbnodeagent")
-    return status.get("numberReady") == len(lab.nodes) == len(leases)
+    return sorted(ready) == sorted(lab.nodes) and len(leases) == len(lab.nodes)
+
+
+def _ready(pod: dict[str, Any]) -> list[str]:
+    """Return the status of a Pod's condition Ready; empty if it has none."""
+    conditions = pod["status"].get("conditions", ())
+    return [each["status"] for each in conditions if each["type"] == "Ready"]
 
 
 def unready_agents(lab: Lab) -> str:
     """Return what an agent on every node is wanted for, with what there is of them now."""
     states = []
     for pod in lab.api.items(AGENTS, labelSelector="component=lbnodeagent"):
-        status, spec = pod["status"], pod["spec"]
-        parts = [spec.get("nodeName"), status.get("phase"), status.get("reason")]
-        parts += [c["status"] for c in status.get("conditions", ()) if c["type"] == "Ready"]
+        status, meta = pod["status"], pod["metadata"]
+        parts = [pod["spec"].get("nodeName"), status.get("phase"), status.get("reason")]
+        parts += [meta["creationTimestamp"], meta.get("deletionTimestamp"), *_ready(pod)]
         parts += [each.get("state") for each in status.get("containerStatuses", ())]
         states.append(f"{pod['metadata']['name']}: {parts}")
     leases = lab.api.items(LEASES, labelSelector="app.kubernetes.io/component=lbnodeagent")
