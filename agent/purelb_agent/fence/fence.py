@@ -69,6 +69,7 @@ class AddressFence:
             log.warning("fenceNotUsed", reason=self.problem.value, error=error)
         else:
             self.control = self._kernel.control
+            metrics.drops.follow(lambda: self.control.drops)
 
     @property
     def is_loaded(self) -> bool:
@@ -110,7 +111,7 @@ class AddressFence:
         is_due = now >= self._checked_at + (_PAUSE if self._is_stale else RECHECK)
         if plan.programs != self._wanted or is_due:
             self._compare(self._kernel, plan, {k.index: k.name for k in links}, now)
-        self._metrics.show(is_active=self.said == EXACT, drops=self.control.drops)
+        self._metrics.show(is_active=self.said == EXACT)
 
     def _guard_addresses(self, kernel: FenceKernel, wanted: Mapping[Address, int]) -> None:
         try:
@@ -206,4 +207,6 @@ class AddressFence:
     def close(self) -> None:
         """Close what is open."""
         if self._kernel is not None:
+            last = self.control.drops
+            self._metrics.drops.follow(lambda: last)
             self._kernel.close()

@@ -16,19 +16,16 @@ class FenceMetrics:
         self._active = make.gauge(
             f"{_FENCE}_active", "1 while the fence stands on all interfaces that need it."
         )
-        self._drops = make.counter(
+        self.drops = make.read_counter(
             f"{_FENCE}_dropped_frames_total", "Frames dropped because the node had no right."
         )
         self._repairs = make.counter(
             f"{_FENCE}_repairs_total", "Programs attached again that others removed or overtook."
         )
-        self._counted = 0
 
-    def show(self, *, is_active: bool, drops: int) -> None:
-        """Show whether the fence stands, and how many frames it dropped since the start."""
+    def show(self, *, is_active: bool) -> None:
+        """Show whether the fence stands."""
         self._active.set(is_active)
-        self._drops.inc(drops - self._counted)
-        self._counted = drops
 
     def count_repair(self) -> None:
         """Count a program that was attached again."""

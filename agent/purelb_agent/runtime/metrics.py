@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable, Sequence
+from collections.abc import Callable, Container, Hashable, Iterator, Sequence
 from typing import Generic, TypeVar, cast
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
 
 M = TypeVar("M", bound=Counter | Gauge)
 
@@ -29,6 +31,32 @@ class MetricFactory:
     def histogram(self, name: str, text: str, *, buckets: Sequence[float]) -> Histogram:
         """Return a new histogram with this help text."""
         return Histogram(name, text, buckets=buckets, registry=self._registry)
+
+    def read_counter(self, name: str, text: str) -> ReadCounter:
+        """Return a new counter with this help text that is read for each scrape."""
+        counter = ReadCounter(name, text)
+        self._registry.register(counter)
+        return counter
+
+
+class ReadCounter(Collector):
+    """A counter that something else counts, for example a program in the kernel."""
+
+    def __init__(self, name: str, text: str) -> None:
+        self._name, self._text = name, text
+        self._read: Callable[[], float] = lambda: 0
+
+    def follow(self, read: Callable[[], float]) -> None:
+        """Show what this returns at the time of the scrape."""
+        self._read = read
+
+    def describe(self) -> Iterator[CounterMetricFamily]:
+        """Yield the metric without a value."""
+        yield CounterMetricFamily(self._name, self._text)
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """Yield the metric with its value now."""
+        yield CounterMetricFamily(self._name, self._text, self._read())
 
 
 class LabelSets(Generic[M]):

@@ -23,9 +23,9 @@ from collections.abc import Callable, Iterable
 
 from purelb.core.fence.filters import NAME, Filter
 from purelb.core.fence.hooks import Hook
-from purelb.core.fence.programs import FenceProgram
+from purelb.core.fence.programs import CONTROL_BYTES, FenceProgram
 from purelb.core.model import Address
-from purelb_agent.fence.control import without_fence
+from purelb_agent.fence.control import Control
 from purelb_agent.runtime.netlink import NetlinkError
 
 OTHER = Filter(1, "bpf", "cil_from_netdev", 7)
@@ -35,7 +35,8 @@ class FakeFenceKernel:
     """Keeps what is guarded and attached in memory; `programs`: which one has which id."""
 
     def __init__(self) -> None:
-        self.control = without_fence()
+        self.memory = bytearray(CONTROL_BYTES)
+        self.control = Control(self.memory)
         self.guarded: dict[Address, int] = {}
         self.hooks: dict[Hook, list[Filter]] = defaultdict(list)
         self.programs: dict[int, FenceProgram] = {}
@@ -59,6 +60,7 @@ class FakeFenceKernel:
     def close(self) -> None:
         """As `FenceKernel.close`."""
         self.is_closed = True
+        self.control.close()
 
     def subscribe(self, callback: Callable[[], None]) -> None:
         """As `FenceKernel.subscribe`; the test notifies."""

@@ -23,7 +23,7 @@ from purelb.core.model import Reason
 from purelb_agent.allocator.metrics import AllocatorMetrics, ConversionMetrics
 from purelb_agent.kube.events import EventReason
 from purelb_agent.node.metrics import NodeMetrics
-from purelb_agent.runtime.metrics import LabelSets
+from purelb_agent.runtime.metrics import LabelSets, ReadCounter
 from tests.support import ROOT
 from tests.support.docs.pages import read
 
@@ -66,6 +66,8 @@ def metrics(*owners: object) -> Iterator[str]:
             metric = value._metric if isinstance(value, LabelSets) else value  # noqa: SLF001
             if type(value).__name__.endswith("Metrics"):
                 yield from metrics(value)
+            elif isinstance(metric, ReadCounter):
+                yield from (f"{family.name}_total" for family in metric.describe())
             elif isinstance(metric, MetricWrapperBase):
                 (family,) = metric.describe()
                 total = "_total" if family.type == "counter" else ""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import struct
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -15,7 +16,7 @@ from purelb.core.fence.filters import HANDLES, NAME, Filter
 from purelb.core.fence.gaps import EXACT, Gap
 from purelb.core.fence.hooks import Hook
 from purelb.core.fence.plan import FencePlan
-from purelb.core.fence.programs import ELSEWHERE, FenceProgram
+from purelb.core.fence.programs import DROPS, ELSEWHERE, FenceProgram
 from purelb_agent.fence.fence import RECHECK, AddressFence
 from purelb_agent.node.metrics import NodeMetrics
 from tests.support.core.snapshots import ETH0, VIP4, VIP6
@@ -209,6 +210,10 @@ def test_what_cannot_be_detached_is_logged(guarded, caplog):
 def test_dropped_frames_are_counted(guarded):
     guarded.guard()
     assert guarded.metric("dropped_frames_total") == 0
+    struct.pack_into("=Q", guarded.kernel.memory, DROPS, 7)
+    assert guarded.metric("dropped_frames_total") == 7
+    guarded.fence.close()
+    assert guarded.metric("dropped_frames_total") == 7
 
 
 def test_without_bpf_the_node_works_without_a_fence(caplog):
