@@ -24,6 +24,7 @@ from labkit.lab import Lab
 from purelb.core.addresses import parse_address
 from purelb.core.election.election import rank
 from purelb.core.model import Address
+from purelb.core.settings import LeaseTiming, TimingChoice
 
 NODES = 3
 ARCHIVE = ROOT / ".cache/image.tar"
@@ -35,12 +36,15 @@ SUBNET4, SUBNET6 = "172.29.0.0/16", "fd28:0:0:1::/64"
 _ABOVE, _LAST = ("172.29.16.0", "fd28:0:0:1::1:0"), ("172.29.31.254", "fd28:0:0:1::1:ffff")
 # The node that wins the first address of each family in the pool.
 FIRST_NODE = "n1"
-# Seconds between renewals of an agent's Lease, with the default duration of ten seconds.
-RENEWAL = 5.0
 # Addresses of each Service, one per family.
 FAMILIES = 2
 _SERVER = (ROOT / "demo/server.py").read_text()
 _SELECTOR = {"app": "bench"}
+
+
+def timing(nodes: int) -> LeaseTiming:
+    """Return how agents time their Leases where so many renew theirs, by default."""
+    return TimingChoice().timing(nodes=nodes, is_exact=True)
 
 
 def _image() -> str:

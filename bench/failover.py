@@ -29,7 +29,7 @@ _ASKED = 2
 _PAUSE = 0.02
 _LEASE = f"{bed.LEASES}/{lease_name(VICTIM)}"
 # Upper limits in seconds.
-_AIMS = {"agent pod deleted": 5.0, "cable cut": 15.0}
+_AIMS = {"agent pod deleted": 5.0, "cable cut": 3.3}
 # Seconds between the last move and the next fault.
 _REST = 2.0
 # Pings a second in total; with more addresses each is pinged less often.
@@ -57,7 +57,8 @@ def phases(runs: int) -> list[float]:
     Other nodes take over when the Lease of the cut node expires, so the interruption depends mostly
     on this time. Without it, each cut would come at the same phase of the renewals.
     """
-    return [bed.RENEWAL * (run + 0.5) / runs for run in range(runs)]
+    period = bed.timing(bed.NODES).renew_period
+    return [period * (run + 0.5) / runs for run in range(runs)]
 
 
 class Measure:
@@ -123,7 +124,7 @@ class Measure:
             return str(self._lab.api.get(_LEASE)["spec"]["renewTime"])
 
         before = renewed()
-        bed.eventually(lambda: renewed() != before, "renewal", 2 * bed.RENEWAL)
+        bed.eventually(lambda: renewed() != before, "renewal", 2 * bed.timing(bed.NODES).duration)
 
     def _go_and_return(self, begin: float, gone: str, back: str) -> list[Window]:
         self._wait_until_moved()

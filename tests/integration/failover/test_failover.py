@@ -39,8 +39,8 @@ from tests.support.lab.faults import (
 )
 
 pytestmark = [pytest.mark.timeout(150), pytest.mark.safety]
-# Seconds: the duration of a Lease, with a margin.
-LEASE_END = 11.0
+# Seconds: the duration of a Lease, with a margin; and until others answer instead.
+LEASE_END, LOST = 4.0, 5.0
 SETTLED = 3.0
 
 
@@ -101,7 +101,7 @@ def test_node_cut_off_is_replaced_and_returns(cluster, held, figure):
         time.sleep(SETTLED)
         returned = gaps(prober, vips, back)
     figure(f"client without answer {shown(unanswered)}, at the return {shown(returned)}")
-    assert max(unanswered) < CRASH
+    assert max(unanswered) < LOST
     assert max(returned) < GRACEFUL
 
 
@@ -142,7 +142,7 @@ def test_killed_agent_restarts_and_keeps_its_addresses(cluster, held, figure):
         assert agent_pod(cluster, node)["status"]["containerStatuses"][0]["restartCount"] == 0
         old = cluster.kill(node, "lbnodeagent")
         eventually(lambda: agents_ready(cluster), "restart", seconds=CRASH)
-        time.sleep(10)  # as long as the Lease of the killed agent could have lasted
+        time.sleep(LEASE_END)  # as long as the Lease of the killed agent could have lasted
         unanswered = gaps(prober, vips, start)
     figure(f"client without answer {shown(unanswered)}")
     assert cluster.pod_pid(node, "lbnodeagent") != old
@@ -173,7 +173,7 @@ def test_node_that_saw_all_leases_expire_takes_no_other_address(cluster, held):
     blind = next(node for node in cluster.nodes if node != winner)
     with record_holders(cluster, *vips) as holders:
         cluster.partition(blind)
-        time.sleep(14)  # from its view every Lease has expired
+        time.sleep(2 * LEASE_END)  # from its view every Lease has expired
         cluster.heal(blind)
         time.sleep(8)
     assert [holders.sequence(vip) for vip in vips] == [[{winner}], [{winner}]]

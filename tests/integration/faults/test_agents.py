@@ -157,7 +157,7 @@ def test_agent_out_of_memory_restarts_and_keeps_its_addresses(cluster, vips, fig
         old = use_up_memory(cluster, node)
         eventually(lambda: restarted(cluster, node), "restart", seconds=CRASH)
         seconds = time.monotonic() - start
-        time.sleep(10)  # as long as the Lease of the killed agent could have lasted
+        time.sleep(4)  # as long as the Lease of the killed agent could have lasted
         gap = max(prober.longest_gap(vip, since=start) for vip in own)
     status = restarted(cluster, node)
     figure(f"ready again after {seconds:.2f} s, client without answer {gap:.2f} s")

@@ -66,6 +66,9 @@ def test_the_fence_lets_only_the_holder_answer(cluster, ipvs, make_service, figu
     time.sleep(LONG)
     assert events_of(cluster, uid, "AddressConflict") == []
     assert answering(cluster) == ""
+    # All have the address by now; the first request may have come before.
+    cluster.run_in("client", ["ip", "neighbor", "flush", "to", vip4])
+    eventually(lambda: answers(cluster, vip4), "answer over IPv4")
     annotations = cluster.api.get(path)["metadata"]["annotations"]
     node = annotations["purelb.io/announcing-IPv4"].partition(",")[0]
     drops = {n: metric_of(cluster, n, DROPS) for n in cluster.nodes if n != node}

@@ -63,7 +63,7 @@ def test_lease_has_what_other_agents_need(cluster):
         assert meta["annotations"]["purelb.io/subnets"] == "172.28.1.0/24,fd28:0:0:1::/64"
         assert meta["annotations"]["purelb.io/instance"]
         assert [o["kind"] for o in meta["ownerReferences"]] == ["Node"]
-        assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == (name, 10)
+        assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == (name, 3)
 
 
 @pytest.mark.thorough
@@ -79,5 +79,5 @@ def test_idle_agent_only_renews_its_lease(cluster):
     )
     assert {verb for _node, verb in requests} == {"update"}
     for node in cluster.nodes:
-        # Every five seconds.
-        assert 3 <= requests[node, "update"] <= 5
+        # Every second.
+        assert 15 <= requests[node, "update"] <= 21
