@@ -147,7 +147,8 @@ def test_stand_in_for_ipvs_follows_the_services(monkeypatch):
     monkeypatch.setattr(stand_ins, "ip_batch", lambda c, **where: sent.append((where, c)))
     ipvs = stand_ins.Ipvs(varied().nodes[:1])
     where, made = sent.pop()
-    assert (where, made[0]) == ({"namespace": "lab-n1"}, "link add kube-ipvs0 type bridge")
+    assert made[0] == "link add kube-ipvs0 type bridge"
+    assert where == {"namespace": "lab-n1", "force": False}
 
     def services(*ips):
         entries = [{"ip": ip} for ip in ips]
@@ -160,6 +161,7 @@ def test_stand_in_for_ipvs_follows_the_services(monkeypatch):
     ipvs.follow(services("172.28.1.220"))
     ipvs.follow(services("172.28.1.221"))
     ipvs.close()
+    assert [where["force"] for where, _found in sent] == [True, True, False]
     assert [found for _where, found in sent] == [
         ["addr add 172.28.1.220/32 dev kube-ipvs0"],
         ["addr del 172.28.1.220/32 dev kube-ipvs0", "addr add 172.28.1.221/32 dev kube-ipvs0"],
