@@ -93,6 +93,12 @@ def is_untouched(lab: Lab) -> bool:
     return not any(obj["metadata"]["name"].endswith("purelb.io") for obj in definitions)
 
 
+def placed(lab: Lab) -> set[str]:
+    """Return the uids of MetalLB's speakers that are on nodes."""
+    pods = lab.api.items(SPEAKERS)
+    return {pod["metadata"]["uid"] for pod in pods if pod["spec"].get("nodeName")}
+
+
 # First: the others run without PureLB.
 def test_second_installation(cluster, playbook, make_service):
     service = make_service()
@@ -118,15 +124,8 @@ def test_second_installation(cluster, playbook, make_service):
 def test_next_to_metallb(lab_without_purelb, playbook):
     lab = lab_without_purelb
     with objects_applied(lab, [namespace("metallb-system"), SPEAKER]):
-        speakers = eventually(
-            lambda: {
-                pod["metadata"]["uid"]
-                for pod in lab.api.items(SPEAKERS)
-                if pod["spec"].get("nodeName")
-            },
-            "speakers on nodes",
-            seconds=60,
-        )
+        eventually(lambda: len(placed(lab)) == len(lab.nodes), "a speaker on each node", seconds=60)
+        speakers = placed(lab)
         for options in ((), ("purelb_install_accept=metallb",)):
             worked, said = install(playbook, *options, check=False)
             assert not worked
@@ -144,7 +143,7 @@ def test_next_to_metallb(lab_without_purelb, playbook):
         theirs = lab.api.path_of(service)
         entries = [{"ip": address} for address in GIVEN]
         lab.api.merge_patch(f"{theirs}/status", {"status": {"loadBalancer": {"ingress": entries}}})
-        assert speakers == {pod["metadata"]["uid"] for pod in lab.api.items(SPEAKERS)}
+        assert speakers == placed(lab)
     # MetalLB is gone, and its Services keep their addresses.
     lab.api.create(GROUP)
     _, said = install(playbook)
