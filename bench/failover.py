@@ -29,7 +29,7 @@ _ASKED = 2
 _PAUSE = 0.02
 _LEASE = f"{bed.LEASES}/{lease_name(VICTIM)}"
 # Upper limits in seconds.
-_AIMS = {"agent pod deleted": 5.0, "cable cut": 3.3}
+_AIMS = {"agent pod deleted": 5.0, "cable cut": 2.7}
 # Seconds between the last move and the next fault.
 _REST = 2.0
 # Pings a second in total; with more addresses each is pinged less often.

@@ -18,6 +18,7 @@ from tests.support.lab.address_recorder import record_holders
 from tests.support.lab.cluster_queries import (
     CRASH,
     GRACEFUL,
+    LEASE_END,
     LEASES,
     addresses_of,
     agent_pod,
@@ -39,8 +40,8 @@ from tests.support.lab.faults import (
 )
 
 pytestmark = [pytest.mark.timeout(150), pytest.mark.safety]
-# Seconds: the duration of a Lease, with a margin; and until others answer instead.
-LEASE_END, LOST = 4.0, 5.0
+# Seconds until others answer for the addresses of a lost node.
+LOST = 5.0
 SETTLED = 3.0
 
 

@@ -24,6 +24,7 @@ from tests.support.lab.cluster_queries import (
     CRASH,
     DAEMON_SET,
     GRACEFUL,
+    LEASE_END,
     LEASES,
     agent_pod,
     agents_ready,
@@ -157,7 +158,7 @@ def test_agent_out_of_memory_restarts_and_keeps_its_addresses(cluster, vips, fig
         old = use_up_memory(cluster, node)
         eventually(lambda: restarted(cluster, node), "restart", seconds=CRASH)
         seconds = time.monotonic() - start
-        time.sleep(4)  # as long as the Lease of the killed agent could have lasted
+        time.sleep(LEASE_END)  # as long as the Lease of the killed agent could have lasted
         gap = max(prober.longest_gap(vip, since=start) for vip in own)
     status = restarted(cluster, node)
     figure(f"ready again after {seconds:.2f} s, client without answer {gap:.2f} s")

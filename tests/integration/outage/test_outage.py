@@ -14,6 +14,7 @@ from labkit.probe.prober import Prober
 from tests.support.lab.address_recorder import record_holders
 from tests.support.lab.cluster_queries import (
     DAEMON_SET,
+    LEASE_END,
     addresses_of,
     agents_ready,
     eventually,
@@ -94,7 +95,7 @@ def test_clients_are_not_interrupted_by_an_outage(cluster, make_service, figure,
         resumed = time.monotonic() - back
         lasted = time.monotonic() - start
         # A node that counted as dead would lose its addresses within a Lease duration.
-        time.sleep(5)
+        time.sleep(LEASE_END + 1)
         gap, control_gap = (
             max(client.longest_gap(address, since=start) for address in addresses)
             for client, addresses in ((prober, vips), (control, own_addresses))

@@ -40,6 +40,8 @@ SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/purelb-system/leases"
 # The contract's worst cases for a takeover, in seconds.
 GRACEFUL, CRASH = 10.0, 20.0
+# Seconds: the duration of a Lease in the lab, with a margin.
+LEASE_END = 4.0
 # The contract's limit in seconds until a changed configuration is on the interface.
 IN_FORCE = 2.0
 # Signs of an unhandled exception or of a logged error.
