@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from bench.bed import NAMESPACE, SUBNET4, SUBNET6, timing
+from bench.bed import NAMESPACE, NODES, SUBNET4, SUBNET6, timing
 from labkit.errors import LabError
 from labkit.lab import Lab
 from purelb.core import times
@@ -83,7 +83,7 @@ def _renew_all(lab: Lab, count: int) -> None:
         for name, body in bodies.items():
             body["spec"]["renewTime"] = times.format_time(time.time())
             bodies[name] = lab.api.call("PUT", lab.api.path_of(body), body)
-            due += timing(count).renew_period / count
+            due += timing(count + NODES).renew_period / count
             time.sleep(max(0.0, due - time.monotonic()))
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
-"""The cost of an idle agent: memory, processor time, requests to the API server.
+"""The cost of an idle agent: memory, processor time, requests to the API server, and their bytes.
 
 Three agents are real; in a larger cluster the other nodes are Leases, renewed by the benchmark.
 Each agent gives one value per period. A cluster without Services is the baseline.
@@ -9,6 +9,7 @@ Each agent gives one value per period. A cluster without Services is the baselin
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -24,10 +25,15 @@ _AGENT = f"system:serviceaccount:{bed.NAMESPACE}:lbnodeagent"
 _NODE = "authentication.kubernetes.io/node-name"
 # Seconds until the controllers have marked the simulated nodes, which have no kubelet, as unknown.
 _UNKNOWN = 45.0
-# Seconds to observe, and the requests a second below which an agent is idle.
-_LOOK, _RESTING = 10.0, 0.4
+# Seconds to observe, and what an idle agent may send more often than its renewals: 1/s.
+_LOOK, _MORE = 10.0, 0.2
 _MEMORY, _CPU, _REQUESTS = "memory (RSS)", "processor time", "API requests"
+_SENT, _RECEIVED = "sent to the API server", "received from it"
 _KIB_PER_MIB, _NANO = 1024, 1e-9
+# The connections to the API server, with owners and TCP's counters; one that is 0 is left out.
+_CONNECTIONS = ("ss", "-tinpOH", "dport", "=", ":443")
+_OWNER = re.compile(r"pid=(\d+)")
+_COUNTERS = {_SENT: re.compile(r"bytes_sent:(\d+)"), _RECEIVED: re.compile(r"bytes_received:(\d+)")}
 
 
 @dataclass(frozen=True)
@@ -41,14 +47,19 @@ class Size:
         return f"{self.nodes} x {self.services}"
 
     @property
+    def requests(self) -> float:
+        """Most requests a second of an idle agent."""
+        return 1 / bed.timing(self.nodes).renew_period + _MORE
+
+    @property
     def aims(self) -> dict[str, float]:
         """Upper limits: MiB, seconds a minute, requests a second."""
         cpu = 0.11 if self.nodes <= bed.NODES else 0.6
-        return {_MEMORY: 64.0, _CPU: cpu, _REQUESTS: 0.4}
+        return {_MEMORY: 64.0, _CPU: cpu, _REQUESTS: self.requests}
 
 
 SIZES = (Size(3, 0), Size(3, 50), Size(100, 500))
-_UNITS = {_MEMORY: "MiB", _CPU: "s/min", _REQUESTS: "1/s"}
+_UNITS = {_MEMORY: "MiB", _CPU: "s/min", _REQUESTS: "1/s", _SENT: "B/s", _RECEIVED: "B/s"}
 
 
 def cpu_seconds(pid: int) -> float:
@@ -83,6 +94,18 @@ def requests_by_node(lines: Sequence[str]) -> Counter[str]:
     return asked
 
 
+def traffic(listing: str, pid: int) -> dict[str, int]:
+    """Return the bytes that a process has sent and received by TCP, from a listing of `ss`."""
+    total = dict.fromkeys(_COUNTERS, 0)
+    for line in listing.splitlines():
+        if str(pid) not in _OWNER.findall(line):
+            continue
+        for what, counter in _COUNTERS.items():
+            found = counter.search(line)
+            total[what] += int(found[1]) if found else 0
+    return total
+
+
 @dataclass
 class Meter:
     """Measures all agents over periods of time."""
@@ -101,16 +124,25 @@ class Meter:
         read, began = self.lab.audit_log.stat().st_size, time.monotonic()
         pids = [*self.pids.values(), *([self.writer] if self.writer else [])]
         before = {pid: cpu_seconds(pid) for pid in pids}
+        carried = self._traffic()
         time.sleep(seconds)
         took = time.monotonic() - began
         cpu = {pid: (cpu_seconds(pid) - before[pid]) * 60 / took for pid in pids}
         asked = requests_since(self.lab, read)
+        carries = self._traffic()
         for node, pid in self.pids.items():
             self.values[_MEMORY].append(resident_mib(pid))
             self.values[_CPU].append(cpu[pid])
             self.values[_REQUESTS].append(asked[node] / took)
+            for what in _COUNTERS:
+                self.values[what].append((carries[node][what] - carried[node][what]) / took)
         if self.writer:
             self.writer_cpu.append(cpu[self.writer])
+
+    def _traffic(self) -> dict[str, dict[str, int]]:
+        """Return the bytes of each node's agent, of the connections that it has now."""
+        listings = {node: self.lab.run_in(node, _CONNECTIONS).stdout for node in self.pids}
+        return {node: traffic(listings[node], pid) for node, pid in self.pids.items()}
 
     def figures(self, size: Size, baseline: Meter | None) -> list[Figure]:
         """Return the figures of a cluster of this size."""
@@ -121,7 +153,7 @@ class Meter:
                 _UNITS[what],
                 tuple(values),
                 baseline=tuple(baseline.values[what]) if baseline else (),
-                aim=size.aims[what],
+                aim=size.aims.get(what),
             )
             for what, values in self.values.items()
         ]
@@ -140,7 +172,7 @@ def _wait_until_idle(lab: Lab, size: Size) -> None:
     def is_idle() -> bool:
         read = lab.audit_log.stat().st_size
         time.sleep(_LOOK)
-        return all(n <= _RESTING * _LOOK for n in requests_since(lab, read).values())
+        return all(n <= size.requests * _LOOK for n in requests_since(lab, read).values())
 
     bed.eventually(is_idle, "idle agents", 120)
 

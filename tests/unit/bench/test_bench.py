@@ -106,6 +106,18 @@ def test_each_request_of_an_agent_counts_once():
     assert idle.requests_by_node(lines) == {"n1": 2}
 
 
+def test_traffic_of_a_process_is_that_of_its_connections():
+    line = 'ESTAB 0 0 172.28.1.11:4{0} 10.96.0.1:443 users:(("python",pid={0},fd=2)) cubic {1}'
+    lines = [
+        line.format(71, "bytes_sent:300 bytes_acked:301 bytes_received:40 segs_out:3"),
+        line.format(71, "bytes_received:2 segs_out:3"),
+        line.format(7, "bytes_sent:9 bytes_acked:10 bytes_received:9 segs_out:3"),
+        "SYN-SENT 0 1 172.28.1.11:47 10.96.0.1:443",
+    ]
+    assert [*idle.traffic("\n".join(lines), 71).values()] == [300, 42]
+    assert [*idle.traffic("\n".join(lines), 1).values()] == [0, 0]
+
+
 def test_services_of_the_audit_are_served_by_us_and_ignored_by_kube_proxy():
     body = auditing.service(7, "n0001")
     read = codec.service_of(body)
