@@ -48,7 +48,7 @@ export PYTHONPATH := $(CURDIR):$(CURDIR)/agent:$(CURDIR)/lab:$(CURDIR)/plugins/m
 SEES := tests
 view = $(PYTHON) -m tests.support.machine.view $(1) -- $(MAKE)
 
-.PHONY: help setup packages venv kubernetes containerd images test-packages machine demo bench test built \
+.PHONY: help setup packages venv kubernetes containerd images test-packages bench-packages machine demo bench test built \
 	checked explored on-labs newcomer demo-and-down integration-and-down summary checks explorations \
 	test-all test-fresh test-lab lint sanity molecule coverage shells models seeds unit simulate mutants \
 	integration netbox artefact lab-up lab-down clean
@@ -62,7 +62,7 @@ setup: packages ## install packages and build programs; quick when all is there
 demo: $(if $(DEMO_CLUSTER),venv,setup) ## bring up the lab, install, lose a pod, a node and a cable, audit
 	@$(PYTHON) -m demo.demo --image $(IMAGE) --archive $(ARCHIVE)
 
-bench: setup ## measure what a change costs, what clients notice, what an idle agent costs
+bench: setup bench-packages ## measure what a change costs, what clients notice, what an idle agent costs
 	@bench/bench
 
 # Tests on labs wait a lot. Those that only compute have the processors meanwhile, as long as nothing
@@ -209,6 +209,9 @@ packages:
 
 test-packages: packages
 	@lab/lab setup tests
+
+bench-packages: packages
+	@lab/lab setup bench
 
 kubernetes containerd images machine: | packages
 	@lab/lab setup $@

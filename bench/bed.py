@@ -130,6 +130,16 @@ def web_server(image: str) -> dict[str, Any]:
         "command": ["/opt/purelb/bin/python3", "-c", _SERVER],
         "readinessProbe": {"tcpSocket": {"port": 8080}, "periodSeconds": 1},
     }
+    # As long as by default, which is longer than in the lab: Pods stay on a node that is lost.
+    stays = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+    pod = {
+        "terminationGracePeriodSeconds": 0,
+        "containers": [container],
+        "tolerations": [
+            {"key": f"node.kubernetes.io/{trouble}", **stays}
+            for trouble in ("not-ready", "unreachable")
+        ],
+    }
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -137,10 +147,7 @@ def web_server(image: str) -> dict[str, Any]:
         "spec": {
             "replicas": NODES,
             "selector": {"matchLabels": _SELECTOR},
-            "template": {
-                "metadata": {"labels": _SELECTOR},
-                "spec": {"terminationGracePeriodSeconds": 0, "containers": [container]},
-            },
+            "template": {"metadata": {"labels": _SELECTOR}, "spec": pod},
         },
     }
 

@@ -61,6 +61,29 @@ def phases(runs: int) -> list[float]:
     return [period * (run + 0.5) / runs for run in range(runs)]
 
 
+def family_of(vip: str) -> str:
+    """Return the family of an address."""
+    return "IPv6" if ":" in vip else "IPv4"
+
+
+def delete_agent(lab: Lab) -> None:
+    """Delete the agent's Pod on the victim."""
+    (pod,) = lab.api.items(
+        _AGENTS, labelSelector="component=lbnodeagent", fieldSelector=f"spec.nodeName={VICTIM}"
+    )
+    lab.api.delete(f"{_AGENTS}/{pod['metadata']['name']}")
+
+
+def wait_for_renewal(lab: Lab) -> None:
+    """Wait until the victim has renewed its Lease."""
+
+    def renewed() -> str:
+        return str(lab.api.get(_LEASE)["spec"]["renewTime"])
+
+    before = renewed()
+    bed.eventually(lambda: renewed() != before, "renewal", 2 * bed.timing(bed.NODES).duration)
+
+
 class Measure:
     """Moves the victim's addresses away and back repeatedly and collects the interruptions."""
 
@@ -87,22 +110,17 @@ class Measure:
                 self._take_answers(window, prober, asked)
 
     def _moving_of(self, family: str) -> list[str]:
-        return [vip for vip in self._vips if vip in self._moving and _family(vip) == family]
+        return [vip for vip in self._vips if vip in self._moving and family_of(vip) == family]
 
     def _lose_agent(self) -> list[Window]:
         """Delete the agent's pod; its successor takes the addresses back."""
-        pods = self._lab.api.items(
-            _AGENTS,
-            labelSelector="component=lbnodeagent",
-            fieldSelector=f"spec.nodeName={VICTIM}",
-        )
         begin = time.monotonic()
-        self._lab.api.delete(f"{_AGENTS}/{pods[0]['metadata']['name']}")
+        delete_agent(self._lab)
         return self._go_and_return(begin, "agent pod deleted", "agent back")
 
     def _lose_node(self, phase: float) -> list[Window]:
         """Cut the node's cable, and mend it when other nodes have its addresses."""
-        self._wait_for_renewal()
+        wait_for_renewal(self._lab)
         time.sleep(phase)
         begin = time.monotonic()
         self._lab.cut(VICTIM)
@@ -118,13 +136,6 @@ class Measure:
             Window("cable cut", begin, repaired),
             Window("cable back", repaired, time.monotonic()),
         ]
-
-    def _wait_for_renewal(self) -> None:
-        def renewed() -> str:
-            return str(self._lab.api.get(_LEASE)["spec"]["renewTime"])
-
-        before = renewed()
-        bed.eventually(lambda: renewed() != before, "renewal", 2 * bed.timing(bed.NODES).duration)
 
     def _go_and_return(self, begin: float, gone: str, back: str) -> list[Window]:
         self._wait_until_moved()
@@ -149,13 +160,13 @@ class Measure:
         for vip in self._vips:
             gaps = self._gaps if vip in self._moving else self._still
             gap = longest_gap(times[vip], since=window.since, until=window.until)
-            gaps[window.what, "ping", _family(vip)].append(gap)
+            gaps[window.what, "ping", family_of(vip)].append(gap)
 
     def _take_answers(self, window: Window, prober: Prober, asked: Sequence[str]) -> None:
         for vip in asked:
             ends = [a.ended for a in prober.answers if a.address == vip and a.body is not None]
             gap = longest_gap(ends, since=window.since, until=window.until)
-            self._gaps[window.what, "HTTP", _family(vip)].append(gap)
+            self._gaps[window.what, "HTTP", family_of(vip)].append(gap)
 
     def figures(self, runs: int) -> list[Figure]:
         """Return the figures of all runs."""
@@ -171,10 +182,6 @@ class Measure:
             )
             for (what, asked, family), gaps in self._gaps.items()
         ]
-
-
-def _family(vip: str) -> str:
-    return "IPv6" if ":" in vip else "IPv4"
 
 
 def measure(services: Sequence[int] = SERVICES, *, runs: int) -> list[Figure]:

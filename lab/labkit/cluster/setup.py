@@ -81,6 +81,10 @@ def _tests(at: Places) -> None:
     _install(at, packages.TESTS)
 
 
+def _bench(at: Places) -> None:
+    _install(at, packages.BENCH)
+
+
 def _machine(at: Places) -> None:
     _install(at, packages.MACHINE)
     _ensure(at, [kernel.kernel_build(at)])
@@ -93,6 +97,7 @@ PARTS: dict[str, Callable[[Places], None]] = {
     "containerd": _containerd,
     "images": _images,
     "tests": _tests,
+    "bench": _bench,
     "machine": _machine,
 }
 LAB = ("packages", "python", "kubernetes", "containerd", "images")

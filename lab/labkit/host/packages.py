@@ -36,6 +36,8 @@ TESTS = {
     "chromium": "/usr/bin/chromium",
     "prometheus": "/usr/bin/promtool",
 }
+# What the benchmarks compare with.
+BENCH = {"keepalived": "/usr/sbin/keepalived"}
 # Of tests in a virtual machine.
 MACHINE = {"qemu-system-x86": "/usr/bin/qemu-system-x86_64"}
 # Debian's Python comes without the module that makes virtual environments.
