@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 
-from bench import allocation, auditing, bed, failover, idle, planning
+from bench import allocation, auditing, bed, compare, failover, idle, planning
 from bench.figures import publish
 from labkit.errors import LabError, of_missing_file
 
@@ -21,9 +21,9 @@ _EPILOG = """\
 failover, idle, allocation and audit need root: they end a lab that is up and start their own.
 
 examples:
-  bench/bench                                    everything, about 25 minutes
+  bench/bench                                    everything, about 40 minutes
   bench/bench plan --runs 9
-  bench/bench failover --services 25 --runs 1
+  bench/bench failover --alone --services 25 --runs 1
   bench/bench idle --size 3x50 --seconds 20
 """
 _INTERRUPTED = 130  # a shell's exit code for SIGINT
@@ -36,7 +36,10 @@ def _plan(options: argparse.Namespace) -> None:
 
 def _failover(options: argparse.Namespace) -> None:
     services = options.services or failover.SERVICES
-    publish("failover", failover.measure(services, runs=options.runs))
+    figures = failover.measure(services, runs=options.runs)
+    if not options.alone:
+        figures += compare.measure(runs=options.runs)
+    publish("failover", figures)
 
 
 def _idle(options: argparse.Namespace) -> None:
@@ -104,6 +107,9 @@ def parser() -> argparse.ArgumentParser:
         default=[],
         metavar="N",
         help=f"numbers of dual-stack Services (default: {' '.join(map(str, failover.SERVICES))})",
+    )
+    lost.add_argument(
+        "--alone", action="store_true", help="do not measure keepalived on the same nodes"
     )
     still = parts.add_parser(
         "idle", help="memory, processor time and requests of idle agents, in the lab"
