@@ -43,8 +43,9 @@ from simulation.users import endpoints
 DELIVERY = 0.05
 # From the end of the last fault on: then everything is in order again.
 SETTLED = 40.0
-# A right lasts for a Lease's duration. The kernel may end what it held a moment later.
-DURATION = LeaseTiming().duration
+# What nodes agree on in an outage lasts as long as the Lease that its node would write then: that
+# is a long one, as writes fail.
+AGREED = LeaseTiming().duration
 _FOR_EVER = 1 << 62
 # In answers to who asks for how long a right or a promise lasts: those say that they can renew.
 _FOR_SO_LONG = b"seconds"
@@ -74,7 +75,8 @@ class Judge:
         self.reach = OutOfReach(cluster)
         self.history.changed, self.troubles.noted = self._changed, self.reach.look
         self.began = cluster.timeline.now
-        self._rights: dict[str, list[int]] = {n: [self.began] for n in cluster.nodes}
+        # When nodes got rights, and for how many seconds.
+        self._rights = {node: [(self.began, self.reach.longest)] for node in cluster.nodes}
         # Begin and end of each time in which a node had the only Lease with its subnets.
         self._alone: dict[str, list[list[int]]] = defaultdict(list)
         self._note_alone(written="")
@@ -85,7 +87,8 @@ class Judge:
         cluster.api.follow(Watch(KINDS["leases"], "", every, self._renewed))
         self.given = Given(cluster, self._new_address)
         known = [(fault, FAULTS[fault.kind]) for fault in faults]
-        self.presence = Presence(cluster, self.history, self.troubles, self.given.free, known)
+        free, longest = self.given.free, lambda: self.reach.longest
+        self.presence = Presence(cluster, self.history, self.troubles, free, known, longest)
         for address in cluster.addresses():
             self._ask(address)
 
@@ -110,8 +113,8 @@ class Judge:
                 if address not in host.neighbors:
                     segment.ask(host, address)
 
-    def _heard(self, node: str) -> None:
-        self._rights.setdefault(node, []).append(self.cluster.timeline.now)
+    def _heard(self, node: str, lasts: float = AGREED) -> None:
+        self._rights.setdefault(node, []).append((self.cluster.timeline.now, lasts))
 
     def _replied(self, asker: str, asked: str, body: bytes) -> None:
         self.reach.replied(asker, asked, body)
@@ -127,8 +130,8 @@ class Judge:
             self.reach.deleted(lease.node)
         if event["type"] in ("ADDED", "MODIFIED"):
             self._writes += 1
-            self._heard(lease.node)
             self.reach.renewed(lease)
+            self._heard(lease.node, lease.duration)
         self._note_alone(lease.node)
 
     def _note_alone(self, written: str) -> None:
@@ -188,19 +191,14 @@ class Judge:
         spans = (span for node in nodes for span in self.troubles.unaware[node])
         return self._common(since, until, spans)
 
-    def _apart(
-        self, address: Address, holders: frozenset[str], since: float, until: float
-    ) -> float:
+    def _apart(self, address: Address, pair: Holders, since: float, until: float) -> float:
         """Return for how long of this time one of two holders was out of the other's reach."""
-        return self._common(
-            since,
-            until,
-            (
-                (case.begin, case.end)
-                for case in self.reach.cases
-                if case.address == address and {case.holder, case.taker} == holders
-            ),
+        cases = (
+            (case.begin, case.end)
+            for case in self.reach.cases
+            if case.address == address and {case.holder, case.taker} == pair
         )
+        return self._common(since, until, cases)
 
     def rightless(self) -> Iterator[str]:
         """Yield addresses that a node had longer than any right: by its Lease or by its peers.
@@ -215,14 +213,15 @@ class Judge:
                         yield f"{address} was on {node} for {late:.2f} s without a right"
 
     def _without_right(self, node: str, since: float, until: float) -> float:
-        lasted = [(self._after(m), self._after(m)) for m in self._rights.get(node, [])]
-        lasted += [(self._after(b), self._after(e)) for b, e in self._alone.get(node, [])]
+        got, longest = self._rights.get(node, []), self.reach.longest
+        rights = [(self._after(moment), self._after(moment) + lasts) for moment, lasts in got]
+        rights += [(self._after(b), self._after(e) + longest) for b, e in self._alone[node]]
         had_until, worst = since, 0.0
-        for begin, end in [*sorted(lasted), (until, until)]:
+        for begin, end in [*sorted(rights), (until, until)]:
             gap = min(begin, until) - had_until
             if gap > worst:
                 worst = max(worst, gap - self._unaware([node], had_until, min(begin, until)))
-            had_until = max(had_until, end + DURATION)
+            had_until = max(had_until, end)
         return worst
 
     def given_twice(self) -> Iterator[str]:

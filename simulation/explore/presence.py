@@ -8,7 +8,7 @@ What a fault may cost is written down with its kind (`faults.KINDS`), and adds u
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import TypeVar
 
@@ -30,7 +30,7 @@ _MOVES, _DETECTION = 0.3, 2.1
 _ROUNDED = 0.001
 # A host misses an announcement. It is repeated, by the schedule of a configuration.
 _MISLED = 2.0
-# A Lease, and with it the time for which others wait for its node.
+# A Lease that is not short, and with it the time for which others wait for its node.
 DURATION = LeaseTiming().duration
 # After two nodes had an address, or frames got lost, hosts are told again with the next probe
 # (docs/design.md).
@@ -45,8 +45,8 @@ class Presence:
     """Follows a cluster from now on; times are in seconds after that.
 
     `faults`: what will happen, each with its kind; what else happens may cost nothing. `free`: when
-    each address belonged to no Service. `excused`: for how many seconds each excuse was used, of
-    the address that used it most.
+    each address belonged to no Service. `longest`: for how many seconds a Lease was valid at most.
+    `excused`: for how many seconds each excuse was used, of the address that used it most.
     """
 
     def __init__(
@@ -56,10 +56,11 @@ class Presence:
         troubles: Troubles,
         free: dict[Address, list[Span]],
         faults: Sequence[tuple[Fault, Kind]],
+        longest: Callable[[], float],
     ) -> None:
         self.excused: dict[str, float] = {}
         self._cluster, self._history, self._troubles = cluster, history, troubles
-        self._free, self._faults = free, faults
+        self._free, self._faults, self._longest = free, faults, longest
         self._began = cluster.timeline.now
         # When no host of a segment, by its number, or of any (None) reached a node, and when some
         # host did not, by the node.
@@ -106,7 +107,7 @@ class Presence:
                     f"{address} was on no node for {seconds(left):.2f} s in all, from "
                     f"{left[0][0]:.2f} s on, and that may be {allowed:.1f} s"
                 )
-            quiet = max(map(self._longest_quiet, left), default=0.0)
+            quiet = max(map(self._quiet, left), default=0.0)
             if quiet > TAKEOVER:
                 yield f"{address} was on no node for {quiet:.1f} s while nothing changed"
 
@@ -177,8 +178,15 @@ class Presence:
         """Return for how long an address may be on no node because of the faults, in all."""
         slowest = max((f.value for f, kind in self._faults if kind.is_slow), default=0.0)
         with_others = len(self._faults) > 1
-        costs = (k.away[with_others] + slowest * k.disturbs for _f, k in self._faults)
+        costs = (
+            self._in_proportion(k.away[with_others]) + slowest * k.disturbs
+            for _f, k in self._faults
+        )
         return _MOVES + sum(costs)
+
+    def _in_proportion(self, cost: float) -> float:
+        """Return a cost that a Lease of 10 s is part of, for Leases as they were at most."""
+        return cost - DURATION + self._longest() if cost > DURATION else cost
 
     def _may_let_go(self, holders: Holders, states: list[tuple[Span, State]]) -> bool:
         """Whether holders may withdraw in an outage: they were disturbed, or most nodes were.
@@ -218,7 +226,7 @@ class Presence:
             for first, last in pairwise(moments)
         ]
 
-    def _longest_quiet(self, span: Span) -> float:
+    def _quiet(self, span: Span) -> float:
         """Return for how long of a time nothing changed."""
         return longest(common([span], (piece for piece, _moment in self._pieces())))
 

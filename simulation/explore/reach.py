@@ -26,7 +26,6 @@ from simulation.history import Holders
 from simulation.manifests import KINDS
 from simulation.time.timeline import MICROSECONDS
 
-_DURATION = LeaseTiming().duration
 # Seconds until two nodes have met that can: a pause between two renewals, three questions without
 # an answer, and one by the Leases.
 _MEET = 5.0
@@ -83,11 +82,14 @@ class OutOfReach:
         self._first: dict[str, int] = {}
         # When nodes that are new wrote theirs.
         self._joined: dict[str, int] = {}
+        # The most seconds for which a Lease was valid.
+        self.longest = max(lease.duration for lease in self.leases())
 
     def renewed(self, lease: Lease) -> None:
         """Note that a node has written its Lease."""
         now, node = self._cluster.timeline.now, lease.node
         self._renewed[node] = now
+        self.longest = max(self.longest, lease.duration)
         self._restored.setdefault(node, now)
         if node not in self._starts:
             self._joined[node] = now
@@ -118,7 +120,7 @@ class OutOfReach:
                     meet = _HEAR if self._is_unknown(taker, holder) else _MEET
                     self.cases.append(Apart(address, holder, taker, now, meet=meet))
                 elif self._could_not_see(holder, taker):
-                    end = self._deleted[holder] + int(_DURATION * MICROSECONDS)
+                    end = self._deleted[holder] + int(self.longest * MICROSECONDS)
                     self.cases.append(Apart(address, holder, taker, now, end, is_cut=False))
 
     def look(self) -> None:
@@ -140,7 +142,7 @@ class OutOfReach:
 
     def _is_out_of_reach(self, holder: str, taker: str) -> bool:
         """Whether a node holds by agreement, and another one reaches no node that knows that."""
-        begin = self._cluster.timeline.now - int(_DURATION * MICROSECONDS)
+        begin = self._cluster.timeline.now - int(self.longest * MICROSECONDS)
         knowing = {node for node, moment in self._promised[holder].items() if moment > begin}
         knowing.add(holder)
         leases = {lease.node: lease for lease in self.leases()}
