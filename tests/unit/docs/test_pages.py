@@ -123,12 +123,16 @@ def test_every_link_has_a_target(page):
             assert anchor in anchors(path.read_text()), f"{target}#{anchor}"
 
 
-def test_the_picture_is_there_in_light_and_dark_with_the_same_words():
-    paths = re.findall(r'(?:srcset|src)="([^"]+)"', read("README.md"))
-    words = [re.findall(r">([^<>]+)</text>", (ROOT / path).read_text()) for path in paths]
-    assert ["dark" in path for path in paths] == [True, False]
-    assert words[0]
-    assert words[0] == words[1]
+@pytest.mark.parametrize("page", ["README.md", "docs/comparison.md"])
+def test_pictures_are_there_in_light_and_dark_with_the_same_words(page):
+    paths = re.findall(r'(?:srcset|src)="([^"]+)"', read(page))
+    texts = [((ROOT / page).parent / path).read_text() for path in paths]
+    words = [re.findall(r">([^<>]+)</text>", text) for text in texts]
+    assert paths
+    for number in range(0, len(paths), 2):
+        dark, light = paths[number : number + 2]
+        assert dark.replace("dark", "light") == light != dark
+        assert words[number] == words[number + 1] != []
 
 
 def anchors(text):
