@@ -20,6 +20,7 @@ from purelb.core.allocation.group_status import ConditionReason, ConditionType
 from purelb.core.allocation.refusals import RefusalReason
 from purelb.core.audit.findings import FindingCode
 from purelb.core.model import Reason
+from purelb.core.settings import TimingChoice
 from purelb_agent.allocator.metrics import AllocatorMetrics, ConversionMetrics
 from purelb_agent.kube.events import EventReason
 from purelb_agent.node.metrics import NodeMetrics
@@ -158,3 +159,13 @@ def test_every_row_has_meaning_and_remedy(heading):
 @pytest.mark.parametrize("heading", ["Of each node agent", "Of each allocator"])
 def test_metric_worth_checking_has_a_remedy(heading):
     assert [row for row in rows(heading) if not row[1] or bool(row[2]) != bool(row[3])] == []
+
+
+@pytest.mark.parametrize("row", rows("Cost for the API server"), ids=lambda row: row[0])
+def test_costs_are_those_of_the_timing(row):
+    nodes, _lasts, renewals, _sent, events, _received = (cell.replace(",", "") for cell in row)
+    timing = TimingChoice().timing(nodes=int(nodes), is_exact=True)
+    assert row[1] == f"{timing.duration:g} s"
+    assert float(renewals) == int(nodes) / timing.renew_period
+    # Each agent hears of each renewal.
+    assert float(events) == int(nodes) * float(renewals)
