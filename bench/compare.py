@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """PureLB and keepalived on the same nodes: each fault comes to both at once.
 
-A stranger with an empty neighbour cache asks for every address, a client with a warm one sends HTTP
-requests. Both systems have the same number of addresses, a third of them on the node that fails.
+A stranger with an empty neighbor cache asks for every address, a client with a warm one sends HTTP
+requests. Both systems have the same number of addresses; about a third are on the node that fails.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bench.picture import DARK, LIGHT, Line, draw
 from labkit.lab import Lab
 from labkit.probe.pinger import longest_gap
 from labkit.probe.prober import Answer, Prober
-from labkit.probe.wire import Wire
+from labkit.probe.stranger import Stranger
 
 SERVICES = 25
 VICTIM = failover.VICTIM
@@ -30,10 +30,12 @@ _LOST = "node lost"
 # Seconds from a fault to its repair; of which the requests are shown in the picture.
 _FAULT, _SHOWN, _BEFORE = 20.0, 16, 2
 _EVERY, _PAUSE = 0.05, 0.02
+# Seconds in which nothing moves before the next fault; keepalived sends two advertisements.
+_QUIET = 2
 # Seconds between the points of the picture.
 _STEP = 0.5
 _ASKED = 2
-_STRANGER = ("172.29.0.250", "fe80::fefe")
+_SOURCES = ("172.29.0.250", "fe80::fefe")
 _AGENT = "lbnodeagent"
 _TITLE = "Requests answered, by the time after a node is lost"
 Moments = Sequence[tuple[float, str]]
@@ -147,8 +149,8 @@ class Comparison:
         """Let a fault happen; `begin` returns when it did."""
         asked = [vip for system in self._systems for vip in system.asked()]
         moving = [vip for system in self._systems for vip in system.moving]
-        wire = Wire(self._lab, *moving, sources=_STRANGER, every=_EVERY)
-        with wire, Prober(self._lab, *asked, pause=_PAUSE) as prober:
+        stranger = Stranger(self._lab, *moving, sources=_SOURCES, every=_EVERY)
+        with stranger, Prober(self._lab, *asked, pause=_PAUSE) as prober:
             time.sleep(_BEFORE)
             since = begin()
             try:
@@ -156,7 +158,7 @@ class Comparison:
             finally:
                 until = time.monotonic()
                 end()
-            found = wire.stop()
+            found = stranger.stop()
         for system in self._systems:
             for vip in system.moving:
                 self._take((system.name, what), vip, found[vip], (since, until))
@@ -202,7 +204,7 @@ class Comparison:
             )
 
         bed.eventually(settled, "each address of keepalived on its node alone", 60)
-        time.sleep(2)
+        time.sleep(_QUIET)
 
     def figures(self, runs: int) -> list[Figure]:
         """Return the figures of all runs."""

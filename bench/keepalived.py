@@ -108,8 +108,10 @@ class Keepalived:
         """Send a signal to its two processes."""
         if self._parent is None:
             return
-        child = int((self._files / "vrrp").read_text())
-        for pid in (self._parent.pid, child):
+        # From the kernel: a file may be of a process that has ended, or not be written yet.
+        parent = self._parent.pid
+        children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+        for pid in (parent, *map(int, children)):
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
 

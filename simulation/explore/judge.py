@@ -45,7 +45,7 @@ DELIVERY = 0.05
 SETTLED = 40.0
 # What nodes agree on in an outage lasts as long as the Lease that its node would write then: that
 # is a long one, as writes fail.
-AGREED = LeaseTiming().duration
+_AGREED = LeaseTiming().duration
 _FOR_EVER = 1 << 62
 # In answers to who asks for how long a right or a promise lasts: those say that they can renew.
 _FOR_SO_LONG = b"seconds"
@@ -113,7 +113,7 @@ class Judge:
                 if address not in host.neighbors:
                     segment.ask(host, address)
 
-    def _heard(self, node: str, lasts: float = AGREED) -> None:
+    def _heard(self, node: str, lasts: float = _AGREED) -> None:
         self._rights.setdefault(node, []).append((self.cluster.timeline.now, lasts))
 
     def _replied(self, asker: str, asked: str, body: bytes) -> None:

@@ -185,7 +185,7 @@ class Presence:
         return _MOVES + sum(costs)
 
     def _in_proportion(self, cost: float) -> float:
-        """Return a cost that a Lease of 10 s is part of, for Leases as they were at most."""
+        """Return a cost, which is that with Leases of 10 s, for the longest one of this run."""
         return cost - DURATION + self._longest() if cost > DURATION else cost
 
     def _may_let_go(self, holders: Holders, states: list[tuple[Span, State]]) -> bool:

@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from labkit.lab import Lab
@@ -36,19 +36,19 @@ _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33  # asm-generic/socket.h
 _LONGEST_REPLY = 256
 
 
-class Pinger:
-    """Pings each address at intervals of `every` seconds until stopped; a context manager."""
+class Recorder:
+    """A process in a host's network namespace that records until stopped; a context manager.
 
-    def __init__(
-        self, lab: "Lab", *addresses: str, host: str = "client", every: float = 0.02
-    ) -> None:
-        """Start pinging from a host of the lab."""
-        argv = [sys.executable, "-I", str(Path(__file__)), str(every), *addresses]
+    It ends when it reads a line, and prints what it has recorded as JSON.
+    """
+
+    def __init__(self, lab: "Lab", host: str, argv: Sequence[str]) -> None:
+        """Start it."""
         pipe = subprocess.PIPE
         self._process = lab.popen_in(host, argv, text=True, stdin=pipe, stdout=pipe)
 
     def __enter__(self) -> Self:
-        """Return the running pinger."""
+        """Return the running process."""
         return self
 
     def __exit__(
@@ -61,10 +61,25 @@ class Pinger:
         self._process.kill()
         self._process.communicate()
 
+    def _recorded(self) -> Any:
+        """Stop it; return what it has recorded."""
+        answer, _errors = self._process.communicate("\n")
+        return json.loads(answer)
+
+
+class Pinger(Recorder):
+    """Pings each address at intervals of `every` seconds until stopped; a context manager."""
+
+    def __init__(
+        self, lab: "Lab", *addresses: str, host: str = "client", every: float = 0.02
+    ) -> None:
+        """Start pinging from a host of the lab."""
+        argv = [sys.executable, "-I", str(Path(__file__)), str(every), *addresses]
+        super().__init__(lab, host, argv)
+
     def stop(self) -> Times:
         """Stop pinging; return the times of the answers of each address."""
-        answer, _errors = self._process.communicate("\n")
-        times: Times = json.loads(answer)
+        times: Times = self._recorded()
         return times
 
 

@@ -1,12 +1,10 @@
 # SPDX-FileCopyrightText: The PureLB for Ansible authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A stranger on the segment that asks by ARP and NDP who has an address, again and again.
+"""The script of `stranger`: asks by ARP and NDP who has an address, again and again.
 
-It sees what a client with an empty neighbour table sees: whether anything answers, and whether two
-MAC addresses do. It has a MAC address and IP addresses of its own, so no host learns anything about
-the client in whose network namespace it runs (this file, run as a script), and the client learns
-nothing either. Times are of the monotonic clock.
+It has a MAC address and IP addresses of its own, so no host learns anything about the client in
+whose network namespace it runs, and the client learns nothing either.
 """
 
 import json
@@ -14,20 +12,11 @@ import select
 import signal
 import socket
 import struct
-import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from ipaddress import ip_address
-from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
 
-if TYPE_CHECKING:
-    from labkit.lab import Lab
-
-# By address: when it was answered, and by which MAC address.
-Answers = Mapping[str, Sequence[tuple[float, str]]]
 _Lists = dict[str, list[tuple[float, str]]]
 _INTERFACE = "eth0"
 _MAC = "02:00:00:00:fe:fe"
@@ -35,46 +24,6 @@ _ARP, _IPV6 = 0x0806, 0x86DD
 _ALL_FRAMES, _PROMISCUOUS, _ADD = 3, 1, 1  # linux/if_ether.h, linux/if_packet.h
 _SOL_PACKET = 263
 _REPLY, _ADVERTISEMENT = 2, 136
-
-
-class Wire:
-    """Asks for each address every `every` seconds until stopped; a context manager."""
-
-    def __init__(
-        self,
-        lab: "Lab",
-        *addresses: str,
-        sources: Sequence[str],
-        host: str = "client",
-        every: float = 0.05,
-    ) -> None:
-        """Start asking from a host of the lab.
-
-        `sources`: an unused IPv4 address of the segment, and an unused link-local one.
-        """
-        argv = [sys.executable, "-I", str(Path(__file__)), str(every), *sources, *addresses]
-        pipe = subprocess.PIPE
-        self._process = lab.popen_in(host, argv, text=True, stdin=pipe, stdout=pipe)
-
-    def __enter__(self) -> Self:
-        """Return the running stranger."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """End the process and wait for it."""
-        self._process.kill()
-        self._process.communicate()
-
-    def stop(self) -> Answers:
-        """Stop asking; return the answers for each address."""
-        text, _errors = self._process.communicate("\n")
-        answers: Answers = json.loads(text)
-        return answers
 
 
 def question(address: str, sources: Sequence[str]) -> bytes:

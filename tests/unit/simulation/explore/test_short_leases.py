@@ -47,6 +47,7 @@ def test_a_right_lasts_as_long_as_a_lease(cluster, in_a_copy, request):
             if cluster.number_of(address) is not None
         )
         node = cluster.nodes[name]
+        cluster.run(6)  # it renews
         node.kubelet.end_pod()
         cluster.kill_agent(node)
         node.kernel.fence.clear()
