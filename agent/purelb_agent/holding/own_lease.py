@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads, writes and deletes the node's own Lease; decides nothing.
 
-A renewal is one request, which replaces the Lease as this process last wrote it.
+A renewal is one request, which replaces the Lease as this process last wrote it; after one without
+an answer, as the watch shows it.
 """
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, replace
 
 from purelb.core.api import codec
@@ -32,21 +34,23 @@ class OwnLease:
     """The Lease as this process last wrote it.
 
     Of two writes that are under way at once at most one takes effect, unless the other one has read
-    the Lease again: each names the version that it replaces.
+    the Lease again or the watch has shown it: each names the version that it replaces.
     """
 
     def __init__(self, kube: Kube, identity: Identity) -> None:
         self._kube = kube
         self._identity = identity
         self._body: Json | None = None
+        # Whether the last write got no answer: it may have changed the version.
+        self._is_unanswered = False
         self._node_uid = ""
         path = f"/apis/coordination.k8s.io/v1/namespaces/{identity.namespace}/leases"
         self._collection, self._path = path, f"{path}/{lease_name(identity.node)}"
 
-    async def write(self, lease: Lease, *, seconds: float) -> None:
+    async def write(self, lease: Lease, *, seconds: float, shown: Lease | None = None) -> None:
         """Create or replace the Lease; one changed by others is read and replaced.
 
-        Each request may take so many seconds.
+        `shown`: what the watch has shown of it last. Each request may take so many seconds.
         """
         if not self._node_uid:
             path = f"/api/v1/nodes/{self._identity.node}"
@@ -56,29 +60,45 @@ class OwnLease:
         wanted = codec.lease_body(owned, namespace=self._identity.namespace)
         known = self._body = self._body or await self.read(seconds)
         try:
-            self._body = await self._replace(wanted, known, seconds)
+            self._body = await self._replace(wanted, known, shown, seconds)
+            self._is_unanswered = False
+        except asyncio.CancelledError:
+            self._is_unanswered = True
+            raise
         except ApiError as error:
+            self._is_unanswered = self._is_unanswered or not error.status
             if known is None or error.status not in (NOT_FOUND, CONFLICT):
                 raise
             # A Node that was deleted and created again has another UID, and its Lease is gone.
             self._node_uid = ""
             self._body = await self.read(seconds)
+            self._is_unanswered = False
             if not self._is_own(self._body):
                 log.warning("leaseChangedByOthers", lease=lease_name(lease.node), error=str(error))
-            await self.write(lease, seconds=seconds)
+            await self.write(lease, shown=shown, seconds=seconds)
 
     def _is_own(self, body: Json | None) -> bool:
         """Whether this agent wrote it, by a request that it had no answer to."""
         lease = codec.lease_of(body) if body else None
         return lease is not None and lease.instance == self._identity.instance
 
-    async def _replace(self, wanted: Json, known: Json | None, seconds: float) -> Json:
+    async def _replace(
+        self, wanted: Json, known: Json | None, shown: Lease | None, seconds: float
+    ) -> Json:
         if known is None:
             return await self._kube.request("POST", self._collection, wanted, seconds=seconds)
         # With the UID, a PUT of a deleted Lease fails: without it, the API server would create one
         # that belongs to a Node that is gone.
         for field in ("resourceVersion", "uid"):
             wanted["metadata"][field] = known["metadata"][field]
+        if (
+            self._is_unanswered
+            and shown is not None
+            and shown.instance == self._identity.instance
+            and codec.is_older(known["metadata"]["resourceVersion"], shown.version)
+        ):
+            # To learn by a refusal that it was written would take as long as a write.
+            wanted["metadata"]["resourceVersion"] = shown.version
         return await self._kube.request("PUT", self._path, wanted, seconds=seconds)
 
     async def read(self, seconds: float) -> Json | None:

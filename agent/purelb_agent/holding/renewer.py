@@ -211,7 +211,8 @@ class Renewer:
         try:
             seconds = renewal.timing.renew_deadline
             async with asyncio.timeout(seconds):
-                await self._lease.write(lease, seconds=seconds)
+                shown = self._store.leases.own
+                await self._lease.write(lease, shown=shown, seconds=seconds)
         except (ApiError, TimeoutError) as raised:
             error = raised
         finally:

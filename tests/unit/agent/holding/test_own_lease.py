@@ -55,6 +55,31 @@ def requests(api):
     return [(request.method, request.path) for request in api.requests]
 
 
+def shown(version, instance="pod-n1"):
+    """The own Lease as the watch shows it."""
+    return codec.lease_of(lease_object("n1", version=version, instance=instance))
+
+
+def versions_written(api):
+    return [r.body["metadata"]["resourceVersion"] for r in api.sent("PUT")]
+
+
+async def write_without_answer(own, api, end):
+    """Write the Lease by a request that is given up, or whose connection breaks."""
+    if end == "broken":
+        api.answer("PUT", PATH, ApiError(0, "no answer"), times=1)
+        with pytest.raises(ApiError):
+            await own.write(LEASE, seconds=2.0)
+        return
+    api.hang("PUT", PATH)
+    write = asyncio.create_task(own.write(LEASE, seconds=2.0))
+    await asyncio.sleep(0)
+    write.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await write
+    api.resume("PUT", PATH)
+
+
 class TestWrite:
     async def test_the_first_write_creates_a_lease_owned_by_the_node(self, own, api):
         await own.write(LEASE, seconds=2.0)
@@ -101,6 +126,42 @@ class TestWrite:
         assert api.sent("PUT")[-1].body["metadata"]["resourceVersion"] == "41"
         assert caplog.messages == []
 
+    @pytest.mark.parametrize("end", ["given up", "broken"])
+    async def test_after_a_write_without_an_answer_the_version_is_the_shown_one(
+        self, own, api, end
+    ):
+        """It was written: to learn that by a refusal would take as long as a write."""
+        await own.write(LEASE, seconds=2.0)
+        await write_without_answer(own, api, end)
+        api.requests.clear()
+        await own.write(LEASE, shown=shown("2"), seconds=2.0)
+        await own.write(LEASE, shown=shown("2"), seconds=2.0)
+        assert requests(api) == [("PUT", PATH), ("PUT", PATH)]
+        assert versions_written(api) == ["2", "3"]
+
+    @pytest.mark.parametrize(
+        "seen",
+        [lambda: None, lambda: shown("0"), lambda: shown("2", instance="pod-other")],
+        ids=["nothing", "an older one", "another pod's"],
+    )
+    async def test_only_a_later_one_of_this_pod_is_taken_from_the_watch(self, own, api, seen):
+        await own.write(LEASE, seconds=2.0)
+        await write_without_answer(own, api, "broken")
+        api.requests.clear()
+        await own.write(LEASE, shown=seen(), seconds=2.0)
+        assert versions_written(api) == ["1"]
+
+    @pytest.mark.parametrize("status", [None, 500], ids=["answered", "refused"])
+    async def test_after_an_answer_the_shown_version_is_a_change_by_others(self, own, api, status):
+        await own.write(LEASE, seconds=2.0)
+        if status is not None:
+            api.answer("PUT", PATH, ApiError(status, "no leader"), times=1)
+            with pytest.raises(ApiError):
+                await own.write(LEASE, seconds=2.0)
+        api.requests.clear()
+        await own.write(LEASE, shown=shown("2"), seconds=2.0)
+        assert versions_written(api) == ["1"]
+
     async def test_of_two_writes_at_once_one_takes_effect(self, own, api):
         await own.write(LEASE, seconds=2.0)
         api.hang("PUT", PATH)
@@ -110,7 +171,7 @@ class TestWrite:
         api.answer("GET", PATH, lease_object("n1", version="2", instance="pod-n1"))
         api.resume("PUT", PATH)
         await asyncio.gather(*writes)
-        assert [r.body["metadata"]["resourceVersion"] for r in api.sent("PUT")] == ["1", "1", "2"]
+        assert versions_written(api) == ["1", "1", "2"]
 
     async def test_a_node_that_was_created_again_owns_a_new_lease(self, own, api):
         await own.write(LEASE, seconds=2.0)
