@@ -210,7 +210,7 @@ def stop_inside(kind: int, troubles: Troubles, fault: Fault) -> Action:
     chance = stream(troubles.cluster.seed, "stopped inside", str(fault.at))
     for node in _nodes(troubles, fault):
         requests = 1 if kind == RTM_GETADDR else chance.randint(1, 4)
-        node.kernel.stop = Stop(requests, kind, fault.seconds, troubles.note)
+        node.kernel.stop = Stop(requests, kind, fault.seconds, troubles.note_stop)
         if kind == RTM_GETADDR:
             node.kernel.add_link(node.eth0)
     return _nothing

@@ -74,7 +74,7 @@ def put_through(cluster: Cluster, schedule: Schedule) -> Outcome:
     try:
         while cluster.timeline.now < end:
             cluster.timeline.run(end)
-            end = max(end, judge.troubles.restarted_at + int(SETTLED * MICROSECONDS))
+            end = max(end, judge.troubles.disturbed_at + int(SETTLED * MICROSECONDS))
     except SpinsError as error:
         return Outcome((Breach("ended", str(error)),))
     breaches = tuple(judge.breaches())

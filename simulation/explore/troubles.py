@@ -45,9 +45,9 @@ class Troubles(Overlaps):
     `moments`: when something changed. `able`: which nodes can serve.
     `unaware`: from when to when each node cannot act on the end of its right, as its machine was
     paused and cannot know it, or has slept and its agent does not run yet, or its filters are gone
-    and no agent runs that puts them back. `blind`: nodes that
-    could not read their kernels, so that their agents may have ended. `restarted_at`: when a
-    roll-out restarted an agent last. `noted` is called after each change.
+    and no agent runs that puts them back. `blind`: nodes that could not read their kernels, so that
+    their agents may have ended. `disturbed_at`: when a roll-out restarted an agent last, or one
+    stopped or resumed at a request to its kernel. `noted` is called after each change.
     """
 
     def __init__(self, cluster: Cluster, history: History) -> None:
@@ -61,7 +61,7 @@ class Troubles(Overlaps):
         self.keys = KEYS
         self.unaware: dict[str, list[list[int]]] = defaultdict(list)
         self.noted: Action = _nothing
-        self.restarted_at = cluster.timeline.now
+        self.disturbed_at = cluster.timeline.now
         self.blind: set[str] = set()
         self._unnoticed = 0
         # Machines whose clocks have stood since they stopped.
@@ -89,7 +89,12 @@ class Troubles(Overlaps):
 
     def note_restart(self) -> None:
         """Note that a roll-out restarts an agent, or has ended."""
-        self.restarted_at = self.cluster.timeline.now
+        self.disturbed_at = self.cluster.timeline.now
+
+    def note_stop(self) -> None:
+        """Note that a program has stopped at a request, which may be long after its fault's end."""
+        self.disturbed_at = self.cluster.timeline.now
+        self.note()
 
     def _note_agent(self) -> None:
         """Note that an agent has started or ended, and when one that started has had its time."""
