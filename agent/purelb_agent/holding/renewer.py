@@ -34,6 +34,8 @@ SUBNET_DEBOUNCE = 2.0
 DUPLICATE_DEBOUNCE = 0.5
 # How long after its renewal the watch must have shown the own Lease.
 SHOWN_AFTER = 1.5
+# As others write it, an epoch may be of any length.
+_LONGEST_EPOCH = 64
 # A Lease has microseconds.
 _ROUNDED = 0.001
 
@@ -121,7 +123,11 @@ class Renewer:
     def saw(self, own: Lease | None) -> None:
         """Take what the watch or a list shows of the own Lease."""
         if own is not None:
-            self._right = self._right.shown(own.epoch)
+            before = self._right
+            self._right = before.shown(own.epoch, now=clock.now())
+            if self._right.token != before.token:
+                log.warning("leaseForged", node=self.node, epoch=own.epoch[:_LONGEST_EPOCH])
+                self._wakeup.notify()
         elif self._right.is_shown:
             self._right = self._right.deleted(now=clock.now())
             self._wakeup.notify()

@@ -37,7 +37,7 @@ def renewed(right, *, now, subnets=NETS):
     """A right whose renewal was sent and answered now, and shown."""
     right, renewal = right.sent(subnets, now=now)
     right = right.succeeded(renewal, now=now)
-    return right.shown(right.epoch)
+    return right.shown(right.epoch, now=now)
 
 
 def holder(node, *peers, now=0.0, held=NOTHING):

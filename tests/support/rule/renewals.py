@@ -38,7 +38,11 @@ class Renewing(World):
                 continue
             elif entry.node == name:
                 shown = entry.lease.epoch
-                right = right.deleted(now=self.now) if entry.is_deleted else right.shown(shown)
+                right = (
+                    right.deleted(now=self.now)
+                    if entry.is_deleted
+                    else right.shown(shown, now=self.now)
+                )
                 counting = counting.seen_from(None if entry.is_deleted else entry.lease.subnets)
             elif entry.is_deleted:
                 counting = counting.deleted(entry.node, last=entry.lease)

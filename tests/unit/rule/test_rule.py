@@ -18,7 +18,7 @@ from purelb.core.holding.counting import Counting
 from purelb.core.holding.holder import Holder
 from purelb.core.holding.permissions import Pair, Permissions
 from purelb.core.holding.right import Right
-from tests.support.rule import cluster
+from tests.support.rule import cluster, liar
 from tests.support.rule.explore import (
     ALWAYS,
     KINDS,
@@ -133,6 +133,18 @@ class TestQuestionsOfTwo:
     )
     def test_every_order_of_steps_and_messages(self, names, bounds):
         assert explore(names, **bounds) > 1000
+
+
+class TestOneThatLies:
+    """Of `a` and `c`, `c` ranks first."""
+
+    def test_it_takes_no_address_for_which_its_holder_ranks_first(self):
+        assert liar.explore("c", "a") > 50
+
+    def test_it_can_take_one_for_which_it_ranks_first(self):
+        """As it may have that rightly, and its peer cannot tell."""
+        with pytest.raises(AssertionError):
+            liar.explore("a", "c")
 
 
 def _answered_though_another_is_under_way(monkeypatch):

@@ -16,6 +16,8 @@ _DURATION = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>ms|s|m)?")
 # A shorter Lease leaves no time to renew; nor does one of less than five seconds where the kernel
 # removes addresses up to a second late.
 _SHORTEST, _SHORTEST_LIFETIMES = 2.0, 5.0
+# Nor does a node count for longer by what is written in its name, with a token that was stolen.
+LONGEST_DURATION = 60.0
 # Leases that are timed by themselves last so long: one second more for each ten nodes, and a
 # multiple of what a write takes.
 _AUTO_SHORTEST, _AUTO_LONGEST, _NODES_A_SECOND, _WRITES = 3.0, 10.0, 10, 4
@@ -67,10 +69,11 @@ class LeaseTiming:
 
     def __post_init__(self) -> None:
         """Raise a SettingError for timings with which two nodes could hold one address."""
-        if self.duration < _SHORTEST or self.duration != int(self.duration):
+        is_valid = _SHORTEST <= self.duration <= LONGEST_DURATION
+        if not is_valid or self.duration != int(self.duration):
             raise SettingError(
-                "PURELB_LEASE_DURATION must be auto, or whole seconds, 2 or more: a Lease has no "
-                "fractions, and a renewal takes its time"
+                "PURELB_LEASE_DURATION must be auto, or whole seconds, 2 to 60: a Lease has no "
+                "fractions, a renewal takes its time, and so does the takeover from a lost node"
             )
         if not self.renew_deadline < self.duration:
             raise SettingError(

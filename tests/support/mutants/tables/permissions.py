@@ -50,9 +50,39 @@ MUTANTS = (
     Mutant(
         "what is wanted is taken for given",
         _PERMISSIONS,
-        "        pair = answer.has.mirrored(question.peer_epoch)\n",
-        "        pair = answer.has.mirrored(question.peer_epoch)\n"
-        "        pair = replace(pair, borrowed=pair.borrowed | question.wants)\n",
+        "            pair = answer.has.mirrored(question.peer_epoch)\n",
+        "            pair = answer.has.mirrored(question.peer_epoch)\n"
+        "            pair = replace(pair, borrowed=pair.borrowed | question.wants)\n",
+    ),
+    Mutant(
+        "who says that it was met takes what another node holds",
+        _PERMISSIONS,
+        "if any(self._is_first(question.asker, address) for address in has.borrowed & holds):",
+        "if not has:",
+    ),
+    Mutant(
+        "who meets a node again keeps what that one took meanwhile and ranks first for",
+        _PERMISSIONS,
+        "            met_again = replace(known, borrowed=known.borrowed - question.holds)\n",
+        "            met_again = known\n",
+    ),
+    Mutant(
+        "an answer at a meeting takes what its asker holds and ranks first for",
+        _PERMISSIONS,
+        "pairs[peer] = replace(pair, lent=pair.lent - question.holds)",
+        "pairs[peer] = pair",
+    ),
+    Mutant(
+        "an answer takes what a node that was met has",
+        _PERMISSIONS,
+        "lent, borrowed = pair.lent & known.lent, pair.borrowed | known.borrowed",
+        "lent, borrowed = pair.lent, pair.borrowed",
+    ),
+    Mutant(
+        "two nodes of which one has not met the other never do",
+        _PERMISSIONS,
+        "elif known is not None and answer.refusal is not QuestionRefusal.NOT_MET:",
+        "elif known is not None:",
     ),
     Mutant(
         "an answer to an earlier question counts",

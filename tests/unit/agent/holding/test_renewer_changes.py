@@ -9,7 +9,7 @@ import asyncio
 import pytest
 
 from purelb.core.holding.deadline import HoldDeadline
-from purelb.core.holding.right import RightState
+from purelb.core.holding.right import RightState, same_start
 from purelb_agent.holding.renewer import Said
 from purelb_agent.kube.client import ApiError
 from purelb_agent.runtime import clock
@@ -27,6 +27,20 @@ def logged(caplog):
 @pytest.fixture
 async def node():
     return LeasedNode()
+
+
+class TestForged:
+    async def test_an_epoch_that_another_program_wrote_is_left_at_once(self, node, logged):
+        async with node.running():
+            await node.until(1)
+            forged = f"{node.lease.epoch}{'9' * 100}"
+            node.store.leases.put(lease_object("n1", version="9", epoch=forged))
+            node.look()
+            await node.until(1.1)
+            assert node.written_at == [0.0, 1.01]
+            assert not same_start(node.lease.epoch, forged)
+            assert node.store.hold_deadline is not None
+        assert logged.fields("leaseForged") == [{"node": "n1", "epoch": forged[:64]}]
 
 
 class TestSubnets:

@@ -244,6 +244,14 @@ class TestMail:
         assert after.talks.posted == {}
         assert not after.permissions.asks_by_lease("b")
 
+    @pytest.mark.parametrize(("by_lease", "counts"), [(True, ["b", "c"]), (False, ["b"])])
+    def test_what_ended_is_heard_directly_only(self, by_lease, counts):
+        """A Lease can be written with a stolen token; what nodes say to each other is signed."""
+        node, (question, _other) = holder("a", "b", "c").ask({}, nonce=lambda: "1", now=0.5)
+        answer = PermissionAnswer(question.nonce, ended=(("c", "c.1"),))
+        after = node.hear(question, answer, by_lease=by_lease, now=0.6)
+        assert sorted(after.counting.epochs()) == counts
+
     @BOTH
     def test_a_question_there_is_answered_in_the_own_lease(self, first):
         address = won_by("a", first, nodes=("a", "b"))

@@ -251,6 +251,15 @@ class TestPromised:
     def test_what_cannot_be_read_is_nothing(self, body):
         assert read_promised(body) == ()
 
+    @pytest.mark.parametrize(
+        ("said", "seconds"),
+        [(59.0, 59.0), (61, 60.0), (float("inf"), 0.0), (float("nan"), 0.0), (10**400, 0.0)],
+        ids=["longest", "longer", "for ever", "no number", "a large number"],
+    )
+    def test_it_lasts_no_longer_than_a_lease(self, said, seconds):
+        assert read_promised({"promised": {"n2": said}}) == (("n2", seconds),)
+        assert read_right_answer({"seconds": said}).seconds == seconds
+
 
 class TestEnds:
     def test_an_answer_says_whose_epochs_are_over(self):

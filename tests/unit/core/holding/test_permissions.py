@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from purelb.core.election.election import rank
 from purelb.core.holding.permissions import (
     BY_LEASE_AFTER,
+    Pair,
     PermissionAnswer,
     Permissions,
     QuestionRefusal,
@@ -150,6 +152,56 @@ class TestMeeting:
         talk.ask("a")
         talk.of["a"] = talk.of["a"].among({})
         assert not talk.of["a"].is_denied(theirs, ["b"])
+
+
+class TestLies:
+    """What a peer says takes only addresses for which it ranks first; see tests/support/rule."""
+
+    def test_who_says_it_has_an_address_that_is_held_meets_again(self, talk, ours):
+        talk.holds["a"] = talk.wanted["a"] = {ours}
+        has = Pair("a1", borrowed=frozenset({ours}))
+        talk.of["b"] = replace(talk.of["b"], pairs={"a": has})
+        answer = talk.ask("b")
+        assert answer.refusal is QuestionRefusal.NOT_MET
+        assert talk.holds["a"] == {ours}
+        talk.ask("b")
+        assert talk.holds["a"] == {ours}
+        assert not talk.may_put("b", ours)
+
+    def test_an_answer_at_a_meeting_takes_nothing_that_ranks_the_asker_first(self, talk, ours):
+        talk.holds["a"] = {ours}
+        question = talk.question("a")
+        talk.hear(
+            question, PermissionAnswer(question.nonce, Pair("a1", borrowed=frozenset({ours})))
+        )
+        assert talk.holds["a"] == {ours}
+
+    def test_an_answer_of_one_that_was_met_takes_nothing(self, talk, ours, theirs):
+        talk.ask("a", wants={theirs})
+        talk.holds["a"] = {ours, theirs}
+        question = talk.question("a")
+        talk.hear(
+            question, PermissionAnswer(question.nonce, Pair("a1", borrowed=frozenset({ours})))
+        )
+        assert talk.holds["a"] == {ours, theirs}
+
+    def test_who_took_what_another_one_had_meets_that_one_again(self, talk, ours):
+        """`a` believed for a while that the Lease of `b` had ended, and `b` did not see that."""
+        talk.ask("b", wants={ours})
+        talk.holds["b"] = {ours}
+        talk.of["a"] = talk.of["a"].among({})
+        talk.holds["a"] = talk.wanted["a"] = {ours}
+        for _twice in range(2):
+            talk.ask("b")
+        assert (talk.holds["a"], talk.holds["b"]) == ({ours}, set())
+
+    def test_or_asks_it_and_keeps_what_ranks_it_first(self, talk, ours, theirs):
+        talk.ask("b", wants={ours})
+        talk.holds["b"] = {ours, theirs}
+        talk.of["a"] = talk.of["a"].among({})
+        talk.holds["a"] = talk.wanted["a"] = {ours, theirs}
+        talk.ask("a")
+        assert (talk.holds["a"], talk.holds["b"]) == ({ours}, {theirs})
 
 
 class TestAsking:

@@ -43,7 +43,7 @@ def sent_short(right, *, at):
 def right():
     """A right by a renewal that was sent at 10, and that a watch has shown."""
     right = renewed(Right(TIMING, "t"), sent_at=10.0)
-    return right.shown(right.epoch)
+    return right.shown(right.epoch, now=10.0)
 
 
 class TestRight:
@@ -253,8 +253,8 @@ class TestEpochs:
     def test_nothing_is_put_before_the_own_lease_is_shown_in_it(self):
         right = renewed(Right(TIMING, "t"), sent_at=10.0)
         assert not right.may_add(11.0)
-        assert not right.shown("t.0").may_add(11.0)
-        assert right.shown(right.epoch).may_add(11.0)
+        assert not right.shown("t.0", now=11.0).may_add(11.0)
+        assert right.shown(right.epoch, now=11.0).may_add(11.0)
 
 
 class TestCutOff:

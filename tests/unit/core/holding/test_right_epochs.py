@@ -9,7 +9,7 @@ from ipaddress import ip_network
 import pytest
 
 from purelb.core.holding.deadline import HoldDeadline
-from purelb.core.holding.right import Right, RightState
+from purelb.core.holding.right import Right, RightState, same_start
 from purelb.core.settings import LeaseTiming
 
 TIMING = LeaseTiming()
@@ -33,7 +33,7 @@ def failed(right, *, at, subnets=SUBNETS):
 def right():
     """A right by a renewal that was sent at 10, and that a watch has shown."""
     right = written(Right(TIMING, "t"), at=10.0)
-    return right.shown(right.epoch)
+    return right.shown(right.epoch, now=10.0)
 
 
 class TestLeftEpochs:
@@ -56,12 +56,31 @@ class TestLeftEpochs:
 
     def test_a_late_word_of_the_watch_does_not_restore_one_that_was_left(self, right):
         left, _renewal = right.sent(OTHERS, now=12.0)
-        assert left.shown(right.epoch) is left
+        assert left.shown(right.epoch, now=12.0) is left
 
     def test_the_next_one_is_not_left(self, right):
         after = written(right, at=12.0, subnets=OTHERS)
         assert not after.is_left
-        assert after.shown(after.epoch).may_add(12.0)
+        assert after.shown(after.epoch, now=12.0).may_add(12.0)
+
+    def test_one_that_this_node_did_not_write_is_none_of_its_own(self, right):
+        """Who has seen it takes what this node writes with its number for past."""
+        after = right.shown("t.999999999", now=12.0)
+        assert after.deadline(12.0) == right.deadline(12.0)
+        assert not after.may_add(12.0)
+        assert after.due_at(12.0) == 12.0
+        again = written(after, at=12.0)
+        assert not same_start(again.epoch, "t.999999999")
+        more = again.shown(f"{again.epoch}0", now=13.0)
+        assert [right.epoch, again.epoch, more.epoch] == ["t.1", "t-1.2", "t-2.2"]
+
+    @pytest.mark.parametrize("epoch", ["t.1", "t.2", "u.9", "", "t"])
+    def test_what_it_wrote_or_an_earlier_agent_is_no_sign_of_that(self, right, epoch):
+        left, _renewal = right.sent(OTHERS, now=12.0)
+        assert left.shown(epoch, now=12.0).token == left.token
+
+    def test_the_next_one_is_another_programs_before_this_node_has_sent_it(self, right):
+        assert right.shown("t.2", now=12.0).token != right.token
 
     def test_each_has_another_name_although_the_subnets_are_the_same_again(self, right):
         other = written(right, at=12.0, subnets=OTHERS)

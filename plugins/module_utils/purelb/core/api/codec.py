@@ -28,6 +28,7 @@ from ..model import (
     Service,
     ServiceKey,
 )
+from ..settings import LONGEST_DURATION
 from ..times import format_time, parse_time
 
 Json = Mapping[str, Any]
@@ -65,7 +66,7 @@ def lease_of(body: Json) -> Optional[Lease]:
         subnets=subnets,
         instance=annotations.get(names.INSTANCE_ANNOTATION, ""),
         holder=spec.get("holderIdentity") or "",
-        duration=float(spec.get("leaseDurationSeconds") or 0),
+        duration=min(float(spec.get("leaseDurationSeconds") or 0), LONGEST_DURATION),
         renew_time=parse_time(spec.get("renewTime")),
         written=_written_at(meta),
         version=meta.get("resourceVersion", ""),

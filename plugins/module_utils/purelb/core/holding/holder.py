@@ -240,7 +240,8 @@ class Holder:
     ) -> Holder:
         """Take the answer to a question, or that none came in time."""
         peer, counting = question.peer, self.counting
-        for node, epoch in answer.ended if answer is not None else ():
+        # A Lease can be written with a token; what nodes say to each other is signed.
+        for node, epoch in answer.ended if answer is not None and not by_lease else ():
             counting = counting.ended(node, epoch, now=now)
         asked = self.permissions.asked.get(peer)
         if asked is None or asked.nonce != question.nonce:

@@ -17,9 +17,12 @@ from typing import Any, Dict, FrozenSet, Iterable, List, NamedTuple, Optional, T
 
 from ..addresses import parse_address
 from ..model import Address
+from ..settings import LONGEST_DURATION
 from .permissions import Pair, PermissionAnswer, PermissionQuestion, Promised, QuestionRefusal
 
 Json = Dict[str, Any]
+# JSON has numbers that are too large to calculate with.
+_FOR_EVER = 1e9
 # RecursionError: JSON that is nested too deep, which anyone may send.
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
 
@@ -108,8 +111,17 @@ def _pair_of(body: Any) -> Optional[Pair]:
     return Pair(str(body["epoch"]), _addresses(body["lent"]), _addresses(body["borrowed"]))
 
 
+def _seconds(said: Any) -> float:
+    """Return for how long something said lasts: no longer than a Lease, and never for ever."""
+    try:
+        seconds = float(said)
+    except OverflowError:
+        return 0.0
+    return min(seconds, LONGEST_DURATION) if abs(seconds) < _FOR_EVER else 0.0
+
+
 def _promised_of(body: Any) -> Promised:
-    return tuple((str(node), float(left)) for node, left in body.get("promised", {}).items())
+    return tuple((str(node), _seconds(left)) for node, left in body.get("promised", {}).items())
 
 
 def question_body(question: PermissionQuestion) -> Json:
@@ -202,7 +214,7 @@ def right_answer_body(answer: RightAnswer) -> Json:
 def read_right_answer(body: Json) -> RightAnswer:
     """Return what JSON says of a right; of what cannot be read nothing."""
     seconds = body.get("seconds")
-    seconds = float(seconds) if isinstance(seconds, (float, int)) else 0.0
+    seconds = _seconds(seconds) if isinstance(seconds, (float, int)) else 0.0
     return RightAnswer(seconds, body.get("over") is True, read_promised(body))
 
 

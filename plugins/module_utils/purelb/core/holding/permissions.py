@@ -13,6 +13,10 @@ in rank has them.
 
 Epochs name the time in which a permission is valid. Two nodes whose present epochs have not met
 have no permission of each other. Nothing here sends anything, reads a clock or generates a nonce.
+
+A node that lies can make others withdraw only addresses for which it ranks before them: what it
+says it has counts only where this node's own record leaves that possible, and of what both say they
+hold the rank decides. So a stolen token of one node takes no address that is rightly elsewhere.
 """
 
 from __future__ import annotations
@@ -37,11 +41,14 @@ class QuestionRefusal(str, Enum):
     UNKNOWN_EPOCH: one of the two epochs in the question is not the one that this node knows.
     EPOCH_OVER: this node has no right in its epoch of the question, and will never have one.
     CROSSING: this node's own question to the asker is under way, and goes first.
+    NOT_MET: the asker says that it has met this node and has an address which this node holds and
+    for which it ranks first. They meet again, each by what it holds.
     """
 
     UNKNOWN_EPOCH = "unknownEpoch"
     EPOCH_OVER = "epochOver"
     CROSSING = "crossing"
+    NOT_MET = "notMet"
 
 
 @dataclass(frozen=True)
@@ -216,7 +223,9 @@ class Permissions:
             return self, PermissionAnswer(question.nonce, refusal=QuestionRefusal.UNKNOWN_EPOCH)
         if self.is_first_to_ask(asker):
             return self, PermissionAnswer(question.nonce, refusal=QuestionRefusal.CROSSING)
-        pair = self.pairs.get(asker) or self._meet(question, holds)
+        pair = self._met(question, holds)
+        if pair is None:
+            return self, PermissionAnswer(question.nonce, refusal=QuestionRefusal.NOT_MET)
         given = {
             address
             for address in question.wants
@@ -254,11 +263,25 @@ class Permissions:
         """
         return peer in self.asked and self.node < peer
 
+    def _met(self, question: PermissionQuestion, holds: FrozenSet[Address]) -> Optional[Pair]:
+        """Return what this node has of the pair when it is asked; None if the two must meet again.
+
+        An asker that has not met this node keeps what it holds and ranks first for, although this
+        node has met it: this node took that in a time in which the asker did not count for it.
+        """
+        known, has = self.pairs.get(question.asker), question.has
+        if known is not None:
+            met_again = replace(known, borrowed=known.borrowed - question.holds)
+            return met_again if has is None else known
+        if has is None:
+            return self._meet(question, holds)
+        if any(self._is_first(question.asker, address) for address in has.borrowed & holds):
+            return None
+        return has.mirrored(question.epoch)
+
     def _meet(self, question: PermissionQuestion, holds: FrozenSet[Address]) -> Pair:
         """Return what two nodes have that meet: each keeps what it holds; of both, the first."""
         asker = question.asker
-        if question.has is not None:
-            return question.has.mirrored(question.epoch)
         return Pair(
             question.epoch,
             lent=frozenset(a for a in question.holds - holds if self._is_first(asker, a)),
@@ -269,7 +292,9 @@ class Permissions:
         """Record a peer's answer: this node has what the peer has not.
 
         Void is an answer to a question other than the last one, or from before one of the two was
-        in another epoch, or from before this node answered a question of the peer.
+        in another epoch, or from before this node answered a question of the peer. An answer gives,
+        and takes nothing that this node has: not of those that have met, and at their meeting
+        nothing that this node ranks first for and holds.
         """
         question = self.asked.get(peer)
         if question is None or question.nonce != answer.nonce:
@@ -278,10 +303,18 @@ class Permissions:
         # Who was reached by its Lease only is asked directly again the next time, but once.
         tries = min(self.silent.get(peer, 0), BY_LEASE_AFTER - 1) if by_lease else 0
         silent = {**self.silent, peer: tries}
-        if answer.has is None:
-            return replace(self, asked=asked, silent=silent)
-        pair = answer.has.mirrored(question.peer_epoch)
-        return replace(self, pairs={**self.pairs, peer: pair}, asked=asked, silent=silent)
+        pairs = {name: pair for name, pair in self.pairs.items() if name != peer}
+        known = self.pairs.get(peer)
+        if answer.has is not None:
+            pair = answer.has.mirrored(question.peer_epoch)
+            if known is None:
+                pairs[peer] = replace(pair, lent=pair.lent - question.holds)
+            else:
+                lent, borrowed = pair.lent & known.lent, pair.borrowed | known.borrowed
+                pairs[peer] = replace(pair, lent=lent, borrowed=borrowed)
+        elif known is not None and answer.refusal is not QuestionRefusal.NOT_MET:
+            pairs[peer] = known
+        return replace(self, pairs=pairs, asked=asked, silent=silent)
 
     def gave_up(self, peer: str, nonce: str) -> Permissions:
         """Record that a question is not waited for any longer."""

@@ -83,19 +83,19 @@ class Renewal(NamedTuple):
 class Right:
     """The own Lease, its renewals, and until when this node may hold addresses.
 
-    `timing`: that of the last successful renewal. `token`: differs for each start of the agent.
-    `number`: of the epoch in which the last write succeeded; 0: none yet, or it is over.
-    `next_number`: of the next epoch. `sent_at`: when the last successful renewal of the epoch was
-    sent, and `took`: seconds until it was answered, or one after it that failed, if that took
-    longer; `is_failing`: one after it failed. `is_shown`:
-    a watch or a list has shown this node its own Lease in this epoch, and so every Lease that was
+    `timing`: that of the last successful renewal. `token`: differs for each start of the agent, and
+    once another program has written epochs of it. `number`: of the epoch in which the last write
+    succeeded; 0: none yet, or it is over. `next_number`: of the next epoch. `sent_at`: when the
+    last successful renewal of the epoch was sent, and `took`: seconds until it was answered, or one
+    after it that failed, if that took longer; `is_failing`: one after it failed. `is_shown`: a
+    watch or a list has shown this node its own Lease in this epoch, and so every Lease that was
     written before. `is_left`: a renewal in another epoch has been sent. `is_deleted`: a program
-    deleted the Lease. `agreed`: until when it may hold because no node can renew; `is_cut_off`:
-    another one can. `subnets`: what the Lease lists in this epoch. `under_way`: renewals without an
-    answer; `failing_since`: when the first one after the last that succeeded was sent. `next_at`:
-    when to send the next one, and `change_at`: when to write what else the Lease is to say.
-    `limit`: where a renewal with a shorter duration has been sent since, and may have been written:
-    who has seen no other waits no longer than it says.
+    deleted the Lease, or wrote an epoch of this node. `agreed`: until when it may hold because no
+    node can renew; `is_cut_off`: another one can. `subnets`: what the Lease lists in this epoch.
+    `under_way`: renewals without an answer; `failing_since`: when the first one after the last that
+    succeeded was sent. `next_at`: when to send the next one, and `change_at`: when to write what
+    else the Lease is to say. `limit`: where a renewal with a shorter duration has been sent since,
+    and may have been written: who has seen no other waits no longer than it says.
     """
 
     timing: LeaseTiming
@@ -286,8 +286,17 @@ class Right:
         """
         return self.deadline(now) is None and epoch != self._named(self.next_number)
 
-    def shown(self, epoch: str) -> Right:
-        """Record that a watch or a list has shown the own Lease in this epoch."""
+    def shown(self, epoch: str, *, now: float) -> Right:
+        """Record that a watch or a list has shown the own Lease in this epoch.
+
+        In a later one than this node has written it is another program's, and who has seen it takes
+        all that this node writes for past: it begins with another token.
+        """
+        last = self._named(self.next_number if self.is_left else self.next_number - 1)
+        if same_start(epoch, last) and is_earlier(last, epoch):
+            first, _dash, count = self.token.partition("-")
+            token = f"{first}-{int(count or 0) + 1}"
+            return replace(self, token=token, is_shown=False, is_deleted=True).renewing(now)
         if self.is_shown or self.is_left or epoch != self.epoch or not epoch:
             return self
         return replace(self, is_shown=True)

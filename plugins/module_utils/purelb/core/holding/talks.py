@@ -28,6 +28,7 @@ _PAUSES = {
     QuestionRefusal.UNKNOWN_EPOCH: _REFUSED,
     QuestionRefusal.EPOCH_OVER: _REFUSED,
     QuestionRefusal.CROSSING: _CROSSED,
+    QuestionRefusal.NOT_MET: _CROSSED,
 }
 # How long a question stands in the Lease.
 _POSTED = 5.0
