@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import ssl
 import subprocess
@@ -270,6 +271,31 @@ async def test_redirect_from_https_to_http_sends_no_token(standin, netbox, host,
             with pytest.raises(IpamError, match=r"redirects to http://") as refused:
                 await allocate(netbox, serving.url)
     assert refused.value.is_permanent
+    assert standin.requests == []
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost"], ids=["port", "host"])
+async def test_list_that_continues_at_another_server_sends_no_token(standin, netbox, name):
+    async with Serving(standin.app()) as other:
+        there = f"{other.url.replace('127.0.0.1', name)}/api/ipam/ip-addresses/?offset=1"
+        page = json.dumps({"count": 2, "next": there, "previous": None, "results": []})
+        async with Serving(await answering(200, text=page)) as serving:
+            with pytest.raises(IpamError, match=r"continues at http://.*, another server") as error:
+                await allocate(netbox, serving.url)
+    assert error.value.is_permanent
+    assert standin.requests == []
+
+
+@hosts
+async def test_list_that_continues_without_tls_sends_no_token(standin, netbox, host, pki, tmp_path):
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(pki / "crt", pki / "key")
+    (tmp_path / "ca.crt").write_bytes((pki / "crt").read_bytes())
+    async with Serving(standin.app(), host=host) as clear:
+        page = json.dumps({"count": 2, "next": f"{clear.url}/api/?offset=1", "results": []})
+        async with Serving(await answering(200, text=page), host=host, tls=tls) as serving:
+            with pytest.raises(IpamError, match=r"continues at http://"):
+                await allocate(netbox, serving.url)
     assert standin.requests == []
 
 

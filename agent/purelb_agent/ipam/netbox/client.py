@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pynetbox
 import requests
@@ -33,6 +34,12 @@ _REMEDIES = {
 _BUSY = 429
 _SERVER_ERROR = 500
 _REDIRECT = range(300, 400)
+_PORTS = {"http": 80, "https": 443}
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)
 
 
 @dataclass(frozen=True)
@@ -74,13 +81,15 @@ class _Adapter(HTTPAdapter):
 
 
 class Session(requests.Session):
-    """Sends until a deadline; a PATCH succeeds only if the object is as it was last read.
+    """Sends to one server until a deadline; a PATCH succeeds only if the object is as it was read.
 
+    Other servers get nothing: a page names the URL of the next one, where the token would go, too.
     `etag` is the version of the object read last; "" with a NetBox before 4.6, which sends none.
     """
 
-    def __init__(self, *, verify: str | bool, seconds: float) -> None:
+    def __init__(self, url: str, *, verify: str | bool, seconds: float) -> None:
         super().__init__()
+        self._origin = _origin(url)
         self.etag = ""
         self._verify = verify
         self._deadline = time.monotonic() + seconds
@@ -97,6 +106,12 @@ class Session(requests.Session):
         """Send a request within the time that is left."""
         if self.left <= 0:
             raise requests.Timeout
+        if _origin(str(url)) != self._origin:
+            raise IpamError(
+                f"its list continues at {str(url).partition('?')[0]}, another server: let a proxy "
+                "before the NetBox pass on Host and X-Forwarded-Proto, or correct spec.netbox.url",
+                is_permanent=True,
+            )
         if str(method).upper() == "PATCH" and self.etag:
             more["headers"] = {**(more.get("headers") or {}), "If-Match": self.etag}
         # Passed with the request, because the environment would otherwise override the Secret.
@@ -115,7 +130,7 @@ class Session(requests.Session):
 @contextmanager
 def conversation(url: str, login: Login, *, seconds: float) -> Iterator[pynetbox.api]:
     """Yield a NetBox client; every failure is raised as an IpamError."""
-    with Session(verify=login.authority(), seconds=seconds) as session:
+    with Session(url, verify=login.authority(), seconds=seconds) as session:
         api = pynetbox.api(url, token=login.token())
         api.http_session.close()
         api.http_session = session

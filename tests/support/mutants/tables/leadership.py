@@ -15,7 +15,7 @@ MUTANTS = (
     Mutant(
         "a lock is free at once if this process did not see it renewed",
         _LEADER,
-        "return now + (record.duration or self.timing.duration)",
+        "return now + min(record.duration or self.timing.duration, LONGEST_DURATION)",
         "return now",
     ),
     Mutant(

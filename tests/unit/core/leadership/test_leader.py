@@ -56,6 +56,10 @@ def renewed(record, version):
             id="the-holders-duration-counts",
         ),
         pytest.param(
+            ME.observed(replace(THEIRS, duration=2_147_483_647.0), NOW), NOW + 15, wait(NOW + 60),
+            id="but-not-for-ever",
+        ),
+        pytest.param(
             ME.observed(replace(THEIRS, duration=0.0), NOW), NOW, wait(NOW + 15),
             id="a-lock-without-a-duration-gets-the-own",
         ),

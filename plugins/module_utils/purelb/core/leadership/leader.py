@@ -18,6 +18,7 @@ from typing import Dict, Optional, Tuple
 
 from ..api.codec import is_older
 from ..errors import SettingError
+from ..settings import LONGEST_DURATION
 
 _NEVER, _ALWAYS = float("inf"), float("-inf")
 # How long a write may take after it was sent: the sender's kernel drops unacknowledged data after
@@ -183,7 +184,7 @@ class Leadership:
             return _ALWAYS
         if self.record is not None and record.is_same_renewal(self.record):
             return self.free_at
-        return now + (record.duration or self.timing.duration)
+        return now + min(record.duration or self.timing.duration, LONGEST_DURATION)
 
     def gone(self, now: float, version: str = "") -> Leadership:
         """Record that the lock does not exist, or was deleted at this version.
