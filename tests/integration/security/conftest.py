@@ -44,6 +44,7 @@ def installed(lab, playbook, tmp_path_factory):
         "purelb_install_annotation_writers": ["kubernetes-admin", *others],
         "purelb_install_eviction_reporters": ["kubernetes-admin"],
         "purelb_install_address_ranges": RANGES,
+        "purelb_install_node_subnets": [*RANGES[:2], "198.51.100.0/24"],
     }
     files = manifests(playbook, tmp_path_factory.mktemp("manifests"), settings)
     everything = {

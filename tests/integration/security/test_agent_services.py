@@ -98,6 +98,22 @@ class TestServiceAndTheAgent:
             words, "lbnodeagent-services", agent, "PATCH", f"{SERVICES}/announced", patch
         )
 
+    @pytest.mark.parametrize(
+        "text",
+        [
+            " ".join(f"n1,eth0,192.0.2.{number}" for number in range(65)),
+            f"n1,eth0,{'x' * 512}",
+            f"n1,eth0,192.0.2.1{' ' * 500}",
+            f"n1,eth0,192.0.2.1 {chr(0x2028) * 500}",
+        ],
+        ids=["many", "long", "spaces", "other separators"],
+    )
+    def test_more_text_than_an_agent_needs_is_refused(self, agent, text):
+        """It would leave no room for what others write."""
+        patch = {"metadata": {"annotations": {V4: f"{ENTRIES[V4]} {text}"}}}
+        words = "a node may have 64 entries of 512 characters"
+        assert_refused(words, "lbnodeagent-services", agent, "PATCH", f"{SERVICES}/entries", patch)
+
     @pytest.mark.parametrize("address", ["192.0.2.1", "2001:db8::1"], ids=["v4", "v6"])
     @pytest.mark.parametrize("annotations", [{}, {V4: None}], ids=["alone", "with entries"])
     def test_change_of_the_status_is_refused(self, agent, address, annotations):

@@ -8,6 +8,7 @@ from ipaddress import ip_address
 
 import pytest
 
+from purelb.core import names
 from purelb.core.allocation.outcomes import Assignment
 from purelb.core.api import codec
 from purelb.core.model import PoolType
@@ -41,6 +42,30 @@ class TestServiceAndTheAllocator:
         allocator.patch(f"{SERVICES}/new/status", {"status": status})
         both = {"metadata": {"annotations": annotations}, "status": status}
         allocator.patch(f"{SERVICES}/new/status", both)
+
+    @pytest.mark.parametrize(
+        "entry",
+        [
+            {"ip": "192.0.2.1", "hostname": "bank.example.com"},
+            {"hostname": "bank.example.com"},
+            {"ip": "192.0.2.1", "ipMode": "Proxy"},
+        ],
+        ids=["host name beside", "host name", "ipMode"],
+    )
+    def test_what_is_no_address_of_a_load_balancer_is_refused(self, lab, allocator, entry):
+        status = {"status": {"loadBalancer": {"ingress": [entry]}}}
+        words, path = "IP addresses of ipMode VIP only", f"{SERVICES}/new/status"
+        assert_refused(words, "allocator-services", allocator, "PATCH", path, status)
+        # Another program's may stay.
+        lab.api.merge_patch(path, status)
+        both = [entry, {"ip": "192.0.2.2"}]
+        allocator.patch(path, {"status": {"loadBalancer": {"ingress": both}}})
+        lab.api.merge_patch(path, {"status": {"loadBalancer": None}})
+
+    def test_longer_text_than_a_group_has_is_refused(self, allocator):
+        patch = {"metadata": {"annotations": {names.ALLOCATED_FROM_ANNOTATION: "x" * 4097}}}
+        words = "allocator may write annotations of 4096 characters"
+        assert_refused(words, "allocator-services", allocator, "PATCH", f"{SERVICES}/new", patch)
 
     @pytest.mark.parametrize("address", NO_HOSTS)
     def test_address_that_is_no_hosts_is_refused(self, allocator, address):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 
+from purelb.core import names
 from purelb.core.api.nodes import node_info_of
 from purelb.core.election.draining import PreemptEvent, preempt
 from tests.support.lab.accounts import objects_applied
@@ -85,6 +86,11 @@ class TestNode:
         words = "may add no taint to a Node but cloudprovider.azure.microsoft.com/draining"
         assert_refused(words, "allocator-nodes", allocator, "PATCH", node, patch)
 
+    def test_longer_mark_than_an_event_has_is_refused(self, allocator, node):
+        patch = {"metadata": {"annotations": {names.PREEMPTED_ANNOTATION: "x" * 4097}}}
+        words = "allocator may write annotations of 4096 characters"
+        assert_refused(words, "allocator-nodes", allocator, "PATCH", node, patch)
+
     def test_change_of_the_status_is_refused(self, allocator, node):
         patch = {"status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}]}}
         words = "allocator may not change the status of a Node"
@@ -100,6 +106,12 @@ class TestLeaseOfTheAllocator:
         with objects_applied(lab, [body]):
             allocator.send("PUT", f"{LEASES}/purelb-allocator", body)
             allocator.send("DELETE", f"{LEASES}/purelb-allocator")
+
+    def test_lock_for_ever_is_refused(self, allocator):
+        body = lease_named("purelb-allocator")
+        body["spec"]["leaseDurationSeconds"] = 2_147_483_647
+        words = "may last 60 seconds at most"
+        assert_refused(words, "allocator-leases", allocator, "POST", LEASES, body)
 
     @pytest.mark.parametrize(
         ("method", "name"), [("POST", "purelb-node-n3"), ("DELETE", "purelb-node-n1")]

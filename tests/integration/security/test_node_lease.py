@@ -20,6 +20,13 @@ from tests.support.lab.dry_runs import (
     with_owners,
 )
 
+WRONG = "purelb_install_node_subnets (192.0.2.0/24, 2001:db8::/32, 198.51.100.0/24)"
+
+
+def said(annotation, text):
+    return lambda body, _pods: body["metadata"]["annotations"].update({annotation: text})
+
+
 pytestmark = [pytest.mark.timeout(120), pytest.mark.safety]
 
 
@@ -105,6 +112,20 @@ class TestLeaseOfANode:
                 "must carry the UID of the Pod",
             ),
             (lambda b, _p: b["metadata"].pop("annotations"), "must carry the UID of the Pod"),
+            (
+                lambda b, _p: b["metadata"]["ownerReferences"][0].update(blockOwnerDeletion=True),
+                "not block its deletion",
+            ),
+            (lambda b, _p: b["metadata"].update(finalizers=["a.b/c"]), "no finalizers"),
+            (lambda b, _p: b["spec"].update(leaseDurationSeconds=61), "may last 60 seconds"),
+            (said(names.MAIL_ANNOTATION, "x" * 65_537), "may have 65536 characters"),
+            (said(names.SUBNETS_ANNOTATION, "0.0.0.0/0"), f"{WRONG}: 0.0.0.0/0"),
+            (said(names.SUBNETS_ANNOTATION, "192.0.2.0/24,128.0.0.0/7"), f"{WRONG}: 128.0.0.0/7"),
+            (said(names.SUBNETS_ANNOTATION, "2001:db8::/64,2001::/15"), f"{WRONG}: 2001::/15"),
+            (said(names.SUBNETS_ANNOTATION, "203.0.113.0/24"), f"{WRONG}: 203.0.113.0/24"),
+            (said(names.SUBNETS_ANNOTATION, "2001:db9::/64"), f"{WRONG}: 2001:db9::/64"),
+            (said(names.SUBNETS_ANNOTATION, "x"), f"{WRONG}: x"),
+            (said(names.SUBNETS_ANNOTATION, "192.0.2.0/24," * 257), "may list 256 subnets"),
         ],
         ids=[
             "other holder",
@@ -115,9 +136,20 @@ class TestLeaseOfANode:
             "two owners",
             "other instance",
             "no instance",
+            "blocking owner",
+            "finalizer",
+            "duration",
+            "long text",
+            "all of IPv4",
+            "wide IPv4",
+            "wide IPv6",
+            "other IPv4",
+            "other IPv6",
+            "no subnet",
+            "too many subnets",
         ],
     )
-    def test_wrong_holder_owner_or_instance_is_refused(self, agent, pods, change, words):
+    def test_what_a_lease_may_not_say_is_refused(self, agent, pods, change, words):
         body = lease(pods["n1"])
         change(body, pods)
         assert_refused(words, "lbnodeagent-leases", agent, "PUT", f"{LEASES}/purelb-node-n1", body)

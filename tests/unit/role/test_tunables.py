@@ -39,6 +39,7 @@ ELSEWHERE = {
     "migration_writers": "test_migrate",
     "eviction_reporters": "test_eviction_events",
     "address_ranges": "test_stolen_allocator",
+    "node_subnets": "test_node_lease",
     "image_archive": "test_load_image",
     "ctr": "test_load_image",
 }

@@ -10,6 +10,7 @@ from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Iterable, Optional, Tuple
 
 from .model import MAC_BYTES, Address, AddressRange, Network
+from .names import SHORTEST_PREFIX
 
 # Before a digit of the same dotted part.
 _LEADING_ZEROS = re.compile(r"(?<![0-9a-fA-F])0+(?=[0-9]+(\.|$))")
@@ -73,6 +74,11 @@ def parse_subnets(texts: Iterable[str]) -> Tuple[Tuple[Network, ...], Tuple[str,
         except ValueError:
             bad.append(text)
     return tuple(good), tuple(bad)
+
+
+def is_of_an_interface(network: Network) -> bool:
+    """Whether a network may be the subnet of a node's interface, and is not much wider."""
+    return network.prefixlen >= SHORTEST_PREFIX[network.version]
 
 
 def subnet_order(network: Network) -> Tuple[int, int, int]:

@@ -60,6 +60,10 @@ SERVICE_PROXY_ANNOTATION = "purelb.io/service-proxy"
 FENCE_ANNOTATION = "purelb.io/fence"
 # The Go implementation reads no more, and an annotation should not hold a routing table.
 MAX_SUBNETS = 256
+# A wider one is no subnet of an interface: it would claim addresses of nearly all networks.
+SHORTEST_PREFIX = {4: 8, 6: 16}
+# Each agent reads the annotations of all Leases. What is longer is not read; see the policies.
+MAX_LEASE_TEXT = 65536
 
 # The leader lock of the allocator's replicas, a Lease in the namespace of the installation.
 LEADER_LEASE = "purelb-allocator"

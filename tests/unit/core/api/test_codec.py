@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from purelb.core import names
 from purelb.core.allocation.outcomes import Assignment, Remainder
 from purelb.core.api import codec
 from purelb.core.model import Lease, Outage, PoolType, ServiceGroup, ServiceKey
@@ -18,6 +19,7 @@ from purelb.core.node.annotations import format_announcing, merge_announcing
 from purelb.core.times import format_time, parse_time
 from tests.support import ROOT
 
+SUBNETS = names.SUBNETS_ANNOTATION
 VECTORS = ROOT / "tests/unit/core/vectors"
 LEASE = Lease(
     node="n1",
@@ -93,6 +95,31 @@ def test_a_lease_of_the_go_agent_is_understood():
 )
 def test_odd_leases_do_not_crash(change, expected):
     assert codec.lease_of(change) == expected
+
+
+def test_subnets_that_are_too_wide_are_not_read():
+    """They would claim the addresses of nearly all networks."""
+    meta = {
+        "name": "purelb-node-a",
+        "annotations": {SUBNETS: "0.0.0.0/0,10.0.0.0/8,::/0,fd00::/16"},
+    }
+    lease = codec.lease_of({"metadata": meta})
+    assert lease.subnets == (ip_network("10.0.0.0/8"), ip_network("fd00::/16"))
+    assert lease.malformed == ("0.0.0.0/0", "::/0")
+
+
+def test_what_is_too_long_for_an_annotation_is_not_read():
+    long = {names.MAIL_ANNOTATION: "x" * 70_000, names.EPOCH_ANNOTATION: "e.1"}
+    lease = codec.lease_of({"metadata": {"name": "purelb-node-a", "annotations": long}})
+    assert (lease.mail, lease.epoch) == ("", "e.1")
+    many = ",".join(f"10.{n >> 8}.{n & 255}.0/24" for n in range(4000))
+    lease = codec.lease_of({"metadata": {"name": "purelb-node-a", "annotations": {SUBNETS: many}}})
+    assert len(lease.subnets) == names.MAX_SUBNETS
+
+
+def test_a_lease_for_ever_lasts_a_minute():
+    spec = {"leaseDurationSeconds": 2_147_483_647}
+    assert codec.lease_of({"metadata": {"name": "purelb-node-a"}, "spec": spec}).duration == 60.0
 
 
 def test_a_lease_was_written_when_its_last_manager_wrote():

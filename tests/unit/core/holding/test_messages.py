@@ -33,6 +33,7 @@ from purelb.core.holding.permissions import (
     PermissionQuestion,
     QuestionRefusal,
 )
+from purelb.core.names import MAX_LEASE_TEXT
 
 KEY, OTHER_KEY = b"sixteen bytes or more", b"another sixteen bytes"
 V4, V6 = ip_address("192.0.2.1"), ip_address("2001:db8::1")
@@ -232,6 +233,18 @@ class TestMail:
     def test_none_is_no_text(self):
         assert mail_text(Mail()) == ""
         assert read_mail("") == Mail()
+
+    def test_what_does_not_fit_into_a_lease_is_left_out(self):
+        many = frozenset(ip_address("2001:db8::") + n for n in range(5000))
+        large = replace(QUESTION, peer="large", wants=many)
+        small = [replace(QUESTION, peer=f"n{number}") for number in range(1000)]
+        answers = (("n1", ANSWER),)
+        text = mail_text(Mail((*small[:2], large, *small[2:]), answers))
+        assert len(text) <= MAX_LEASE_TEXT < len(text) + 1000
+        mail = read_mail(text)
+        assert mail.questions == tuple(small[: len(mail.questions)])
+        assert mail.answers == answers
+        assert mail_text(Mail((replace(large, holds=many),))) == ""
 
     @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"questions": [{}], "answers": []}', "1"])
     def test_what_cannot_be_read_is_left_out(self, text):

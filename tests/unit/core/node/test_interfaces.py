@@ -64,6 +64,8 @@ class TestSubnets:
             InterfaceAddress(2, ip_address("169.254.1.1"), 16),
             InterfaceAddress(2, ip_address("fd01::1"), 64, tentative=True),
             InterfaceAddress(2, ip_address("fd02::1"), 64, dad_failed=True),
+            InterfaceAddress(2, ip_address("192.0.2.1"), 7),
+            InterfaceAddress(2, ip_address("fd03::1"), 15),
         ]
         assert subnets(odd) == ()
 

@@ -9,20 +9,16 @@ values; writing is strict.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from .. import names
-from ..addresses import parse_address, parse_mac, parse_stored_address, parse_subnets
+from ..addresses import parse_address, parse_stored_address
 from ..allocation.outcomes import Assignment, Remainder
 from ..model import (
     Address,
     Announcement,
     EndpointSlice,
     Lease,
-    Network,
-    NodeAddress,
-    Outage,
     PoolType,
     Port,
     Service,
@@ -30,6 +26,7 @@ from ..model import (
 )
 from ..settings import LONGEST_DURATION
 from ..times import format_time, parse_time
+from . import lease_texts
 
 Json = Mapping[str, Any]
 # Accepted spellings of a boolean in an annotation.
@@ -60,7 +57,8 @@ def lease_of(body: Json) -> Optional[Lease]:
     if not name.startswith(names.LEASE_PREFIX):
         return None
     annotations = meta.get("annotations") or {}
-    subnets, malformed = _subnets_of(annotations.get(names.SUBNETS_ANNOTATION, ""))
+    annotations = {k: t for k, t in annotations.items() if len(t) <= names.MAX_LEASE_TEXT}
+    subnets, malformed = lease_texts.subnets_of(annotations.get(names.SUBNETS_ANNOTATION, ""))
     return Lease(
         node=name[len(names.LEASE_PREFIX) :],
         subnets=subnets,
@@ -75,77 +73,20 @@ def lease_of(body: Json) -> Optional[Lease]:
         mail=annotations.get(names.MAIL_ANNOTATION, ""),
         outside=annotations.get(names.OUTSIDE_ANNOTATION, ""),
         node_uid=_owning_node(meta),
-        outage=_outage_of(annotations.get(names.OUTAGE_ANNOTATION, "")),
-        peer_keys=_listed(annotations.get(names.PEER_KEYS_ANNOTATION, "")),
-        duplicates=_duplicates_of(annotations.get(names.DUPLICATES_ANNOTATION, "")),
-        macs=_macs_of(annotations.get(names.MACS_ANNOTATION, "")),
-        deprecated=_subnets_of(annotations.get(names.DEPRECATED_ANNOTATION, ""))[0],
-        answering=_listed(annotations.get(names.ANSWERING_ANNOTATION, ""))[: names.MAX_ANSWERING],
-        mistaken=_mistaken_of(annotations.get(names.MISTAKEN_ANNOTATION, "")),
-        rules=_listed(annotations.get(names.RULES_ANNOTATION, "")),
+        outage=lease_texts.outage_of(annotations.get(names.OUTAGE_ANNOTATION, "")),
+        peer_keys=lease_texts.listed(annotations.get(names.PEER_KEYS_ANNOTATION, "")),
+        duplicates=lease_texts.duplicates_of(annotations.get(names.DUPLICATES_ANNOTATION, "")),
+        macs=lease_texts.macs_of(annotations.get(names.MACS_ANNOTATION, "")),
+        deprecated=lease_texts.subnets_of(annotations.get(names.DEPRECATED_ANNOTATION, ""))[0],
+        answering=lease_texts.listed(annotations.get(names.ANSWERING_ANNOTATION, ""))[
+            : names.MAX_ANSWERING
+        ],
+        mistaken=lease_texts.mistaken_of(annotations.get(names.MISTAKEN_ANNOTATION, "")),
+        rules=lease_texts.listed(annotations.get(names.RULES_ANNOTATION, "")),
         service_proxy=annotations.get(names.SERVICE_PROXY_ANNOTATION, ""),
         fence=annotations.get(names.FENCE_ANNOTATION, ""),
         malformed=malformed,
     )
-
-
-@lru_cache(maxsize=1024)
-def _subnets_of(text: str) -> Tuple[Tuple[Network, ...], Tuple[str, ...]]:
-    """Return the subnets of a Lease, and the entries that are not valid.
-
-    All nodes of a segment write the same text with each renewal. The cache avoids parsing it again,
-    and makes Leases with equal subnets share one tuple, which compares fast.
-    """
-    subnets, malformed = parse_subnets(t.strip() for t in text.split(",") if t.strip())
-    return subnets[: names.MAX_SUBNETS], malformed
-
-
-def _listed(text: str) -> Tuple[str, ...]:
-    return tuple(text.split(",")) if text else ()
-
-
-def _duplicates_of(text: str) -> Tuple[Address, ...]:
-    """Return the addresses of a list, at most MAX_DUPLICATES; what is no address is skipped."""
-    found = []
-    for entry in _listed(text)[: names.MAX_DUPLICATES]:
-        try:
-            found.append(parse_address(entry))
-        except ValueError:
-            continue
-    return tuple(found)
-
-
-@lru_cache(maxsize=1024)
-def _macs_of(text: str) -> Tuple[bytes, ...]:
-    """Return the MAC addresses of a list, at most MAX_MACS; what is none is skipped."""
-    found = (parse_mac(entry) for entry in _listed(text)[: names.MAX_MACS])
-    return tuple(mac for mac in found if mac)
-
-
-def _mistaken_of(text: str) -> Tuple[NodeAddress, ...]:
-    """Return the entries `node/address` of a list, at most MAX_MISTAKEN; others are skipped."""
-    found = []
-    for entry in _listed(text)[: names.MAX_MISTAKEN]:
-        node, _slash, address = entry.partition("/")
-        try:
-            found.append((node, parse_address(address)))
-        except ValueError:
-            continue
-    return tuple(found)
-
-
-def _outage_of(text: str) -> Optional[Outage]:
-    begin, _slash, end = text.partition("/")
-    begin_time, end_time = parse_time(begin), parse_time(end)
-    if begin_time is None or end_time is None:
-        return None
-    return Outage(begin_time, end_time)
-
-
-def _outage_text(outage: Optional[Outage]) -> str:
-    if outage is None:
-        return ""
-    return "/".join(map(format_time, (outage.begin_time, outage.end_time)))
 
 
 def _owning_node(meta: Json) -> str:
@@ -163,7 +104,7 @@ def lease_body(lease: Lease, *, namespace: str) -> Dict[str, Any]:
         names.EPOCH_ANNOTATION: lease.epoch,
         names.MAIL_ANNOTATION: lease.mail,
         names.OUTSIDE_ANNOTATION: lease.outside,
-        names.OUTAGE_ANNOTATION: _outage_text(lease.outage),
+        names.OUTAGE_ANNOTATION: lease_texts.outage_text(lease.outage),
         names.PEER_KEYS_ANNOTATION: ",".join(lease.peer_keys),
         names.DUPLICATES_ANNOTATION: ",".join(map(str, lease.duplicates)),
         names.MACS_ANNOTATION: ",".join(mac.hex(":") for mac in lease.macs[: names.MAX_MACS]),

@@ -130,7 +130,7 @@ def _lease_findings(report: LeaseReport) -> Iterable[Finding]:
             Severity.WARNING,
             "leaseMalformed",
             name,
-            f"its subnets annotation holds {', '.join(lease.malformed)}, which is no CIDR",
+            f"its subnets annotation holds {', '.join(lease.malformed)}, no CIDR of an interface",
             "find the other program that writes this Lease; the next renewal corrects it",
         )
     if lease.holder != lease.node:

@@ -17,6 +17,7 @@ from typing import Any, Dict, FrozenSet, Iterable, List, NamedTuple, Optional, T
 
 from ..addresses import parse_address
 from ..model import Address
+from ..names import MAX_LEASE_TEXT
 from ..settings import LONGEST_DURATION
 from .permissions import Pair, PermissionAnswer, PermissionQuestion, Promised, QuestionRefusal
 
@@ -233,13 +234,24 @@ class Mail(NamedTuple):
     answers: Tuple[Tuple[str, PermissionAnswer], ...] = ()
 
 
+_MAIL = '{{"questions": [{}], "answers": [{}]}}'
+
+
 def mail_text(mail: Mail) -> str:
-    """Return mail as it stands in a Lease; empty if there is none."""
+    """Return mail as it stands in a Lease, as much as fits there; empty if there is none."""
     if not (mail.questions or mail.answers):
         return ""
-    questions = [question_body(question) for question in mail.questions]
-    answers = [{"asker": asker, **answer_body(answer)} for asker, answer in mail.answers]
-    return json.dumps({"questions": questions, "answers": answers})
+    questions = [json.dumps(question_body(question)) for question in mail.questions]
+    answers = [json.dumps({"asker": to, **answer_body(answer)}) for to, answer in mail.answers]
+    left = MAX_LEASE_TEXT - len(_MAIL.format("", ""))
+    fitting: Tuple[List[str], List[str]] = ([], [])
+    # Answers first: without them others wait, and a question is asked again.
+    for texts, fit in ((answers, fitting[1]), (questions, fitting[0])):
+        for text in texts:
+            if len(text) + 1 <= left:
+                left -= len(text) + 1
+                fit.append(text)
+    return _MAIL.format(",".join(fitting[0]), ",".join(fitting[1])) if any(fitting) else ""
 
 
 # Of those that do not reach each other, in each cycle.

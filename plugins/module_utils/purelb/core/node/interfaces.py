@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
-from ..addresses import subnet_order
+from ..addresses import is_of_an_interface, subnet_order
 from ..model import Address, InterfaceAddress, Link, Network
 from ..names import MAX_MACS, MAX_SUBNETS, OUR_PROTOCOLS
 from .configuration import NodeConfig, matches_a_part
@@ -89,7 +89,8 @@ def segments(
 ) -> Tuple[Tuple[Link, Network], ...]:
     """Return the subnets of these interfaces in interface order; VIPs define no subnet.
 
-    An interface without a carrier is on no segment, with any addresses.
+    An interface without a carrier is on no segment, with any addresses. What is too wide for a
+    subnet is none: a Lease that lists it would be refused.
     """
     order = {link.index: position for position, link in enumerate(links) if link.has_carrier}
     own: Dict[int, List[InterfaceAddress]] = {position: [] for position in order.values()}
@@ -99,7 +100,8 @@ def segments(
     found = {(position, held.network) for position, held_here in own.items() for held in held_here}
     for position, held_here in own.items():
         found.update((position, network) for network in _on_link(links[position], held_here))
-    ordered = sorted(found, key=lambda item: (item[0], subnet_order(item[1])))
+    narrow = (item for item in found if is_of_an_interface(item[1]))
+    ordered = sorted(narrow, key=lambda item: (item[0], subnet_order(item[1])))
     return tuple((links[position], network) for position, network in ordered)
 
 
