@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
-from purelb_agent.runtime.metrics import MetricFactory
+from collections.abc import Mapping
+
+from purelb_agent.runtime.metrics import LabelSets, MetricFactory
 
 _ELECTION = "purelb_election"
 
@@ -28,6 +30,13 @@ class LeaseMetrics:
             f"{_ELECTION}_peer_answers_total",
             "Answers of peers to the question whether they can renew.",
             "answer",
+        )
+        self._lacking = LabelSets(
+            make.gauge(
+                f"{_ELECTION}_permissions_missing",
+                "Addresses that this node won and waits for, by the node that denies them.",
+                "peer",
+            )
         )
         self._renewals = make.counter(
             f"{_ELECTION}_lease_renewals_total", "Successful renewals of the Lease."
@@ -55,6 +64,12 @@ class LeaseMetrics:
     def count_failure(self) -> None:
         """Count a failed renewal."""
         self._failures.inc()
+
+    def show_lacking(self, by_peer: Mapping[str, int]) -> None:
+        """Show of how many addresses the permission of each node is missing, and no other."""
+        for peer, count in by_peer.items():
+            self._lacking.of(peer, peer).set(count)
+        self._lacking.retain(by_peer)
 
     def count_peer_answer(self, answer: str) -> None:
         """Count the answer of a peer."""

@@ -27,6 +27,7 @@ from purelb.core.holding.talks import ANSWER_SECONDS, Asked
 from purelb.core.model import Address, PoolType
 from purelb.core.node.decisions import Decisions
 from purelb.core.node.holdings import HoldingFacts, Holdings, decide_holdings
+from purelb_agent.holding.metrics import LeaseMetrics
 from purelb_agent.holding.over import OverReporter
 from purelb_agent.holding.renewer import Renewer
 from purelb_agent.kube.store import NodeStore
@@ -41,13 +42,20 @@ class Questions:
     """The questions that are under way."""
 
     def __init__(
-        self, store: NodeStore, renewer: Renewer, peers: Peers, *, look_anew: Callable[[], None]
+        self,
+        store: NodeStore,
+        renewer: Renewer,
+        peers: Peers,
+        *,
+        look_anew: Callable[[], None],
+        metrics: LeaseMetrics,
     ) -> None:
         """`look_anew` lists Leases and Nodes again: a peer has seen what this node has not."""
         self._store = store
         self._renewer = renewer
         self._peers = peers
         self._look_anew = look_anew
+        self._metrics = metrics
         self._facts: HoldingFacts | None = None
         self._holdings: Holdings | None = None
         # By asker and nonce: who waits for the answer. One may come over several addresses.
@@ -99,6 +107,7 @@ class Questions:
         # Most cycles change nothing of that, and with many addresses this costs milliseconds.
         if self._holdings is None or facts != self._facts:
             self._facts, self._holdings = facts, decide_holdings(facts)
+            self._metrics.show_lacking(self._holdings.lacking)
         return self._holdings.decisions
 
     def send(self, held: frozenset[Address], *, now: float) -> None:

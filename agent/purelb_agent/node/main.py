@@ -221,7 +221,13 @@ class _Agent:
     def _questions(self) -> Questions | None:
         if self.peers is None:
             return None
-        return Questions(self.store, self.renewer, self.peers, look_anew=self._look_anew)
+        return Questions(
+            self.store,
+            self.renewer,
+            self.peers,
+            look_anew=self._look_anew,
+            metrics=self.metrics.lease,
+        )
 
     def _look_anew(self) -> None:
         self.watchers["leases"].refresh()

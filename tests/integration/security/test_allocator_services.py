@@ -50,7 +50,7 @@ class TestServiceAndTheAllocator:
             {"hostname": "bank.example.com"},
             {"ip": "192.0.2.1", "ipMode": "Proxy"},
         ],
-        ids=["host name beside", "host name", "ipMode"],
+        ids=["host name next to it", "host name", "ipMode"],
     )
     def test_what_is_no_address_of_a_load_balancer_is_refused(self, lab, allocator, entry):
         status = {"status": {"loadBalancer": {"ingress": [entry]}}}

@@ -84,6 +84,7 @@ class QuestionsNode(LeasedNode):
             self.renewer,
             self.peers,
             look_anew=lambda: self.looked_at.append(round(clock.now() - self.began, 2)),
+            metrics=self.metrics,
         )
         self.held = self.stuck = frozenset()
         self.cycles = 0

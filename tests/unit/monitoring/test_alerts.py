@@ -54,6 +54,10 @@ def counter(name, values):
     return {f"purelb_{name}{{{NODE}}}": values}
 
 
+def missing(values):
+    return {f'purelb_election_permissions_missing{{{NODE},peer="n2"}}': values}
+
+
 def deadline_used(count, quick):
     name = "purelb_election_lease_deadline_used_ratio"
     return {
@@ -86,7 +90,7 @@ TWICE, CONFLICT = "PureLBAddressAnnouncedTwice", "PureLBAddressConflict"
 WATCHDOG, FULL = "PureLBWatchdogRecoveries", "PureLBPoolNearlyFull"
 RECOVERIES = "lbnodeagent_address_watchdog_recoveries_total"
 FAILED = "election_lease_renewal_failures_total"
-HOLDING = "election_outage_holding"
+HOLDING, DENIED = "election_outage_holding", "PureLBPermissionDenied"
 TWO = announced(NODE, V4) | announced(OTHER, V4)
 
 CASES = {
@@ -106,6 +110,8 @@ CASES = {
     ),
     "in-good-time": Case(NEAR, deadline_used("0+3x30", "0+3x30"), "5m", "node"),
     "outage": Case(OUTAGE, counter(HOLDING, "0 1x9"), "1m", "namespace", ("purelb-system",)),
+    "denied": Case(DENIED, missing("1x9"), "1m", "peer", ("n2",)),
+    "given-within-a-minute": Case(DENIED, missing("1x2 stale"), "2m", "peer"),
     "no-outage": Case(OUTAGE, counter(HOLDING, "0x9"), "1m", "namespace"),
     "remote-on-no-node": Case(NOWHERE, assigned(V4, "remote"), "3m", "ip"),
     "moving": Case(NOWHERE, assigned(V4) | announced(NODE, V4, "1x4 _x2 1x20"), "3m", "ip"),

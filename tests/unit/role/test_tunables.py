@@ -179,6 +179,15 @@ def test_variable_has_its_effect_in_the_manifests(usual, tuned, variable, name, 
         assert find(usual, name, path) != expected
 
 
+def test_sidecars_of_the_allocator_get_no_token(tuned):
+    pod = find(tuned, "Deployment allocator", POD)
+    assert pod["automountServiceAccountToken"] is False
+    mounts = {c["name"]: [m["name"] for m in c.get("volumeMounts", ())] for c in pod["containers"]}
+    assert mounts.keys() == {"allocator", "ipam"}
+    with_token = {name for name, volumes in mounts.items() if "api-access" in volumes}
+    assert with_token == {"allocator"}
+
+
 def test_a_folder_from_before_keeps_what_it_says_of_labelled_nodes(tmp_path):
     path = (*PROGRAM, "env", "PURELB_EXCLUDE_LABELLED_NODES")
     agents = tmp_path / "daemonset.yaml"

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from ipaddress import ip_network
 
 import pytest
@@ -65,6 +66,21 @@ class TestMeeting:
         # Nothing is under way any more, or the fixture no_leaks fails this test.
         assert clock.now() < left_at + 0.1
         assert node.asked == [asked]
+
+    async def test_a_peer_that_denies_an_address_is_shown(self, node):
+        address = won_by("n1", VIP4)
+        node.agents.answer("n2", KIND, node.n2)
+        node.n2.holds = node.n2.wanted = frozenset({address})
+        node.plan(address)
+        name = "purelb_election_permissions_missing"
+        missing = partial(node.registry.get_sample_value, name, {"peer": "n2"})
+        async with node.working():
+            await node.until(1)
+            assert missing() == 1
+            node.n2.holds = node.n2.wanted = frozenset()
+            await node.until(5)
+            assert node.held == {address}
+            assert missing() is None
 
     async def test_no_node_is_asked_before_the_watch_shows_the_own_lease(self, node):
         node.agents.answer("n2", KIND, node.n2)

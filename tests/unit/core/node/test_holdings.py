@@ -73,12 +73,15 @@ class TestWhoWins:
 
     def test_it_waits_while_the_peer_has_the_permission(self, first):
         address = won_by("n1", first)
-        assert act(elected(address), met(lent=[address])).missing == {address: {"n2"}}
+        found = act(elected(address), met(lent=[address]))
+        assert found.missing == {address: {"n2"}}
+        assert found.lacking == {"n2": 1}
 
     def test_it_waits_while_it_may_add_nothing(self, first):
         address = won_by("n1", first)
         found = act(elected(address), met(), may_add=False)
         assert found.missing == {address: {"n2"}}
+        assert found.lacking == {}
         assert not found.decisions.here
 
     def test_it_keeps_what_it_has_although_it_may_add_nothing(self, first):

@@ -9,6 +9,7 @@ that it lacks; a node that holds one which another wins keeps it until it is ask
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Dict, FrozenSet, Mapping, Optional
 
@@ -80,10 +81,12 @@ class Holdings:
     """The decisions that a node acts on, and what it waits for.
 
     `missing`: addresses that it won and does not hold, each with the peers that count for it.
+    `lacking`: of how many of these it lacks the permission of a peer, by its name.
     """
 
     decisions: Decisions
     missing: Mapping[Address, FrozenSet[str]] = field(default_factory=dict)
+    lacking: Mapping[str, int] = field(default_factory=dict)
 
 
 def decide_holdings(facts: HoldingFacts) -> Holdings:
@@ -104,4 +107,10 @@ def decide_holdings(facts: HoldingFacts) -> Holdings:
             changed[address] = kept
     if not changed:
         return Holdings(elected)
-    return Holdings(replace(elected, by_address={**elected.by_address, **changed}), missing)
+    lacking = Counter(
+        peer
+        for address, peers in missing.items()
+        for peer in facts.permissions.lacking(address, peers)
+    )
+    by_address = {**elected.by_address, **changed}
+    return Holdings(replace(elected, by_address=by_address), missing, lacking)
