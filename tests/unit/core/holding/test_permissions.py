@@ -265,6 +265,13 @@ class TestAsking:
         answer = talk.answer(talk.question("a"), epochs={"a": "a2"})
         assert answer.refusal is QuestionRefusal.UNKNOWN_EPOCH
 
+    @pytest.mark.parametrize("refusal", QuestionRefusal)
+    def test_a_refusal_takes_nothing_but_that_the_two_have_met(self, talk, ours, refusal):
+        talk.ask("a")
+        question = talk.question("a")
+        talk.hear(question, PermissionAnswer(question.nonce, refusal=refusal))
+        assert talk.may_put("a", ours) == (refusal is not QuestionRefusal.NOT_MET)
+
     def test_a_refusal_leaves_all_as_it_is(self, talk, ours):
         question = talk.question("a", epoch="b0")
         talk.hear(question, talk.answer(question))
