@@ -44,8 +44,15 @@ class Beset:
         """Whether the honest node still holds the address."""
         return not self.permissions.is_denied(VIP, [self.peer])
 
-    def steps(self) -> Iterator[Permissions | Beset]:
+    def steps(self) -> Iterator[Beset]:
         """Yield what comes of each thing that may come next."""
+        after = replace(self, left=self.left - 1)
+        yield from (replace(after, permissions=made) for made in self._made())
+        epoch = self.epoch + 1
+        later = self.permissions.among({self.peer: f"{self.peer}{epoch}"})
+        yield replace(after, permissions=later, epoch=epoch)
+
+    def _made(self) -> Iterator[Permissions]:
         permissions, epoch = self.permissions, f"{self.peer}{self.epoch}"
         for question in permissions.asked.values():
             yield permissions.gave_up(self.peer, question.nonce)
@@ -57,8 +64,6 @@ class Beset:
             yield permissions.answer(
                 question, epochs={self.peer: epoch}, holds=IT, wanted=IT
             )[0]  # fmt: skip
-        later = permissions.among({self.peer: f"{self.peer}{self.epoch + 1}"})
-        yield replace(self, permissions=later, epoch=self.epoch + 1)
 
 
 def _pairs(epoch: str) -> Iterator[Pair]:
@@ -86,9 +91,7 @@ def explore(node: str, peer: str) -> int:
         beset = waiting.pop()
         if not beset.left:
             continue
-        for step in beset.steps():
-            after = step if isinstance(step, Beset) else replace(beset, permissions=step)
-            after = replace(after, left=beset.left - 1)
+        for after in beset.steps():
             assert after.keeps, after
             if after.key not in seen:
                 seen.add(after.key)

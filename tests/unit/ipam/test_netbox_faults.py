@@ -16,6 +16,7 @@ from aiohttp import web
 
 from purelb.core.allocation.ipam import IpamRequest
 from purelb.core.model import NetBoxSource, ServiceGroup, ServiceKey
+from purelb_agent.ipam.netbox.client import Session
 from purelb_agent.ipam.netbox.source import NetBox
 from purelb_agent.ipam.port import IpamError
 from tests.support.netbox.standin import Serving, StandIn
@@ -261,42 +262,42 @@ async def test_redirect_is_reported_and_not_followed(netbox, standin):
 
 
 @hosts
-async def test_redirect_from_https_to_http_sends_no_token(standin, netbox, host, pki, tmp_path):
+@pytest.mark.parametrize("by", ["redirect", "next page"])
+async def test_another_server_without_tls_gets_no_token(standin, netbox, host, pki, tmp_path, by):
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(pki / "crt", pki / "key")
     (tmp_path / "ca.crt").write_bytes((pki / "crt").read_bytes())
     async with Serving(standin.app(), host=host) as clear:
-        app = await answering(307, headers={"Location": f"{clear.url}/api/"})
+        there = f"{clear.url}/api/?offset=1"
+        page = json.dumps({"count": 2, "next": there, "previous": None, "results": []})
+        is_page = by == "next page"
+        headers = {} if is_page else {"Location": there}
+        app = await answering(200 if is_page else 307, text=page, headers=headers)
         async with Serving(app, host=host, tls=tls) as serving:
-            with pytest.raises(IpamError, match=r"redirects to http://") as refused:
+            with pytest.raises(IpamError, match=r"(redirects to|continues at) http://") as refused:
                 await allocate(netbox, serving.url)
     assert refused.value.is_permanent
     assert standin.requests == []
 
 
-@pytest.mark.parametrize("name", ["127.0.0.1", "localhost"], ids=["port", "host"])
-async def test_list_that_continues_at_another_server_sends_no_token(standin, netbox, name):
-    async with Serving(standin.app()) as other:
-        there = f"{other.url.replace('127.0.0.1', name)}/api/ipam/ip-addresses/?offset=1"
-        page = json.dumps({"count": 2, "next": there, "previous": None, "results": []})
-        async with Serving(await answering(200, text=page)) as serving:
-            with pytest.raises(IpamError, match=r"continues at http://.*, another server") as error:
-                await allocate(netbox, serving.url)
-    assert error.value.is_permanent
-    assert standin.requests == []
+@pytest.mark.parametrize(
+    "url",
+    ["http://nb.example.com/api/", "https://nb.example.com:8443/api/", "https://example.com/api/"],
+    ids=["scheme", "port", "host"],
+)
+def test_nothing_is_sent_to_another_server(url):
+    with (
+        Session("https://nb.example.com", verify=True, seconds=5) as session,
+        pytest.raises(IpamError, match="another server"),
+    ):
+        session.request("GET", url)
 
 
-@hosts
-async def test_list_that_continues_without_tls_sends_no_token(standin, netbox, host, pki, tmp_path):
-    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    tls.load_cert_chain(pki / "crt", pki / "key")
-    (tmp_path / "ca.crt").write_bytes((pki / "crt").read_bytes())
-    async with Serving(standin.app(), host=host) as clear:
-        page = json.dumps({"count": 2, "next": f"{clear.url}/api/?offset=1", "results": []})
-        async with Serving(await answering(200, text=page), host=host, tls=tls) as serving:
-            with pytest.raises(IpamError, match=r"continues at http://"):
-                await allocate(netbox, serving.url)
-    assert standin.requests == []
+@pytest.mark.parametrize("url", ["https://127.0.0.1:99999", "https://[::1"], ids=["port", "host"])
+async def test_url_that_cannot_be_read_is_an_error_of_the_group(netbox, url):
+    with pytest.raises(IpamError) as refused:
+        await allocate(netbox, url)
+    assert refused.value.is_permanent
 
 
 async def test_proxy_of_the_environment_is_used_unless_excluded(netbox, standin, monkeypatch):

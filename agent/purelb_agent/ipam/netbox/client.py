@@ -89,7 +89,7 @@ class Session(requests.Session):
 
     def __init__(self, url: str, *, verify: str | bool, seconds: float) -> None:
         super().__init__()
-        self._origin = _origin(url)
+        self._url = url
         self.etag = ""
         self._verify = verify
         self._deadline = time.monotonic() + seconds
@@ -106,7 +106,7 @@ class Session(requests.Session):
         """Send a request within the time that is left."""
         if self.left <= 0:
             raise requests.Timeout
-        if _origin(str(url)) != self._origin:
+        if _origin(str(url)) != _origin(self._url):
             raise IpamError(
                 f"its list continues at {str(url).partition('?')[0]}, another server: let a proxy "
                 "before the NetBox pass on Host and X-Forwarded-Proto, or correct spec.netbox.url",

@@ -78,9 +78,7 @@ def lease_of(body: Json) -> Optional[Lease]:
         duplicates=lease_texts.duplicates_of(annotations.get(names.DUPLICATES_ANNOTATION, "")),
         macs=lease_texts.macs_of(annotations.get(names.MACS_ANNOTATION, "")),
         deprecated=lease_texts.subnets_of(annotations.get(names.DEPRECATED_ANNOTATION, ""))[0],
-        answering=lease_texts.listed(annotations.get(names.ANSWERING_ANNOTATION, ""))[
-            : names.MAX_ANSWERING
-        ],
+        answering=lease_texts.answering_of(annotations.get(names.ANSWERING_ANNOTATION, "")),
         mistaken=lease_texts.mistaken_of(annotations.get(names.MISTAKEN_ANNOTATION, "")),
         rules=lease_texts.listed(annotations.get(names.RULES_ANNOTATION, "")),
         service_proxy=annotations.get(names.SERVICE_PROXY_ANNOTATION, ""),

@@ -43,6 +43,11 @@ def listed(text: str) -> Tuple[str, ...]:
     return tuple(text.split(",")) if text else ()
 
 
+def answering_of(text: str) -> Tuple[str, ...]:
+    """Return the nodes of a list, at most MAX_ANSWERING."""
+    return listed(text)[: names.MAX_ANSWERING]
+
+
 def duplicates_of(text: str) -> Tuple[Address, ...]:
     """Return the addresses of a list, at most MAX_DUPLICATES; what is no address is skipped."""
     found = []

@@ -22,6 +22,7 @@ from ..settings import LONGEST_DURATION
 from .permissions import Pair, PermissionAnswer, PermissionQuestion, Promised, QuestionRefusal
 
 Json = Dict[str, Any]
+_MAIL = '{{"questions": [{}], "answers": [{}]}}'
 # JSON has numbers that are too large to calculate with.
 _FOR_EVER = 1e9
 # RecursionError: JSON that is nested too deep, which anyone may send.
@@ -234,24 +235,25 @@ class Mail(NamedTuple):
     answers: Tuple[Tuple[str, PermissionAnswer], ...] = ()
 
 
-_MAIL = '{{"questions": [{}], "answers": [{}]}}'
-
-
 def mail_text(mail: Mail) -> str:
     """Return mail as it stands in a Lease, as much as fits there; empty if there is none."""
     if not (mail.questions or mail.answers):
         return ""
-    questions = [json.dumps(question_body(question)) for question in mail.questions]
-    answers = [json.dumps({"asker": to, **answer_body(answer)}) for to, answer in mail.answers]
-    left = MAX_LEASE_TEXT - len(_MAIL.format("", ""))
-    fitting: Tuple[List[str], List[str]] = ([], [])
-    # Answers first: without them others wait, and a question is asked again.
-    for texts, fit in ((answers, fitting[1]), (questions, fitting[0])):
-        for text in texts:
-            if len(text) + 1 <= left:
-                left -= len(text) + 1
-                fit.append(text)
-    return _MAIL.format(",".join(fitting[0]), ",".join(fitting[1])) if any(fitting) else ""
+    room = MAX_LEASE_TEXT - len(_MAIL.format("", ""))
+    # Answers first: others wait for them, and a question is asked again.
+    answers = _fitting(({"asker": to, **answer_body(said)} for to, said in mail.answers), room)
+    questions = _fitting(map(question_body, mail.questions), room - len(answers))
+    return _MAIL.format(questions, answers) if questions or answers else ""
+
+
+def _fitting(bodies: Iterable[Json], room: int) -> str:
+    """Return those as JSON that fit into so many characters, separated by commas."""
+    fitting: List[str] = []
+    for text in map(json.dumps, bodies):
+        if len(text) < room:
+            room -= len(text) + 1
+            fitting.append(text)
+    return ",".join(fitting)
 
 
 # Of those that do not reach each other, in each cycle.
